@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file any_view.hpp  A view whose type, rank and space are run-time values: what lets `options` be a plain aggregate.
+#pragma once
+
+#include <array>
+#include <type_traits>
+
+#include "numeric.hpp"
+#include "tensor_view.hpp"
+
+namespace aft {
+
+/// A type-erased view of at most 8 axes. Converts from any tensor_view; empty by default. What it must hold is
+/// checked when a call uses it: a wrong type, shape or space is a shape_error there.
+class any_view {
+ public:
+  static constexpr std::size_t max_rank = 8;
+
+  constexpr any_view() = default;
+
+  template <class T, std::size_t Rank, class Space>
+  constexpr any_view(const tensor_view<T, Rank, Space>& v)
+      : data_(const_cast<std::remove_cv_t<T>*>(v.data())),
+        type_(dtype_of<std::remove_cv_t<T>>),
+        set_(true),
+        writable_(!std::is_const_v<T>),
+        on_device_(std::is_same_v<Space, device_space>),
+        rank_(Rank) {
+    static_assert(Rank <= max_rank, "aft::any_view: at most 8 axes");
+    for (std::size_t i = 0; i < Rank; ++i) {
+      extents_[i] = v.extent(i);
+      strides_[i] = v.stride(i);
+    }
+  }
+
+  /// True for a default-constructed view, the mark of an option that was not given.
+  constexpr bool empty() const { return !set_; }
+  constexpr explicit operator bool() const { return set_; }
+  constexpr void* data() const { return data_; }
+  constexpr dtype type() const { return type_; }
+  constexpr bool writable() const { return writable_; }
+  constexpr bool on_device() const { return on_device_; }
+  constexpr std::size_t rank() const { return rank_; }
+  constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
+  constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
+
+ private:
+  void* data_ = nullptr;
+  dtype type_ = dtype::other;
+  bool set_ = false;
+  bool writable_ = false;
+  bool on_device_ = false;
+  std::size_t rank_ = 0;
+  std::array<index_t, max_rank> extents_{};
+  std::array<index_t, max_rank> strides_{};
+};
+
+}  // namespace aft

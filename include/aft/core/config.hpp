@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file config.hpp  Compiler checks and the name of the namespace that depends on the instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__FAST_MATH__)
+// Exactness rests on NaN, infinities and on the order of floating-point operations; all three are licensed away by it.
+#error "aft does not work under -ffast-math: compile this file without it"
+#endif
+
+#if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
+#error "aft needs C++20 (-std=c++20)"
+#endif
+
+// Two files of one program may be compiled with different -m flags. Without distinct names the linker would keep one
+// definition of every template and hand AVX-512 code to the file that was built for an older machine. So each function
+// whose code depends on the flags lives in an inline namespace that is named from them.
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if defined(__AVX512BF16__)
+#define AFT_ISA isa_avx512_bf16
+#else
+#define AFT_ISA isa_avx512
+#endif
+#elif defined(__AVX2__) && defined(__FMA__)
+#define AFT_ISA isa_avx2_fma
+#elif defined(__AVX2__)
+#define AFT_ISA isa_avx2
+#elif defined(__AVX__)
+#define AFT_ISA isa_avx
+#elif defined(__SSE4_2__)
+#define AFT_ISA isa_sse4_2
+#elif defined(__SSE2__)
+#define AFT_ISA isa_sse2
+#elif defined(__ARM_NEON)
+#define AFT_ISA isa_neon
+#else
+#define AFT_ISA isa_generic
+#endif
+
+namespace aft {
+
+/// Sizes, offsets and strides. Signed, so that strides may be negative, and 64-bit on every platform.
+using index_t = std::int64_t;
+
+/// Memory that the host can read. Part of a view's type, so a host view cannot reach a device kernel.
+struct host_space {};
+/// Memory of a CUDA device.
+struct device_space {};
+
+}  // namespace aft

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file executors.hpp  Where a call runs.
+#pragma once
+
+#include <memory_resource>
+#include <type_traits>
+
+#include "config.hpp"
+
+namespace aft {
+
+/// Runs on the host. `threads` is the most that may be used, 0 leaves the number to OpenMP. Scratch comes from
+/// `memory` (null: new and delete); it is asked for by the calling thread only, so the resource need not be
+/// thread-safe unless two calls share it.
+struct cpu {
+  int threads = 0;
+  std::pmr::memory_resource* memory = nullptr;
+};
+
+/// Runs on the device of a CUDA stream, asynchronously. Null is the default stream.
+struct cuda {
+  void* stream = nullptr;
+};
+
+/// Stands for a gradient that is not wanted; the work for it is then left out.
+struct no_grad_t {};
+inline constexpr no_grad_t no_grad{};
+
+template <class E>
+concept executor = std::is_same_v<std::remove_cvref_t<E>, cpu> || std::is_same_v<std::remove_cvref_t<E>, cuda>;
+
+/// The executor that works on views of a space; calls without an executor argument use it.
+template <class Space>
+using default_executor_t = std::conditional_t<std::is_same_v<Space, device_space>, cuda, cpu>;
+
+}  // namespace aft

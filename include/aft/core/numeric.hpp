@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file numeric.hpp  Storage types half and bfloat16, the run-time tag of a type, and the type arithmetic is done in.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "config.hpp"
+
+namespace aft {
+
+namespace detail {
+
+constexpr float half_bits_to_float(std::uint16_t h) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000u) << 16;
+  const std::uint32_t exponent = (h >> 10) & 0x1fu;
+  const std::uint32_t fraction = h & 0x3ffu;
+  if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (fraction << 13));
+  // A subnormal half is a multiple of 2^-24, which a float holds exactly.
+  const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+constexpr std::uint16_t float_to_half_bits(float f) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  std::uint32_t result = 0;
+  if (magnitude > 0x7f800000u) {
+    result = 0x7e00u | ((magnitude >> 13) & 0x3ffu);  // keeps NaN a NaN, quiet
+  } else if (magnitude >= 0x477ff000u) {
+    result = 0x7c00u;  // 65520 and above round to infinity
+  } else if (magnitude >= 0x38800000u) {
+    const std::uint32_t rebased = magnitude - 0x38000000u;
+    result = (rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13;
+  } else if (magnitude >= 0x33000000u) {
+    // Subnormal result: adding 0.5 aligns the value so that the float adder itself rounds to nearest even at 2^-24.
+    const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
+    result = std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u;
+  }
+  return static_cast<std::uint16_t>(sign | result);
+}
+
+constexpr float bfloat16_bits_to_float(std::uint16_t b) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16);
+}
+
+constexpr std::uint16_t float_to_bfloat16_bits(float f) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+}  // namespace detail
+
+/// IEEE binary16, a storage type: arithmetic happens in float. Conversion from float rounds to nearest even.
+struct half {
+  std::uint16_t bits = 0;
+  half() = default;
+  constexpr explicit half(float f) : bits(detail::float_to_half_bits(f)) {}
+  constexpr operator float() const { return detail::half_bits_to_float(bits); }
+  static constexpr half from_bits(std::uint16_t b) {
+    half h;
+    h.bits = b;
+    return h;
+  }
+};
+
+/// The upper half of a float, a storage type: arithmetic happens in float. Conversion rounds to nearest even.
+struct bfloat16 {
+  std::uint16_t bits = 0;
+  bfloat16() = default;
+  constexpr explicit bfloat16(float f) : bits(detail::float_to_bfloat16_bits(f)) {}
+  constexpr operator float() const { return detail::bfloat16_bits_to_float(bits); }
+  static constexpr bfloat16 from_bits(std::uint16_t b) {
+    bfloat16 h;
+    h.bits = b;
+    return h;
+  }
+};
+
+static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
+static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16>);
+
+/// Run-time name of an element type; `other` is any type that no call accepts.
+enum class dtype : std::uint8_t { f32, f64, f16, bf16, u8, i64, other };
+
+template <class T>
+inline constexpr dtype dtype_of = dtype::other;
+template <>
+inline constexpr dtype dtype_of<float> = dtype::f32;
+template <>
+inline constexpr dtype dtype_of<double> = dtype::f64;
+template <>
+inline constexpr dtype dtype_of<half> = dtype::f16;
+template <>
+inline constexpr dtype dtype_of<bfloat16> = dtype::bf16;
+template <>
+inline constexpr dtype dtype_of<std::uint8_t> = dtype::u8;
+template <>
+inline constexpr dtype dtype_of<bool> = dtype::u8;  // one byte, 0 or 1: what a mask holds
+template <>
+inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
+template <>
+inline constexpr dtype dtype_of<std::conditional_t<std::is_same_v<std::int64_t, long>, long long, long>> = dtype::i64;
+
+constexpr const char* name_of(dtype t) {
+  switch (t) {
+    case dtype::f32: return "float";
+    case dtype::f64: return "double";
+    case dtype::f16: return "half";
+    case dtype::bf16: return "bfloat16";
+    case dtype::u8: return "uint8";
+    case dtype::i64: return "int64";
+    case dtype::other: break;
+  }
+  return "an unsupported type";
+}
+
+constexpr index_t size_of(dtype t) {
+  switch (t) {
+    case dtype::f32: return 4;
+    case dtype::f64:
+    case dtype::i64: return 8;
+    case dtype::f16:
+    case dtype::bf16: return 2;
+    case dtype::u8:
+    case dtype::other: break;
+  }
+  return 1;
+}
+
+/// The types that q, k, v, y and the biases may hold.
+template <class T>
+concept element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, half> ||
+                  std::is_same_v<T, bfloat16>;
+
+/// The type in which operations on T are carried out: double for double, float for everything else.
+template <class T>
+using compute_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+}  // namespace aft

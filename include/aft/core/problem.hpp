@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file problem.hpp  The one struct an operator hands to a backend: every tensor as a type-erased strided field.
+///
+/// Types and ranks are erased here on purpose: a backend is compiled once for float and once for double arithmetic,
+/// not once for each combination of storage type, rank and bias, which keeps a user's build in seconds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "numeric.hpp"
+#include "options.hpp"
+
+namespace aft {
+
+/// A tensor (b, x0, x1, x2, c). A sequence has x0 = x1 = 1. Strides in elements. Absent when data is null and
+/// `set` is false.
+struct field {
+  std::byte* data = nullptr;
+  dtype type = dtype::other;
+  bool set = false;
+  index_t sb = 0;
+  std::array<index_t, 3> sx{};
+  index_t sc = 0;
+};
+
+/// A matrix per (b, h): w[t,s], banded w[t,j], u[t,n] or v[s,n].
+struct matrix {
+  std::byte* data = nullptr;
+  dtype type = dtype::other;
+  bool set = false;
+  index_t sb = 0, sh = 0, sr = 0, sc = 0;
+};
+
+/// Where w[t,s] comes from. `none` is 0 everywhere.
+enum class bias_kind : std::uint8_t { none, dense, factorized, banded, filter };
+
+struct bias_ref {
+  bias_kind kind = bias_kind::none;
+  index_t heads = 1;   ///< H; channel c uses head c / (d/H)
+  index_t batch = 1;   ///< the extent of w's own batch axis: 1, or B
+  index_t rank = 0;    ///< n of a factorized bias
+  matrix w{};          ///< dense or banded
+  matrix u{}, v{};     ///< factorized
+  std::byte* r = nullptr;  ///< filter r(h, j0, j1, j2)
+  dtype r_type = dtype::other;
+  bool r_set = false;
+  index_t r_sh = 0;
+  std::array<index_t, 3> r_sj{};
+};
+
+/// Pairs outside the window have bias 0 or are excluded. Unbounded: every pair is inside.
+struct band {
+  bool bounded = false;
+  index_t before = 0;
+  index_t after = 0;
+};
+
+/// A validated forward call.
+struct problem {
+  index_t B = 0, Tq = 0, Tk = 0, d = 0, hk = 0;  ///< hk key channels; value channel c uses c / (d/hk)
+  std::array<index_t, 3> grid{1, 1, 1};          ///< of queries and keys alike when conv; else (1, 1, Tq)
+  field q{}, k{}, v{}, y{};
+  field lse{}, average{};                        ///< outputs of a forward call, inputs of a backward call
+  bias_ref bias{};
+  band win{};                                    ///< local
+  std::array<index_t, 3> taps{1, 1, 1}, left{0, 0, 0};  ///< conv: key = query + j - left per axis
+  bool causal = false;
+  gate gate_fn = gate::sigmoid;
+  bool excluded = false;                         ///< pairs outside window or filter are not seen
+  const std::byte* mask = nullptr;               ///< uint8 (b, t, s); stride 0 where an extent is 1
+  index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
+  const std::byte* lengths = nullptr;            ///< int64 (b)
+  index_t lengths_sb = 0;
+
+  /// Keys visible to batch element b by key_lengths alone.
+  index_t key_limit(index_t b) const {
+    if (lengths == nullptr) return Tk;
+    const auto n = *reinterpret_cast<const std::int64_t*>(lengths + b * lengths_sb * 8);
+    return n < 0 ? 0 : (n > Tk ? Tk : n);
+  }
+  bool mask_hides(index_t b, index_t t, index_t s) const {
+    return mask != nullptr && mask[b * mask_sb + t * mask_st + s * mask_ss] == std::byte{0};
+  }
+  /// A mask that is the same for every query hides keys, not pairs, and leaves the constant blocks constant.
+  bool pair_mask() const { return mask != nullptr && mask_st != 0; }
+};
+
+/// A validated backward call; gradients that are not wanted are unset.
+struct backward_problem : problem {
+  field dy{}, dq{}, dk{}, dv{};
+  bias_ref dbias{};  ///< kind none when not wanted, else that of bias
+};
+
+/// Storage offset, in elements, of position t of a sequence or grid (b and c apart).
+inline index_t position_offset(const field& f, const std::array<index_t, 3>& grid, index_t t) {
+  if (grid[0] == 1 && grid[1] == 1) return t * f.sx[2];
+  const index_t x2 = t % grid[2];
+  const index_t rest = t / grid[2];
+  return x2 * f.sx[2] + (rest % grid[1]) * f.sx[1] + (rest / grid[1]) * f.sx[0];
+}
+
+}  // namespace aft
