@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file exp.hpp  exp with a separate power of two, the arithmetic all kernels share.
+///
+/// Every weight is kept as m * 2^i with m in [0.70, 1.42], and rescaling is by powers of two only. Multiplying by a
+/// power of two does not round, so a sum of weights has the same bits whatever maximum it was scaled by: a causal row
+/// does not change in the last bit when a future key raises the maximum, and an exact fall-back that carries the
+/// exponents apart gives the very bits that the fast path would have given had it not underflowed.
+#pragma once
+
+#include "simd.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Constants of the two arithmetic types. `magic` added to x rounds x to an integer in the low bits of the sum.
+template <class C>
+struct exp_constants;
+
+template <>
+struct exp_constants<float> {
+  static constexpr float log2e = 1.44269504f;
+  // ln 2 in two parts, the first of 10 bits: times an integer below 2^13 it is exact without fma too.
+  static constexpr float ln2_hi = 0.693359375f;
+  static constexpr float ln2_lo = -2.12194440e-4f;
+  static constexpr float magic = 0x1.8p23f;
+  static constexpr float bias = 127.0f;
+  static constexpr int mantissa_bits = 23;
+  // Arguments beyond it are taken relative to their maximum first. 4096 / ln 2 stays below 2^13, see ln2_hi.
+  static constexpr float range = 4096.0f;
+  static constexpr float largest = 3.402823466e+38f;
+  // den below it, or a weight scale above its inverse, proves nothing any more: see fold_check.hpp.
+  static constexpr float proof = 0x1p-60f;
+  static constexpr float value_floor = 0x1p-30f;
+};
+
+template <>
+struct exp_constants<double> {
+  static constexpr double log2e = 1.4426950408889634;
+  static constexpr double ln2_hi = 6.93147180369123816490e-01;  // 33 bits
+  static constexpr double ln2_lo = 1.90821492927058770002e-10;
+  static constexpr double magic = 0x1.8p52;
+  static constexpr double bias = 1023.0;
+  static constexpr int mantissa_bits = 52;
+  static constexpr double range = 4096.0;
+  static constexpr double largest = 1.7976931348623157e+308;
+  static constexpr double proof = 0x1p-480;
+  static constexpr double value_floor = 0x1p-240;
+};
+
+/// 2^j for integral j <= 127 (1023); 0 where j is below the smallest normal exponent.
+template <class C>
+inline vec<C> pow2(const vec<C>& j) {
+  using k = exp_constants<C>;
+  const vec<C> clipped = xsimd::select(j < vec<C>(-k::bias), vec<C>(-k::bias), j);
+  return from_bits<C>(to_bits<C>(clipped + vec<C>(k::magic + k::bias)) << k::mantissa_bits);
+}
+
+/// exp(x) = mantissa * 2^exponent.
+template <class C>
+struct split_exp {
+  vec<C> mantissa;
+  vec<C> exponent;  ///< integral
+};
+
+/// Range |x| <= 4096. Error of the mantissa at most 1.2 ulp in float, 1.1 in double (tested over the range); NaN stays.
+template <class C>
+inline split_exp<C> exp_split(const vec<C>& x) {
+  using k = exp_constants<C>;
+  const vec<C> rounded = xsimd::fma(x, vec<C>(k::log2e), vec<C>(k::magic));
+  const vec<C> i = rounded - vec<C>(k::magic);
+  vec<C> f = xsimd::fma(i, vec<C>(-k::ln2_hi), x);
+  f = xsimd::fma(i, vec<C>(-k::ln2_lo), f);
+  // q(f) = (e^f - 1 - f) / f^2 at the Chebyshev nodes of |f| <= ln(2)/2: relative error 2^-26.6 and 2^-55.7.
+  vec<C> q;
+  if constexpr (sizeof(C) == 4) {
+    q = vec<C>(0.00139261836f);
+    q = xsimd::fma(q, f, vec<C>(0.00836317905f));
+    q = xsimd::fma(q, f, vec<C>(0.0416665546f));
+    q = xsimd::fma(q, f, vec<C>(0.166665770f));
+    q = xsimd::fma(q, f, vec<C>(0.5f));
+  } else {
+    q = vec<C>(0x1.af38a9b0ec855p-26);
+    q = xsimd::fma(q, f, vec<C>(0x1.289185613a3d6p-22));
+    q = xsimd::fma(q, f, vec<C>(0x1.71de0dae63bb3p-19));
+    q = xsimd::fma(q, f, vec<C>(0x1.a019b90d2ae7ap-16));
+    q = xsimd::fma(q, f, vec<C>(0x1.a01a01a7c41d5p-13));
+    q = xsimd::fma(q, f, vec<C>(0x1.6c16c1788bd90p-10));
+    q = xsimd::fma(q, f, vec<C>(0x1.11111111109b3p-7));
+    q = xsimd::fma(q, f, vec<C>(0x1.5555555553d63p-5));
+    q = xsimd::fma(q, f, vec<C>(0x1.5555555555556p-3));
+    q = xsimd::fma(q, f, vec<C>(0x1.0000000000001p-1));
+  }
+  const vec<C> one(C(1));
+  return {one + xsimd::fma(f * f, q, f), i};
+}
+
+/// exp(x) * 2^-shift, 0 where that underflows. x below -4096 counts as -4096; x <= 4096; NaN stays NaN.
+template <class C>
+inline vec<C> exp_scaled(const vec<C>& x, const vec<C>& shift) {
+  const vec<C> low(-exp_constants<C>::range);
+  const split_exp<C> e = exp_split<C>(xsimd::select(x < low, low, x));
+  return e.mantissa * pow2<C>(e.exponent - shift);
+}
+
+/// The integral exponent that exp(x) is scaled by: exp(x) * 2^-exponent_of(x) lies in [0.70, 1.42].
+template <class C>
+inline vec<C> exponent_of(const vec<C>& x) {
+  using k = exp_constants<C>;
+  return xsimd::fma(x, vec<C>(k::log2e), vec<C>(k::magic)) - vec<C>(k::magic);
+}
+
+/// log(x * 2^shift) for normal positive x, without losing small results to a large shift: the exponent of x joins
+/// `shift` before it is multiplied by ln 2.
+template <class C>
+inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
+  using k = exp_constants<C>;
+  const ivec<C> raised = (to_bits<C>(x) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
+  const vec<C> e = from_bits<C>(raised) - vec<C>(k::magic + k::bias);
+  // Two halves, since 2^-e alone may not be representable.
+  const vec<C> half_e = (e * vec<C>(C(0.5)) + vec<C>(k::magic)) - vec<C>(k::magic);
+  const vec<C> m = (x * pow2<C>(-half_e)) * pow2<C>(half_e - e);
+  const vec<C> n = e + shift;
+  return xsimd::fma(n, vec<C>(k::ln2_hi), xsimd::fma(n, vec<C>(k::ln2_lo), xsimd::log(m)));
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file parallel.hpp  The only place that knows OpenMP.
+#pragma once
+
+#include <aft/core/executors.hpp>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// The number of threads a call may use.
+inline int thread_count(const cpu& exec) {
+  if (exec.threads > 0) return exec.threads;
+#if defined(_OPENMP)
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+/// Runs body(i, thread) for 0 <= i < n with thread < threads. Items are handed out as threads become free, so no
+/// result may depend on which thread runs what. The body must not throw: scratch is taken before.
+template <class Body>
+inline void parallel_for(index_t n, int threads, const Body& body) {
+#if defined(_OPENMP)
+  if (threads > 1 && n > 1) {
+    const int team = n < threads ? static_cast<int>(n) : threads;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
+    for (index_t i = 0; i < n; ++i) body(i, omp_get_thread_num());
+    return;
+  }
+#endif
+  for (index_t i = 0; i < n; ++i) body(i, 0);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

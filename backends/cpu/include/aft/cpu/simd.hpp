@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file simd.hpp  The few vector operations the backend uses, and all that differs between xsimd generations.
+#pragma once
+
+#include <aft/core/config.hpp>
+
+// GCC 12 reports the undefined pass-through operands inside its own AVX-512 intrinsics as uninitialised reads.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#include <xsimd/xsimd.hpp>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// The widest vector that the compiler flags allow. Only this header and the files above it know xsimd.
+template <class C>
+using vec = xsimd::batch<C>;
+template <class C>
+using vec_mask = xsimd::batch_bool<C>;
+
+/// Elements per vector.
+template <class C>
+inline constexpr index_t lanes = static_cast<index_t>(vec<C>::size);
+
+template <class C>
+struct bits_of;
+template <>
+struct bits_of<float> {
+  using type = std::int32_t;
+};
+template <>
+struct bits_of<double> {
+  using type = std::int64_t;
+};
+template <class C>
+using ivec = xsimd::batch<typename bits_of<C>::type>;
+
+template <class C>
+inline vec<C> load(const C* p) {
+  return vec<C>::load_unaligned(p);
+}
+template <class C>
+inline void store(C* p, const vec<C>& v) {
+  v.store_unaligned(p);
+}
+
+#if XSIMD_VERSION_MAJOR >= 9
+template <class C>
+inline ivec<C> to_bits(const vec<C>& v) {
+  return xsimd::bitwise_cast<typename bits_of<C>::type>(v);
+}
+template <class C>
+inline vec<C> from_bits(const ivec<C>& v) {
+  return xsimd::bitwise_cast<C>(v);
+}
+#else
+template <class C>
+inline ivec<C> to_bits(const vec<C>& v) {
+  return xsimd::bitwise_cast<ivec<C>>(v);
+}
+template <class C>
+inline vec<C> from_bits(const ivec<C>& v) {
+  return xsimd::bitwise_cast<vec<C>>(v);
+}
+#endif
+
+/// The larger of the two, where a NaN in x is passed over: acc must not be NaN. (xsimd's own max differs between
+/// generations in which operand a NaN yields.)
+template <class C>
+inline vec<C> max_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
+  return xsimd::select(x > acc, x, acc);
+}
+template <class C>
+inline vec<C> min_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
+  return xsimd::select(x < acc, x, acc);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

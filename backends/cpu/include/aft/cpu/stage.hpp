@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stage.hpp  Strided storage of any type to and from small contiguous buffers of the arithmetic type.
+///
+/// All kernels read and write through here, so they are written once for contiguous vectors of C, and storage types,
+/// strides and grids cost a copy in the first-level cache instead of a template parameter.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include <aft/core/problem.hpp>
+
+#include "simd.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Calls f with a null pointer of the storage type that `t` names.
+template <class F>
+inline void visit_storage(dtype t, const F& f) {
+  switch (t) {
+    case dtype::f32: f(static_cast<float*>(nullptr)); break;
+    case dtype::f64: f(static_cast<double*>(nullptr)); break;
+    case dtype::f16: f(static_cast<half*>(nullptr)); break;
+    case dtype::bf16: f(static_cast<bfloat16*>(nullptr)); break;
+    default: break;
+  }
+}
+
+template <class C, class T>
+inline C to_compute(T x) {
+  return static_cast<C>(static_cast<compute_t<T>>(x));
+}
+template <class T, class C>
+inline T to_storage(C x) {
+  return T(static_cast<compute_t<T>>(x));
+}
+
+/// out[i] = p[i * stride], i < n.
+template <class C>
+inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
+  visit_storage(type, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const T* from = reinterpret_cast<const T*>(p);
+    if (stride == 1) {
+      for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(from[i]);
+    } else {
+      for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(from[i * stride]);
+    }
+  });
+}
+
+/// p[i * stride] = in[i], i < n.
+template <class C>
+inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
+  visit_storage(type, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    T* to = reinterpret_cast<T*>(p);
+    for (index_t i = 0; i < n; ++i) to[i * stride] = to_storage<T>(in[i]);
+  });
+}
+
+/// The (b, c) pairs that the lanes of one vector work on. Lanes never exchange anything, so a lane's result does not
+/// depend on its neighbours.
+template <class C>
+struct lane_tile {
+  index_t count = 0;       ///< lanes in use
+  bool one_batch = false;  ///< all of one batch element, with consecutive channels
+  index_t b[lanes<C>] = {};
+  index_t c[lanes<C>] = {};
+};
+
+/// A field seen through a lane tile: where each lane's element of a position lies.
+template <class C>
+struct lane_field {
+  const field* f = nullptr;
+  const std::array<index_t, 3>* grid = nullptr;
+  index_t count = 0;
+  bool consecutive = false;  ///< lane l lies at base + l
+  index_t base = 0;
+  index_t at[lanes<C>] = {};
+
+  /// `group` value channels share one channel of this field (k and lse have fewer channels than v).
+  lane_field(const field& from, const std::array<index_t, 3>& g, const lane_tile<C>& tile, index_t group)
+      : f(&from), grid(&g), count(tile.count) {
+    for (index_t l = 0; l < count; ++l) at[l] = tile.b[l] * from.sb + (tile.c[l] / group) * from.sc;
+    base = count > 0 ? at[0] : 0;
+    consecutive = tile.one_batch && group == 1 && from.sc == 1;
+  }
+
+  /// out[(t - t0) * lanes + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
+  void read(index_t t0, index_t t1, C* out, C fill = C(0)) const {
+    visit_storage(f->type, [&](auto* tag) {
+      using T = std::remove_pointer_t<decltype(tag)>;
+      const T* from = reinterpret_cast<const T*>(f->data);
+      for (index_t t = t0; t < t1; ++t, out += lanes<C>) {
+        const T* const row = from + position_offset(*f, *grid, t);
+        if (consecutive && count == lanes<C>) {
+          for (index_t l = 0; l < lanes<C>; ++l) out[l] = to_compute<C>(row[base + l]);
+        } else {
+          for (index_t l = 0; l < count; ++l) out[l] = to_compute<C>(row[at[l]]);
+          for (index_t l = count; l < lanes<C>; ++l) out[l] = fill;
+        }
+      }
+    });
+  }
+
+  /// The inverse of read. With a group, the first lane of each shared channel in the tile writes.
+  void write(index_t t0, index_t t1, const C* in) const {
+    visit_storage(f->type, [&](auto* tag) {
+      using T = std::remove_pointer_t<decltype(tag)>;
+      T* const to = reinterpret_cast<T*>(f->data);
+      for (index_t t = t0; t < t1; ++t, in += lanes<C>) {
+        T* const row = to + position_offset(*f, *grid, t);
+        if (consecutive && count == lanes<C>) {
+          for (index_t l = 0; l < lanes<C>; ++l) row[base + l] = to_storage<T>(in[l]);
+        } else {
+          for (index_t l = 0; l < count; ++l) row[at[l]] = to_storage<T>(in[l]);
+        }
+      }
+    });
+  }
+};
+
+/// The tile of lanes [n0, n0 + count) of the flattened (batch, channel) columns of one head: column n is batch
+/// b0 + n / dh, channel c0 + n % dh.
+template <class C>
+inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n0, index_t n_end) {
+  lane_tile<C> tile;
+  tile.count = n_end - n0 < lanes<C> ? n_end - n0 : lanes<C>;
+  for (index_t l = 0; l < tile.count; ++l) {
+    tile.b[l] = b0 + (n0 + l) / dh;
+    tile.c[l] = c0 + (n0 + l) % dh;
+  }
+  tile.one_batch = tile.count > 0 && tile.b[0] == tile.b[tile.count - 1];
+  return tile;
+}
+
+/// Sets k to -inf in a staged block where key_lengths or a mask that holds for all queries hides the key. From then
+/// on one test, k == -inf, says that a key is hidden.
+template <class C>
+inline void hide_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k) {
+  if (p.lengths == nullptr && (p.mask == nullptr || p.pair_mask())) return;
+  for (index_t l = 0; l < tile.count; ++l) {
+    const index_t limit = p.key_limit(tile.b[l]);
+    const bool masked = p.mask != nullptr && !p.pair_mask();
+    for (index_t s = s0; s < s1; ++s) {
+      if (s >= limit || (masked && p.mask_hides(tile.b[l], 0, s)))
+        k[(s - s0) * lanes<C> + l] = -std::numeric_limits<C>::infinity();
+    }
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
