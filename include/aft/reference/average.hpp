@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file average.hpp  The loops that all operators share: AFT Eq. 2 for any w(b,h,t,s), forward and backward.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "gate.hpp"
+#include "pairs.hpp"
+#include "results.hpp"
+
+namespace aft::reference {
+
+/// q, k, v of a call. hk key channels; value channel c uses key channel c / (d/hk).
+template <class Real>
+struct tensors {
+  sequence<Real> q, k, v;
+  index_t B() const { return v.B; }
+  index_t Tq() const { return q.T; }
+  index_t Tk() const { return v.T; }
+  index_t d() const { return v.channels; }
+  index_t key_channel(index_t c) const { return c / (v.channels / k.channels); }
+};
+
+/// The terms of one row (b,t,c) that are seen, with x_s = k[b,s,c] + w[t,s].
+template <class Real>
+struct row {
+  std::vector<index_t> s;  ///< the keys seen
+  std::vector<Real> e;     ///< exp(x_s - max)
+  Real max = -std::numeric_limits<Real>::infinity();
+  Real den = 0;            ///< sum of e
+};
+
+/// Fills `r` for the row (b,t,c). Subtracting the joint maximum of k + w over exactly the keys that are seen makes one
+/// term of the denominator 1, so it neither overflows nor vanishes.
+template <class Real>
+void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, index_t c, row<Real>& r) {
+  constexpr Real hidden = -std::numeric_limits<Real>::infinity();
+  const index_t h = c / (x.d() / p.H);
+  r.s.clear();
+  r.e.clear();
+  r.max = hidden;
+  r.den = 0;
+  for (index_t s = 0; s < x.Tk(); ++s) {
+    if (!p.visible(b, t, s)) continue;
+    const Real k = x.k(b, s, x.key_channel(c));
+    if (k == hidden) continue;
+    const Real w = p.inside(t, s) ? p.w(b, h, t, s) : Real{0};
+    if (w == hidden) continue;
+    r.s.push_back(s);
+    r.e.push_back(k + w);
+    if (k + w > r.max) r.max = k + w;
+  }
+  for (Real& e : r.e) {
+    e = std::exp(e - r.max);
+    r.den += e;
+  }
+}
+
+/// y[b,t,c] = gate(q[b,t,c]) sum_s exp(k+w) v / sum_s exp(k+w), AFT Eq. 2.
+template <class Real>
+forward_result<Real> forward(const tensors<Real>& x, const pairs<Real>& p, gate g) {
+  forward_result<Real> out;
+  row<Real> r;
+  for (index_t b = 0; b < x.B(); ++b)
+    for (index_t t = 0; t < x.Tq(); ++t)
+      for (index_t c = 0; c < x.d(); ++c) {
+        look(x, p, b, t, c, r);
+        Real num = 0;
+        for (std::size_t i = 0; i < r.s.size(); ++i) num += r.e[i] * x.v(b, r.s[i], c);
+        // A row that sees no key is 0 by definition, not 0/0.
+        const Real average = r.s.empty() ? Real{0} : num / r.den;
+        out.average.push_back(average);
+        out.lse.push_back(r.s.empty() ? r.max : r.max + std::log(r.den));
+        out.y.push_back(g == gate::none ? average : gate_value(g, x.q(b, t, c)) * average);
+      }
+  return out;
+}
+
+/// With a = exp(k+w) / den, o the average and g = dy gate(q):
+///   dv[s] = sum_t a g          dk[s] = sum_t a g (v[s] - o[t])      dw[t,s] = a g (v[s] - o[t])
+///   dq = dy gate'(q) o
+/// dk is also summed over the value channels of a key channel, dw over the channels of a head. `dw` and `dw_terms`
+/// receive the pair weights' gradient; the operators fold it into the shape of their bias.
+template <class Real>
+backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gate gate_fn, const sequence<Real>& dy,
+                               pair_gradient<Real>& dw, pair_gradient<Real>& dw_terms) {
+  backward_result<Real> out;
+  gradients<Real>& terms = out.terms;
+  for (auto* grads : {static_cast<gradients<Real>*>(&out), &terms}) {
+    grads->dk.resize(x.k.values.size());
+    grads->dv.resize(x.v.values.size());
+  }
+  row<Real> r;
+  for (index_t b = 0; b < x.B(); ++b)
+    for (index_t t = 0; t < x.Tq(); ++t)
+      for (index_t c = 0; c < x.d(); ++c) {
+        look(x, p, b, t, c, r);
+        Real num = 0, size = 0;
+        for (std::size_t i = 0; i < r.s.size(); ++i) {
+          num += r.e[i] * x.v(b, r.s[i], c);
+          size += r.e[i] * std::abs(x.v(b, r.s[i], c));
+        }
+        const Real o = r.s.empty() ? Real{0} : num / r.den;
+        const Real o_terms = r.s.empty() ? Real{0} : size / r.den;
+        const bool gated = gate_fn != gate::none;
+        const Real g = gated ? dy(b, t, c) * gate_value(gate_fn, x.q(b, t, c)) : dy(b, t, c);
+        // An empty row has no gradient even where dy or q is NaN: its output does not depend on anything.
+        const bool used = gated && !r.s.empty();
+        out.dq.push_back(used ? dy(b, t, c) * gate_slope(gate_fn, x.q(b, t, c)) * o : Real{0});
+        terms.dq.push_back(used ? std::abs(dy(b, t, c)) * o_terms : Real{0});
+        const index_t h = c / (x.d() / p.H);
+        for (std::size_t i = 0; i < r.s.size(); ++i) {
+          const index_t s = r.s[i];
+          const Real a = r.e[i] / r.den;
+          const Real v = x.v(b, s, c);
+          const Real dx = a * g * (v - o);
+          const Real dx_terms = a * std::abs(g) * (std::abs(v) + o_terms);
+          const auto at_v = static_cast<std::size_t>((b * x.Tk() + s) * x.d() + c);
+          const auto at_k = static_cast<std::size_t>((b * x.Tk() + s) * x.k.channels + x.key_channel(c));
+          out.dv[at_v] += a * g;
+          terms.dv[at_v] += a * std::abs(g);
+          out.dk[at_k] += dx;
+          terms.dk[at_k] += dx_terms;
+          if (!p.inside(t, s)) continue;
+          dw(b, h, t, s) += dx;
+          dw_terms(b, h, t, s) += dx_terms;
+        }
+      }
+  return out;
+}
+
+}  // namespace aft::reference
