@@ -110,8 +110,22 @@ inline vec<C> exponent_of(const vec<C>& x) {
   return xsimd::fma(x, vec<C>(k::log2e), vec<C>(k::magic)) - vec<C>(k::magic);
 }
 
+/// log(m) for m in [0.70, 1.42], by 2 artanh((m - 1) / (m + 1)): the series is cut where its next term is below half
+/// an ulp. (xsimd 8 cannot compile its own log for AVX-512.)
+template <class C>
+inline vec<C> log_near_one(const vec<C>& m) {
+  constexpr int terms = sizeof(C) == 4 ? 5 : 11;
+  const vec<C> one(C(1));
+  const vec<C> s = (m - one) / (m + one);
+  const vec<C> s2 = s * s;
+  vec<C> q(C(1) / C(2 * terms + 1));
+  for (int i = terms - 1; i >= 1; --i) q = xsimd::fma(q, s2, vec<C>(C(1) / C(2 * i + 1)));
+  const vec<C> twice = s + s;
+  return xsimd::fma(twice * s2, q, twice);
+}
+
 /// log(x * 2^shift) for normal positive x, without losing small results to a large shift: the exponent of x joins
-/// `shift` before it is multiplied by ln 2.
+/// `shift` before it is multiplied by ln 2. Error at most 1 ulp of max(1, |result|).
 template <class C>
 inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
   using k = exp_constants<C>;
@@ -120,8 +134,10 @@ inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
   // Two halves, since 2^-e alone may not be representable.
   const vec<C> half_e = (e * vec<C>(C(0.5)) + vec<C>(k::magic)) - vec<C>(k::magic);
   const vec<C> m = (x * pow2<C>(-half_e)) * pow2<C>(half_e - e);
-  const vec<C> n = e + shift;
-  return xsimd::fma(n, vec<C>(k::ln2_hi), xsimd::fma(n, vec<C>(k::ln2_lo), xsimd::log(m)));
+  const auto upper = m > vec<C>(C(1.41421356237309504880));
+  const vec<C> n = e + shift + xsimd::select(upper, vec<C>(C(1)), vec<C>(C(0)));
+  const vec<C> near = xsimd::select(upper, m * vec<C>(C(0.5)), m);
+  return xsimd::fma(n, vec<C>(k::ln2_hi), xsimd::fma(n, vec<C>(k::ln2_lo), log_near_one<C>(near)));
 }
 
 }  // namespace cpu_impl

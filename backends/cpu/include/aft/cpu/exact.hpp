@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file exact.hpp  One row by the definition: the joint maximum of k + w over the keys it sees, then the sums.
+///
+/// Taken for the lanes whose fast result is not proven (design: the proof check). Weights keep their exponents apart,
+/// so as long as no logit lies beyond exp_constants::range the bits are those of the fast path: same mantissas, same
+/// order, same joints of partial sums; only the underflow is gone.
+#pragma once
+
+#include "exp.hpp"
+#include "row_state.hpp"
+#include "tuning.hpp"
+#include "value_scale.hpp"
+#include "weights.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+template <class C>
+struct exact_row_result {
+  C average[lanes<C>];
+  C lse[lanes<C>];
+  C inverse[lanes<C>];
+  C exponent[lanes<C>];
+  C base_hi[lanes<C>];
+  C base_lo[lanes<C>];
+};
+
+/// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
+/// instance of the tile's head (and batch element, where it has one).
+template <class C>
+inline void exact_row(const problem& p, const pair_weights<C>& weights, const lane_tile<C>& tile, index_t t,
+                      exact_row_result<C>& out) {
+  using k_ = exp_constants<C>;
+  constexpr index_t L = lanes<C>;
+  constexpr index_t chunk = 64;
+  static_assert(tuning<C>::depth_block % chunk == 0);
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const index_t group = p.d / p.hk;
+  const lane_field<C> keys(p.k, p.grid, tile, group);
+  const lane_field<C> values(p.v, p.grid, tile, 1);
+  C w[chunk], k[chunk * L], v[chunk * L];
+  const vec<C> zero(C(0));
+  const vec<C> range(k_::range);
+  const auto stage = [&](index_t s0, index_t s1) {
+    weights.row(t, s0, s1, w);
+    keys.read(s0, s1, k, -inf);
+    values.read(s0, s1, v);
+    hide_keys(p, tile, s0, s1, k);
+  };
+
+  // Pass 1: the largest exponent, the largest logit (for lanes beyond the range), the largest finite |v|.
+  vec<C> top(-inf), most_hi(-inf), most_lo(zero), vmax(zero), tainted(zero), beyond(zero);
+  for (index_t s0 = 0; s0 < p.Tk; s0 += chunk) {
+    const index_t s1 = s0 + chunk < p.Tk ? s0 + chunk : p.Tk;
+    stage(s0, s1);
+    for (index_t s = 0; s < s1 - s0; ++s) {
+      if (w[s] == -inf) continue;
+      const vec<C> weight(w[s]);
+      const vec<C> key = load(k + s * L);
+      const vec<C> value = load(v + s * L);
+      const auto seen = key != vec<C>(-inf);
+      // A NaN fails every comparison, so "not within" also catches it.
+      const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range);
+      beyond = xsimd::select(seen && !within, vec<C>(C(1)), beyond);
+      const half_sum<C> z = add_halves<C>(key, weight);
+      const auto ordinary = xsimd::abs(z.hi) < vec<C>(inf);
+      tainted = xsimd::select(seen && !ordinary, vec<C>(C(1)), tainted);
+      const auto higher = seen && ordinary && ((z.hi > most_hi) || ((z.hi == most_hi) && (z.lo > most_lo)));
+      most_hi = xsimd::select(higher, z.hi, most_hi);
+      most_lo = xsimd::select(higher, z.lo, most_lo);
+      const vec<C> e = exponent_of<C>(key) + exponent_of<C>(weight);
+      top = xsimd::select(seen && within && (e > top), e, top);
+      const vec<C> size = xsimd::abs(value);
+      vmax = xsimd::select(seen && (size < vec<C>(inf)) && (size > vmax), size, vmax);
+    }
+  }
+  // Guard bits keep num below max |v| and den below 1 for any number of keys, so nothing overflows.
+  index_t guard = 1;
+  while ((index_t{1} << guard) < p.Tk) ++guard;
+  const vec<C> guard_bits(static_cast<C>(guard));
+  const auto exact_lane = beyond > zero;
+  // A power of two that takes max |v| near 1; clamped, since 2^-e must be a normal number both ways.
+  C scale[L], unscale[L], largest[L];
+  store(largest, vmax);
+  for (index_t l = 0; l < L; ++l) value_scale(largest[l], scale[l], unscale[l]);
+  const vec<C> value_scaled = load(scale);
+  top = xsimd::select(top > vec<C>(-inf), top, zero);
+  const vec<C> start_hi = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
+
+  // Pass 2: sums per depth block, joined like the tile engine joins them.
+  vec<C> num(zero), den(zero), block_num(zero), block_den(zero);
+  for (index_t s0 = 0; s0 < p.Tk; s0 += chunk) {
+    const index_t s1 = s0 + chunk < p.Tk ? s0 + chunk : p.Tk;
+    stage(s0, s1);
+    for (index_t s = 0; s < s1 - s0; ++s) {
+      if (w[s] == -inf) continue;
+      const vec<C> weight(w[s]);
+      const vec<C> key = load(k + s * L);
+      const auto seen = key != vec<C>(-inf);
+      const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
+      const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
+      const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+      vec<C> factor = ew.mantissa;
+      vec<C> mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);
+      if (xsimd::any(exact_lane)) {
+        const half_sum<C> z = add_halves<C>(key, weight);
+        const vec<C> x = vec<C>(C(2)) * ((z.hi - start_hi) + (z.lo - most_lo));
+        mass = xsimd::select(exact_lane, exp_scaled<C>(x, guard_bits), mass);
+        factor = xsimd::select(exact_lane, vec<C>(C(1)), factor);
+      }
+      mass = xsimd::select(seen, mass, zero);
+      block_num = xsimd::fma(factor, mass * value, block_num);
+      block_den = xsimd::fma(factor, mass, block_den);
+    }
+    if (s1 % tuning<C>::depth_block == 0 || s1 == p.Tk) {
+      num = num + block_num;
+      den = den + block_den;
+      block_num = zero;
+      block_den = zero;
+    }
+  }
+  // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons above made of it.
+  den = xsimd::select(tainted > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den);
+
+  const auto empty = den == zero;
+  const vec<C> safe = xsimd::select(empty, vec<C>(C(1)), den);
+  // The average lies in the hull of the values; rounding alone could carry it past, and past FLT_MAX.
+  const vec<C> hull = load(largest) * value_scaled;
+  vec<C> average = num / safe;
+  average = xsimd::select((average > hull) && (average < vec<C>(inf)), hull, average);
+  average = xsimd::select((average < -hull) && (average > vec<C>(-inf)), -hull, average);
+  average = xsimd::select(empty, zero, average * load(unscale));
+  const vec<C> exponent = xsimd::select(exact_lane, guard_bits, top + guard_bits);
+  const vec<C> base_hi = xsimd::select(exact_lane, start_hi, zero);
+  const vec<C> base_lo = xsimd::select(exact_lane, most_lo, zero);
+  const vec<C> near = log_shifted<C>(safe, exponent);
+  const vec<C> two(C(2));
+  vec<C> lse = xsimd::select(exact_lane, two * (base_hi + (base_lo + near * vec<C>(C(0.5)))), near);
+  lse = xsimd::select(empty, vec<C>(-inf), lse);
+  lse = xsimd::select(den != den, den, lse);
+  store(out.average, average);
+  store(out.lse, lse);
+  store(out.inverse, xsimd::select(empty, zero, vec<C>(C(1)) / safe));
+  store(out.exponent, exponent);
+  store(out.base_hi, base_hi);
+  store(out.base_lo, base_lo);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

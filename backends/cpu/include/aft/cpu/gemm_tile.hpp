@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm_tile.hpp  The register tile: rows x two vectors of C += A P.
+#pragma once
+
+#include "tuning.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row.
+/// One fused chain a result, in the order of s: the bits do not depend on M.
+template <class C, index_t M>
+inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add) {
+  constexpr index_t step = tuning<C>::rows;
+  constexpr index_t width = tuning<C>::columns;
+  vec<C> left[M];
+  vec<C> right[M];
+  for (index_t r = 0; r < M; ++r) {
+    left[r] = vec<C>(C(0));
+    right[r] = vec<C>(C(0));
+  }
+  for (index_t s = 0; s < depth; ++s) {
+    const vec<C> p0 = load(p + s * width);
+    const vec<C> p1 = load(p + s * width + lanes<C>);
+    const C* const weights = a + s * step;
+    for (index_t r = 0; r < M; ++r) {
+      const vec<C> weight(weights[r]);
+      left[r] = xsimd::fma(weight, p0, left[r]);
+      right[r] = xsimd::fma(weight, p1, right[r]);
+    }
+  }
+  for (index_t r = 0; r < M; ++r) {
+    C* const out = c + r * width;
+    if (add) {
+      left[r] = left[r] + load(out);
+      right[r] = right[r] + load(out + lanes<C>);
+    }
+    store(out, left[r]);
+    store(out + lanes<C>, right[r]);
+  }
+}
+
+/// The tile of `rows` rows, by the smallest kernel that covers them: a short last panel does not pay for a full one.
+template <class C>
+inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add) {
+  constexpr index_t most = tuning<C>::rows;
+  if (rows <= 1) {
+    gemm_tile<C, 1>(depth, a, p, c, add);
+  } else if (rows <= most / 3) {
+    gemm_tile<C, most / 3>(depth, a, p, c, add);
+  } else if (rows <= most / 2) {
+    gemm_tile<C, most / 2>(depth, a, p, c, add);
+  } else {
+    gemm_tile<C, most>(depth, a, p, c, add);
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file row_state.hpp  What a row's fold leaves for the backward pass, without the rounding of a stored lse.
+#pragma once
+
+#include "exp.hpp"
+#include "scratch.hpp"
+#include "stage.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// For each (b, t, key channel), a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) * 2^-exponent * inverse. A float lse
+/// of 1000 is known to 6e-5 only, and so would be every gradient; these four lose nothing. inverse is 0 for a row
+/// that sees no key. base is 0 unless the row's logits lie beyond exp_constants::range; it is halved so that
+/// FLT_MAX + FLT_MAX has a place.
+struct row_state {
+  field inverse{}, exponent{}, base_hi{}, base_lo{};
+  bool set = false;
+};
+
+template <class C>
+inline field scratch_field(scratch& memory, index_t B, index_t T, index_t channels) {
+  field f;
+  f.data = reinterpret_cast<std::byte*>(memory.take<C>(B * T * channels));
+  f.type = dtype_of<C>;
+  f.set = true;
+  f.sb = T * channels;
+  f.sx = {0, 0, channels};
+  f.sc = 1;
+  return f;
+}
+
+template <class C>
+inline row_state scratch_state(scratch& memory, const problem& p) {
+  row_state state;
+  state.inverse = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.exponent = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.base_hi = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.base_lo = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.set = true;
+  return state;
+}
+
+/// The state of rows whose lse is only known rounded, x[i] for i < n. A row that saw no key has lse -inf.
+template <class C>
+inline void state_from_lse(const C* lse, index_t n, C* inverse, C* exponent, C* base_hi, C* base_lo) {
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const vec<C> zero(C(0));
+  const vec<C> range(exp_constants<C>::range);
+  for (index_t i = 0; i < n; i += lanes<C>) {
+    const vec<C> x = load(lse + i);
+    const auto beyond = xsimd::abs(x) > range;
+    const vec<C> small = xsimd::select(beyond, zero, x);
+    const split_exp<C> e = exp_split<C>(-small);
+    vec<C> weight = e.mantissa;
+    weight = xsimd::select(x == vec<C>(-inf), zero, weight);
+    store(inverse + i, weight);
+    // exp(-x) = mantissa 2^i, and the state divides by 2^exponent.
+    store(exponent + i, -e.exponent);
+    store(base_hi + i, xsimd::select(beyond && (x != vec<C>(-inf)), x * vec<C>(C(0.5)), zero));
+    store(base_lo + i, zero);
+  }
+}
+
+/// hi + lo = a/2 + b/2 exactly (Knuth's two-sum), the sum of two logits that cannot overflow.
+template <class C>
+struct half_sum {
+  vec<C> hi;
+  vec<C> lo;
+};
+template <class C>
+inline half_sum<C> add_halves(const vec<C>& a, const vec<C>& b) {
+  const vec<C> half(C(0.5));
+  const vec<C> x = a * half;
+  const vec<C> y = b * half;
+  const vec<C> hi = x + y;
+  const vec<C> back = hi - x;
+  return {hi, (x - (hi - back)) + (y - back)};
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file tuning.hpp  Sizes of the tile engine, each with the measurement that chose it.
+#pragma once
+
+#include "simd.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+template <class C>
+struct tuning {
+  /// Rows of a register tile; its columns are two vectors. With 32 registers 14 rows make 28 accumulators, and one
+  /// broadcast of a weight feeds num and den (Zen 5, 2026-11: 0.96 of oneDNN's sgemm for a hand-written tile). With
+  /// 16 registers 6 rows make 12.
+#if defined(__AVX512F__) || defined(__ARM_NEON)
+  static constexpr index_t rows = 14;
+#else
+  static constexpr index_t rows = 6;
+#endif
+  /// Columns of a register tile.
+  static constexpr index_t columns = 2 * lanes<C>;
+  /// Keys per pass over a panel: 14 x 512 floats are 28 KiB, which stay in the first-level cache; 1024 cost 20% at
+  /// long T. Also the length after which partial sums are joined, so it is part of the result's bits.
+  static constexpr index_t depth_block = 512;
+  /// Packed weights of one block of rows, over all threads. Each block packs the keys again; 2 MiB cost 10-20%.
+  static constexpr index_t weight_bytes = index_t{16} << 20;
+  /// Packed keys that one thread works on together, so that they stay in the second-level cache.
+  static constexpr index_t key_bytes = index_t{1} << 20;
+  /// Most lane tiles of such a group; one weight panel is then read from the first-level cache this often.
+  static constexpr index_t group = 4;
+  /// Panels whose results are held while the depth blocks go by.
+  static constexpr index_t strip = 64;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

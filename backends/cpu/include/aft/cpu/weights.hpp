@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file weights.hpp  The log-weights w[t,s] of one bias instance, whatever the caller stores them as.
+#pragma once
+
+#include <limits>
+
+#include <aft/core/problem.hpp>
+
+#include "stage.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// The members of a factorized bias in the arithmetic type, each twice: plain rows, and blocks of `width` positions
+/// in which a position is a lane, so that a row of u v^T needs no transpose. Empty for other biases.
+template <class C>
+struct staged_factors {
+  static constexpr index_t width = 4 * lanes<C>;
+  const C* u = nullptr;          ///< [h][t][n]
+  const C* v = nullptr;          ///< [h][s][n]
+  const C* u_blocked = nullptr;  ///< [h][t / width][n][width]
+  const C* v_blocked = nullptr;  ///< [h][s / width][n][width]
+
+  static index_t blocks(index_t T) { return (T + width - 1) / width; }
+};
+
+/// w[t,s] for one head (and one batch element, where bias or mask have a batch axis); -inf where causality, a
+/// per-query mask or an excluding window hides the pair. Keys that are hidden for all queries are the matter of
+/// hide_keys.
+template <class C>
+class pair_weights {
+ public:
+  pair_weights(const problem& p, const staged_factors<C>& factors, index_t b, index_t h)
+      : p_(&p), factors_(factors), b_(b), h_(h) {}
+
+  /// out[s - s0] = w[t,s] for s0 <= s < s1.
+  void row(index_t t, index_t s0, index_t s1, C* out) const {
+    const C hidden = -std::numeric_limits<C>::infinity();
+    const C outside = p_->excluded ? hidden : C(0);
+    index_t seen = s1;
+    if (p_->causal && t + 1 < s1) seen = t + 1 > s0 ? t + 1 : s0;
+    index_t first = s0;
+    index_t last = seen;
+    if (p_->win.bounded) {
+      first = clamp(t - p_->win.before, s0, seen);
+      last = clamp(t + p_->win.after + 1, first, seen);
+    }
+    for (index_t s = s0; s < first; ++s) out[s - s0] = outside;
+    for (index_t s = last; s < seen; ++s) out[s - s0] = outside;
+    for (index_t s = seen; s < s1; ++s) out[s - s0] = hidden;
+    if (first < last) inside(t, first, last, outside, out + (first - s0));
+    if (p_->pair_mask()) {
+      for (index_t s = s0; s < seen; ++s)
+        if (p_->mask_hides(b_, t, s)) out[s - s0] = hidden;
+    }
+  }
+
+  /// out[(t - t0) * ld + s - s0] = w[t,s].
+  void rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
+    for (index_t t = t0; t < t1; ++t) row(t, s0, s1, out + (t - t0) * ld);
+  }
+
+  /// The transposed bias: out[(s - s0) * ld + t - t0] = w[t,s]. Walks w along its rows, a cache line at a time.
+  void columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
+    if (p_->bias.kind == bias_kind::factorized && !p_->win.bounded && !p_->pair_mask()) {
+      for (index_t s = s0; s < s1; ++s) {
+        C* const line = out + (s - s0) * ld;
+        dot(factors_.v, p_->Tk, s, factors_.u_blocked, p_->Tq, t0, t1, line);
+        if (p_->causal)
+          for (index_t t = t0; t < t1 && t < s; ++t) line[t - t0] = -std::numeric_limits<C>::infinity();
+      }
+      return;
+    }
+    constexpr index_t most = 64;
+    C line[most];
+    for (index_t s = s0; s < s1; s += most) {
+      const index_t end = s + most < s1 ? s + most : s1;
+      for (index_t t = t0; t < t1; ++t) {
+        row(t, s, end, line);
+        for (index_t i = s; i < end; ++i) out[(i - s0) * ld + t - t0] = line[i - s];
+      }
+    }
+  }
+
+ private:
+  static index_t clamp(index_t x, index_t low, index_t high) { return x < low ? low : (x > high ? high : x); }
+
+  void inside(index_t t, index_t s0, index_t s1, C outside, C* out) const {
+    const bias_ref& bias = p_->bias;
+    const index_t size = size_of(bias.w.type);
+    switch (bias.kind) {
+      case bias_kind::none:
+        for (index_t s = s0; s < s1; ++s) out[s - s0] = C(0);
+        break;
+      case bias_kind::dense: {
+        const index_t at = (bias.batch > 1 ? b_ : 0) * bias.w.sb + h_ * bias.w.sh + t * bias.w.sr + s0 * bias.w.sc;
+        read_strided(bias.w.type, bias.w.data + at * size, bias.w.sc, s1 - s0, out);
+        break;
+      }
+      case bias_kind::banded: {
+        const index_t at = h_ * bias.w.sh + t * bias.w.sr + (s0 - t + p_->win.before) * bias.w.sc;
+        read_strided(bias.w.type, bias.w.data + at * size, bias.w.sc, s1 - s0, out);
+        break;
+      }
+      case bias_kind::factorized: dot(factors_.u, p_->Tq, t, factors_.v_blocked, p_->Tk, s0, s1, out); break;
+      case bias_kind::filter: filter_row(t, s0, s1, outside, out); break;
+    }
+  }
+
+  /// out[x - x0] = sum_n row[r][n] blocked[x][n]; the order of n is the same from both sides, so rows and columns
+  /// of w agree bit for bit.
+  void dot(const C* plain, index_t R, index_t r, const C* blocked, index_t X, index_t x0, index_t x1, C* out) const {
+    constexpr index_t width = staged_factors<C>::width;
+    const index_t n = p_->bias.rank;
+    const C* const left = plain + (h_ * R + r) * n;
+    const C* const right = blocked + h_ * staged_factors<C>::blocks(X) * n * width;
+    for (index_t block = x0 / width; block * width < x1; ++block) {
+      vec<C> sum[4] = {vec<C>(C(0)), vec<C>(C(0)), vec<C>(C(0)), vec<C>(C(0))};
+      const C* from = right + block * n * width;
+      for (index_t i = 0; i < n; ++i, from += width) {
+        const vec<C> factor(left[i]);
+        for (index_t q = 0; q < 4; ++q) sum[q] = xsimd::fma(factor, load(from + q * lanes<C>), sum[q]);
+      }
+      const index_t begin = block * width;
+      if (begin >= x0 && begin + width <= x1) {
+        for (index_t q = 0; q < 4; ++q) store(out + (begin - x0) + q * lanes<C>, sum[q]);
+      } else {
+        C part[width];
+        for (index_t q = 0; q < 4; ++q) store(part + q * lanes<C>, sum[q]);
+        for (index_t x = begin > x0 ? begin : x0; x < begin + width && x < x1; ++x) out[x - x0] = part[x - begin];
+      }
+    }
+  }
+
+  /// r[h, s - t + left] inside the filter's box (AFT Eq. 6, DAFT Eq. 8), grids flattened row-major.
+  void filter_row(index_t t, index_t s0, index_t s1, C outside, C* out) const {
+    for (index_t s = s0; s < s1; ++s) out[s - s0] = outside;
+    const auto& g = p_->grid;
+    const index_t x2 = t % g[2];
+    const index_t x1 = (t / g[2]) % g[1];
+    const index_t x0 = t / (g[2] * g[1]);
+    const index_t size = size_of(p_->bias.r_type);
+    for (index_t j0 = 0; j0 < p_->taps[0]; ++j0) {
+      const index_t y0 = x0 + j0 - p_->left[0];
+      if (y0 < 0 || y0 >= g[0]) continue;
+      for (index_t j1 = 0; j1 < p_->taps[1]; ++j1) {
+        const index_t y1 = x1 + j1 - p_->left[1];
+        if (y1 < 0 || y1 >= g[1]) continue;
+        const index_t line = (y0 * g[1] + y1) * g[2];
+        // Taps of this line that fall on the grid and into [s0, s1).
+        const index_t shift = line + x2 - p_->left[2];
+        index_t a = p_->left[2] - x2 > s0 - shift ? p_->left[2] - x2 : s0 - shift;
+        if (a < 0) a = 0;
+        index_t e = g[2] + p_->left[2] - x2 < s1 - shift ? g[2] + p_->left[2] - x2 : s1 - shift;
+        if (e > p_->taps[2]) e = p_->taps[2];
+        if (a >= e) continue;
+        const index_t at = h_ * p_->bias.r_sh + j0 * p_->bias.r_sj[0] + j1 * p_->bias.r_sj[1] + a * p_->bias.r_sj[2];
+        read_strided(p_->bias.r_type, p_->bias.r + at * size, p_->bias.r_sj[2], e - a, out + (shift + a - s0));
+      }
+    }
+  }
+
+  const problem* p_;
+  staged_factors<C> factors_;
+  index_t b_;
+  index_t h_;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
