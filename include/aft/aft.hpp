@@ -12,3 +12,12 @@
 #include <aft/core/version.hpp>
 #include <aft/math/bias.hpp>
 #include <aft/math/window.hpp>
+#include <aft/ops/conv.hpp>
+#include <aft/ops/full.hpp>
+#include <aft/ops/local.hpp>
+#include <aft/ops/simple.hpp>
+
+// The backend comes last: operators know it only through core/dispatch.hpp.
+#if __has_include(<aft/cpu/backend.hpp>)
+#include <aft/cpu/backend.hpp>
+#endif

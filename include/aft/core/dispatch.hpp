@@ -17,5 +17,39 @@ void cpu_forward(const problem& p, const cpu& exec);
 template <class C>
 void cpu_backward(const backward_problem& p, const cpu& exec);
 
+/// The same pair for aft::cuda. A CUDA backend defines both and specialises cuda_backend to true for the types it has.
+template <class C>
+void cuda_forward(const problem& p, const cuda& exec);
+template <class C>
+void cuda_backward(const backward_problem& p, const cuda& exec);
+template <class C>
+struct cuda_backend {
+  static constexpr bool included = false;
+};
+
+template <class C, class E>
+void run_forward(const problem& p, const E& exec) {
+  if constexpr (std::is_same_v<E, cpu>) {
+    cpu_forward<C>(p, exec);
+  } else {
+    static_assert(cuda_backend<C>::included,
+                  "aft::cuda: no CUDA backend in this file: compile it as CUDA with the target aft::cuda, which "
+                  "includes <aft/cuda/backend.hpp>, or use host views with aft::cpu");
+    if constexpr (cuda_backend<C>::included) cuda_forward<C>(p, exec);
+  }
+}
+
+template <class C, class E>
+void run_backward(const backward_problem& p, const E& exec) {
+  if constexpr (std::is_same_v<E, cpu>) {
+    cpu_backward<C>(p, exec);
+  } else {
+    static_assert(cuda_backend<C>::included,
+                  "aft::cuda: no CUDA backend in this file: compile it as CUDA with the target aft::cuda, which "
+                  "includes <aft/cuda/backend.hpp>, or use host views with aft::cpu");
+    if constexpr (cuda_backend<C>::included) cuda_backward<C>(p, exec);
+  }
+}
+
 }  // namespace AFT_ISA
 }  // namespace aft

@@ -42,6 +42,7 @@ struct bias_ref {
   index_t rank = 0;    ///< n of a factorized bias
   matrix w{};          ///< dense or banded
   matrix u{}, v{};     ///< factorized
+  index_t u_heads = 1, v_heads = 1;  ///< each factor's own head extent: H, or 1 with sh = 0, which as a gradient sums over heads
   std::byte* r = nullptr;  ///< filter r(h, j0, j1, j2)
   dtype r_type = dtype::other;
   bool r_set = false;

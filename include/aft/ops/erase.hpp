@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file erase.hpp  From the typed arguments of an operator to the untyped record that validation works on.
+#pragma once
+
+#include <aft/core/call.hpp>
+#include <aft/core/type_checks.hpp>
+#include <aft/math/bias.hpp>
+#include <aft/math/window.hpp>
+
+namespace aft::detail {
+
+inline any_view erase(no_grad_t) { return {}; }
+template <class T, std::size_t Rank, class Space>
+any_view erase(const tensor_view<T, Rank, Space>& v) {
+  return v;
+}
+
+inline void set_bias(bias_arguments&, no_grad_t) {}
+template <class W>
+void set_bias(bias_arguments& b, const dense_bias<W>& bias) {
+  b.kind = bias_kind::dense;
+  b.w.view = bias.w;
+}
+template <class U, class V>
+void set_bias(bias_arguments& b, const factorized_bias<U, V>& bias) {
+  b.kind = bias_kind::factorized;
+  b.u.view = bias.u;
+  b.v.view = bias.v;
+}
+template <class W>
+void set_bias(bias_arguments& b, const banded_bias<W>& bias) {
+  b.kind = bias_kind::banded;
+  b.w.view = bias.w;
+}
+template <class T, std::size_t Rank, class Space>
+void set_bias(bias_arguments& b, const tensor_view<T, Rank, Space>& filter) {
+  b.kind = bias_kind::filter;
+  b.r.view = filter;
+}
+
+/// Element types and spaces inside a bias.
+template <class E, class T, class W>
+constexpr bool check_bias(std::type_identity<dense_bias<W>>) {
+  return check_bias_tensor<arg::w, E, T, W>();
+}
+template <class E, class T, class W>
+constexpr bool check_bias(std::type_identity<banded_bias<W>>) {
+  return check_bias_tensor<arg::w, E, T, W>();
+}
+template <class E, class T, class U, class V>
+constexpr bool check_bias(std::type_identity<factorized_bias<U, V>>) {
+  constexpr bool u_fits = check_bias_tensor<arg::u, E, T, U>();
+  constexpr bool v_fits = check_bias_tensor<arg::factor_v, E, T, V>();
+  return u_fits && v_fits;
+}
+
+template <class W>
+constexpr bool check_bias_mutable(std::type_identity<dense_bias<W>>) {
+  return check_mutable<W>();
+}
+template <class W>
+constexpr bool check_bias_mutable(std::type_identity<banded_bias<W>>) {
+  return check_mutable<W>();
+}
+template <class U, class V>
+constexpr bool check_bias_mutable(std::type_identity<factorized_bias<U, V>>) {
+  constexpr bool u_fits = check_mutable<U>();
+  constexpr bool v_fits = check_mutable<V>();
+  return u_fits && v_fits;
+}
+
+/// A bias of the same kind, over views of the same ranks.
+template <class A, class B>
+inline constexpr bool same_bias = false;
+template <class A, class B>
+inline constexpr bool same_bias<dense_bias<A>, dense_bias<B>> = A::rank() == B::rank();
+template <class A, class B>
+inline constexpr bool same_bias<banded_bias<A>, banded_bias<B>> = A::rank() == B::rank();
+template <class A1, class A2, class B1, class B2>
+inline constexpr bool same_bias<factorized_bias<A1, A2>, factorized_bias<B1, B2>> =
+    A1::rank() == B1::rank() && A2::rank() == B2::rank();
+
+/// The gradient of a bias of type Bias: the same bias over mutable views, or no_grad.
+template <class E, class T, class Bias, class DBias>
+constexpr bool check_bias_gradient() {
+  if constexpr (is_no_grad<DBias>) {
+    return true;
+  } else {
+    constexpr bool same = same_bias<Bias, DBias>;
+    static_assert(same, "aft: dbias must be the same kind of bias as bias, over mutable views of the same ranks, or aft::no_grad");
+    if constexpr (same) {
+      if constexpr (check_bias<E, T>(std::type_identity<DBias>{})) {
+        return check_bias_mutable(std::type_identity<DBias>{});
+      } else {
+        return false;
+      }
+    } else {
+      return false;
+    }
+  }
+}
+
+/// q, k, v and the tensor of the output's shape, all of v's element type, with ranks from Low to High.
+template <class E, std::size_t Low, std::size_t High, class Q, class K, class V>
+constexpr bool check_inputs() {
+  using T = value_of_t<V>;
+  constexpr bool q_fits = check_input<arg::q, E, T, Low, High, Q>();
+  constexpr bool k_fits = check_input<arg::k, E, T, Low, High, K>();
+  constexpr bool v_fits = check_input<arg::v, E, T, Low, High, V>();
+  return q_fits && k_fits && v_fits;
+}
+
+template <class E, std::size_t Low, std::size_t High, class T, class DY, class DQ, class DK, class DV>
+constexpr bool check_gradients() {
+  constexpr bool dy_fits = check_input<arg::dy, E, T, Low, High, DY>();
+  constexpr bool dq_fits = check_gradient<arg::dq, E, T, Low, High, DQ>();
+  constexpr bool dk_fits = check_gradient<arg::dk, E, T, Low, High, DK>();
+  constexpr bool dv_fits = check_gradient<arg::dv, E, T, Low, High, DV>();
+  return dy_fits && dq_fits && dk_fits && dv_fits;
+}
+
+/// The part of the record that all operators share.
+template <class E, class Q, class K, class V>
+call make_call(const char* op, const Q& q, const K& k, const V& v, const options& opt) {
+  call c;
+  c.op = op;
+  c.type = dtype_of<value_of_t<V>>;
+  c.on_device = std::is_same_v<E, cuda>;
+  c.q.view = q;
+  c.k.view = k;
+  c.v.view = v;
+  c.opt = opt;
+  c.mask.view = opt.mask;
+  c.key_lengths.view = opt.key_lengths;
+  c.lse.view = opt.lse;
+  c.average.view = opt.average;
+  return c;
+}
+
+template <class DY, class DQ, class DK, class DV>
+void set_gradients(call& c, const DY& dy, const DQ& dq, const DK& dk, const DV& dv) {
+  c.backward = true;
+  c.dy.view = dy;
+  c.dq.view = erase(dq);
+  c.dk.view = erase(dk);
+  c.dv.view = erase(dv);
+}
+
+/// What an executor-less overload must not mistake for its first tensor.
+template <class Q>
+concept not_executor = !executor<Q>;
+
+}  // namespace aft::detail

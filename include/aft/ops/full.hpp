@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file full.hpp  AFT-full: a learned bias for every pair of positions (AFT Eq. 2, 7; DAFT Eq. 5, 6).
+#pragma once
+
+#include <aft/core/dispatch.hpp>
+#include <aft/core/prepare.hpp>
+
+#include "erase.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+
+namespace checks {
+
+template <class E, class T, class Bias>
+constexpr bool check_full_bias() {
+  constexpr bool kind_fits = is_dense_bias<Bias> || is_factorized_bias<Bias>;
+  static_assert(!is_banded_bias<Bias>, "aft::full: a banded_bias holds a window only: use aft::local, or a dense_bias here");
+  static_assert(kind_fits || is_banded_bias<Bias>, "aft::full: bias must be an aft::dense_bias or an aft::factorized_bias");
+  if constexpr (kind_fits) {
+    return detail::check_bias<E, T>(std::type_identity<Bias>{});
+  } else {
+    return false;
+  }
+}
+
+}  // namespace checks
+
+/// AFT-full: y[b,t,c] = gate(q[b,t,c]) * sum_s a[t,s,c] v[b,s,c] with a = softmax over s of k[b,s,c] + w[t,s].
+///
+/// Shapes: q, y (B, Tq, d); v (B, Tk, d); k (B, Tk, hk), where hk divides d and value channel c uses key channel
+/// c / (d/hk); rank 2, (time, channels), is a batch of one. Tq and Tk may differ (cross attention). `bias` is a
+/// dense_bias with w (Tq, Tk), (H, Tq, Tk) or (B|1, H, Tq, Tk), or a factorized_bias with u (Tq, n) or (H, Tq, n) and
+/// v (Tk, n) or (H, Tk, n); H divides d and channel c uses head c / (d/H).
+/// Types: q, k, v, y hold one of float, double, half, bfloat16; the bias holds the same or float (double for double).
+/// Strides: any, in elements, also negative; zero for inputs only. y may be exactly q and overlaps nothing else.
+/// Options: all; `outside` has no meaning here. With gate::none q is not read, its shape is not checked.
+/// Errors: shape_error before anything is written, naming the argument.
+/// Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk) exponentials; scratch O(T d) plus tiles of a fixed size.
+template <executor E, class Q, class K, class V, class Bias, class Y>
+void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, const options& opt = {}) {
+  using T = detail::value_of_t<V>;
+  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
+  constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
+  if constexpr (inputs_fit && bias_fits && output_fits) {
+    detail::call c = detail::make_call<E>("aft::full", q, k, v, opt);
+    c.cross_lengths = true;
+    c.y.view = y;
+    detail::set_bias(c.bias, bias);
+    run_forward<compute_t<T>>(checks::prepare(c), exec);
+  }
+}
+
+/// aft::full on the executor that works on the views' memory: aft::cpu{} for host views.
+template <detail::not_executor Q, class K, class V, class Bias, class Y>
+void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, const options& opt = {}) {
+  full(typename detail::executor_for<V>::type{}, q, k, v, bias, y, opt);
+}
+
+/// Gradients of aft::full. dy has the shape of y; dq, dk, dv have those of q, k, v and are overwritten; `dbias` is the
+/// same kind of bias over mutable views of the same shapes. A shared bias collects the sum over the batch, the gradient
+/// of a key channel or of a factor without heads the sum over what it serves. Any of dq, dk, dv, dbias may be
+/// aft::no_grad and then costs nothing. options.lse and options.average, when both are given, are read: they must hold
+/// what the forward call with the same options wrote; otherwise both are recomputed.
+/// Outputs overlap neither each other nor any input; slices of one packed buffer are fine.
+/// Errors: shape_error before anything is written. Cost: about twice the forward call.
+template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq,
+                   const DK& dk, const DV& dv, const DBias& dbias, const options& opt = {}) {
+  using T = detail::value_of_t<V>;
+  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
+  constexpr bool gradients_fit = detail::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
+  if constexpr (inputs_fit && bias_fits && gradients_fit) {
+    if constexpr (detail::check_bias_gradient<E, T, Bias, DBias>()) {
+      detail::call c = detail::make_call<E>("aft::full_backward", q, k, v, opt);
+      c.cross_lengths = true;
+      detail::set_bias(c.bias, bias);
+      detail::set_gradients(c, dy, dq, dk, dv);
+      detail::set_bias(c.dbias, dbias);
+      run_backward<compute_t<T>>(checks::prepare(c), exec);
+    }
+  }
+}
+
+/// aft::full_backward on the executor that works on the views' memory.
+template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+void full_backward(const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq, const DK& dk,
+                   const DV& dv, const DBias& dbias, const options& opt = {}) {
+  full_backward(typename detail::executor_for<V>::type{}, q, k, v, bias, dy, dq, dk, dv, dbias, opt);
+}
+
+}  // namespace AFT_ISA
+}  // namespace aft

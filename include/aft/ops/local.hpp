@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file local.hpp  AFT-local: a learned bias inside a window around each query, 0 outside it (AFT Eq. 4, DAFT Eq. 7).
+#pragma once
+
+#include <aft/core/dispatch.hpp>
+#include <aft/core/prepare.hpp>
+
+#include "erase.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+
+namespace checks {
+
+template <class E, class T, class Bias>
+constexpr bool check_local_bias() {
+  constexpr bool kind_fits = is_dense_bias<Bias> || is_factorized_bias<Bias> || is_banded_bias<Bias>;
+  static_assert(kind_fits, "aft::local: bias must be an aft::dense_bias, an aft::factorized_bias or an aft::banded_bias");
+  if constexpr (kind_fits) {
+    return detail::check_bias<E, T>(std::type_identity<Bias>{});
+  } else {
+    return false;
+  }
+}
+
+}  // namespace checks
+
+/// AFT-local: as aft::full, with w[t,s] inside the window and 0 outside. Keys outside still count (global
+/// connectivity), unless options.outside is outside::excluded.
+///
+/// Shapes: q, v, y (B, T, d); k (B, T, hk); rank 2, (time, channels), is a batch of one. Queries and keys are the same
+/// positions, so their numbers are equal. `bias` is a dense_bias or factorized_bias with the shapes of aft::full, of
+/// which only the entries inside the window are used, or a banded_bias with w (T, width) or (H, T, width), where
+/// entry j of row t belongs to key t - before + j and width is win.width().
+/// `win` holds the keys t - before <= s <= t + after; either may be negative (a window to one side of t) as long as
+/// the width is at least 0. Width 0, window::strict(0), is AFT-simple.
+/// Types, strides, options, errors: as aft::full.
+/// Cost: O(B T width d) multiply-adds and O(T (d + width)) exponentials, whatever T is outside the window.
+template <executor E, class Q, class K, class V, class Bias, class Y>
+void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
+           const options& opt = {}) {
+  using T = detail::value_of_t<V>;
+  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
+  constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
+  if constexpr (inputs_fit && bias_fits && output_fits) {
+    detail::call c = detail::make_call<E>("aft::local", q, k, v, opt);
+    c.windowed = true;
+    c.win = {true, win.before, win.after};
+    c.y.view = y;
+    detail::set_bias(c.bias, bias);
+    run_forward<compute_t<T>>(checks::prepare(c), exec);
+  }
+}
+
+/// aft::local on the executor that works on the views' memory: aft::cpu{} for host views.
+template <detail::not_executor Q, class K, class V, class Bias, class Y>
+void local(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
+           const options& opt = {}) {
+  local(typename detail::executor_for<V>::type{}, q, k, v, bias, win, y, opt);
+}
+
+/// Gradients of aft::local, with the meaning and the rules of aft::full_backward. The gradient of a bias entry outside
+/// the window, or of a banded entry whose key does not exist, is 0.
+template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win,
+                    const DY& dy, const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias,
+                    const options& opt = {}) {
+  using T = detail::value_of_t<V>;
+  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
+  constexpr bool gradients_fit = detail::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
+  if constexpr (inputs_fit && bias_fits && gradients_fit) {
+    if constexpr (detail::check_bias_gradient<E, T, Bias, DBias>()) {
+      detail::call c = detail::make_call<E>("aft::local_backward", q, k, v, opt);
+      c.windowed = true;
+      c.win = {true, win.before, win.after};
+      detail::set_bias(c.bias, bias);
+      detail::set_gradients(c, dy, dq, dk, dv);
+      detail::set_bias(c.dbias, dbias);
+      run_backward<compute_t<T>>(checks::prepare(c), exec);
+    }
+  }
+}
+
+/// aft::local_backward on the executor that works on the views' memory.
+template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+void local_backward(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const DY& dy,
+                    const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias, const options& opt = {}) {
+  local_backward(typename detail::executor_for<V>::type{}, q, k, v, bias, win, dy, dq, dk, dv, dbias, opt);
+}
+
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file simple.hpp  AFT-simple: no position bias at all (AFT Eq. 5).
+#pragma once
+
+#include <aft/core/dispatch.hpp>
+#include <aft/core/prepare.hpp>
+
+#include "erase.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+
+/// AFT-simple: y[b,t,c] = gate(q[b,t,c]) * sum_s a[s,c] v[b,s,c] with a = softmax over s of k[b,s,c].
+///
+/// Shapes: q, y (B, Tq, d); v (B, Tk, d); k (B, Tk, hk), where hk divides d and value channel c uses key channel
+/// c / (d/hk); rank 2, (time, channels), is a batch of one. Tq and Tk may differ (cross attention).
+/// Types, strides, options, errors: as aft::full.
+/// Cost: O(B T d), bound by memory; with options.causal a running fold over the keys, still O(B T d). A mask that
+/// differs between queries makes it O(B Tq Tk d).
+template <executor E, class Q, class K, class V, class Y>
+void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const options& opt = {}) {
+  using T = detail::value_of_t<V>;
+  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
+  if constexpr (inputs_fit && output_fits) {
+    detail::call c = detail::make_call<E>("aft::simple", q, k, v, opt);
+    c.cross_lengths = true;
+    c.y.view = y;
+    run_forward<compute_t<T>>(checks::prepare(c), exec);
+  }
+}
+
+/// aft::simple on the executor that works on the views' memory: aft::cpu{} for host views.
+template <detail::not_executor Q, class K, class V, class Y>
+void simple(const Q& q, const K& k, const V& v, const Y& y, const options& opt = {}) {
+  simple(typename detail::executor_for<V>::type{}, q, k, v, y, opt);
+}
+
+/// Gradients of aft::simple, with the meaning and the rules of aft::full_backward.
+template <executor E, class Q, class K, class V, class DY, class DQ, class DK, class DV>
+void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk,
+                     const DV& dv, const options& opt = {}) {
+  using T = detail::value_of_t<V>;
+  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool gradients_fit = detail::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
+  if constexpr (inputs_fit && gradients_fit) {
+    detail::call c = detail::make_call<E>("aft::simple_backward", q, k, v, opt);
+    c.cross_lengths = true;
+    detail::set_gradients(c, dy, dq, dk, dv);
+    run_backward<compute_t<T>>(checks::prepare(c), exec);
+  }
+}
+
+/// aft::simple_backward on the executor that works on the views' memory.
+template <detail::not_executor Q, class K, class V, class DY, class DQ, class DK, class DV>
+void simple_backward(const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk, const DV& dv,
+                     const options& opt = {}) {
+  simple_backward(typename detail::executor_for<V>::type{}, q, k, v, dy, dq, dk, dv, opt);
+}
+
+}  // namespace AFT_ISA
+}  // namespace aft
