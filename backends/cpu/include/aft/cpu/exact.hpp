@@ -141,8 +141,10 @@ inline void exact_row(const problem& p, const pair_weights<C>& weights, const la
   lse = xsimd::select(den != den, den, lse);
   store(out.average, average);
   store(out.lse, lse);
-  store(out.inverse, xsimd::select(empty, zero, vec<C>(C(1)) / safe));
-  store(out.exponent, exponent);
+  const split_exp<C> parts = split_denominator<C>(safe);
+  const vec<C> inverse = xsimd::select(den == den, vec<C>(C(1)) / parts.mantissa, den);
+  store(out.inverse, xsimd::select(empty, zero, inverse));
+  store(out.exponent, exponent + parts.exponent);
   store(out.base_hi, base_hi);
   store(out.base_lo, base_lo);
 }

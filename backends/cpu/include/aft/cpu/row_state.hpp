@@ -42,25 +42,30 @@ inline row_state scratch_state(scratch& memory, const problem& p) {
   return state;
 }
 
-/// The state of rows whose lse is only known rounded, x[i] for i < n. A row that saw no key has lse -inf.
+/// den = m 2^e with m in [1, 2): what of a denominator goes into `inverse` and what into `exponent`.
 template <class C>
-inline void state_from_lse(const C* lse, index_t n, C* inverse, C* exponent, C* base_hi, C* base_lo) {
-  constexpr C inf = std::numeric_limits<C>::infinity();
+inline split_exp<C> split_denominator(const vec<C>& den) {
+  using k = exp_constants<C>;
+  const ivec<C> raised = (to_bits<C>(den) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
+  const vec<C> e = from_bits<C>(raised) - vec<C>(k::magic + k::bias);
+  const vec<C> half_e = (e * vec<C>(C(0.5)) + vec<C>(k::magic)) - vec<C>(k::magic);
+  return {(den * pow2<C>(-half_e)) * pow2<C>(half_e - e), e};
+}
+
+/// The state of rows whose lse is only known rounded. A row that saw no key has lse -inf.
+template <class C>
+struct lane_state {
+  vec<C> inverse, exponent, base_hi, base_lo;
+};
+template <class C>
+inline lane_state<C> state_from_lse(const vec<C>& lse) {
   const vec<C> zero(C(0));
-  const vec<C> range(exp_constants<C>::range);
-  for (index_t i = 0; i < n; i += lanes<C>) {
-    const vec<C> x = load(lse + i);
-    const auto beyond = xsimd::abs(x) > range;
-    const vec<C> small = xsimd::select(beyond, zero, x);
-    const split_exp<C> e = exp_split<C>(-small);
-    vec<C> weight = e.mantissa;
-    weight = xsimd::select(x == vec<C>(-inf), zero, weight);
-    store(inverse + i, weight);
-    // exp(-x) = mantissa 2^i, and the state divides by 2^exponent.
-    store(exponent + i, -e.exponent);
-    store(base_hi + i, xsimd::select(beyond && (x != vec<C>(-inf)), x * vec<C>(C(0.5)), zero));
-    store(base_lo + i, zero);
-  }
+  const auto empty = lse == vec<C>(-std::numeric_limits<C>::infinity());
+  const auto beyond = xsimd::abs(lse) > vec<C>(exp_constants<C>::range);
+  // exp(-lse) = mantissa 2^i, and the state divides by 2^exponent.
+  const split_exp<C> e = exp_split<C>(xsimd::select(beyond, zero, -lse));
+  return {xsimd::select(empty, zero, e.mantissa), -e.exponent,
+          xsimd::select(beyond && !empty, lse * vec<C>(C(0.5)), zero), zero};
 }
 
 /// hi + lo = a/2 + b/2 exactly (Knuth's two-sum), the sum of two logits that cannot overflow.

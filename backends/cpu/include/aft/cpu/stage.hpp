@@ -80,11 +80,15 @@ struct lane_field {
   bool consecutive = false;  ///< lane l lies at base + l
   index_t base = 0;
   index_t at[lanes<C>] = {};
+  bool writes[lanes<C>] = {};  ///< the first lane of each shared channel, so that no two threads write one element
 
   /// `group` value channels share one channel of this field (k and lse have fewer channels than v).
   lane_field(const field& from, const std::array<index_t, 3>& g, const lane_tile<C>& tile, index_t group)
       : f(&from), grid(&g), count(tile.count) {
-    for (index_t l = 0; l < count; ++l) at[l] = tile.b[l] * from.sb + (tile.c[l] / group) * from.sc;
+    for (index_t l = 0; l < count; ++l) {
+      at[l] = tile.b[l] * from.sb + (tile.c[l] / group) * from.sc;
+      writes[l] = tile.c[l] % group == 0;
+    }
     base = count > 0 ? at[0] : 0;
     consecutive = tile.one_batch && group == 1 && from.sc == 1;
   }
@@ -106,7 +110,7 @@ struct lane_field {
     });
   }
 
-  /// The inverse of read. With a group, the first lane of each shared channel in the tile writes.
+  /// The inverse of read. Of the lanes that share a channel the first value channel's writes.
   void write(index_t t0, index_t t1, const C* in) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
@@ -116,7 +120,8 @@ struct lane_field {
         if (consecutive && count == lanes<C>) {
           for (index_t l = 0; l < lanes<C>; ++l) row[base + l] = to_storage<T>(in[l]);
         } else {
-          for (index_t l = 0; l < count; ++l) row[at[l]] = to_storage<T>(in[l]);
+          for (index_t l = 0; l < count; ++l)
+            if (writes[l]) row[at[l]] = to_storage<T>(in[l]);
         }
       }
     });

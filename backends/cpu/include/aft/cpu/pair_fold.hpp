@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file pair_fold.hpp  The tile engine: panels of weights times packed columns, plus the constant blocks beside them.
+///
+/// For every panel of rows and every lane tile of columns it forms
+///     c[r] = sum_{dense s} A[r][s] P[s] + outside[r] (sum of P before the dense part + sum of P after it)
+/// where P has two vectors a position. Forward those are exp(k) v and exp(k); transposed exp(-lse) g and exp(-lse) g o.
+/// Sums run in the order of s, joined every tuning::depth_block positions: no result depends on threads, on the batch,
+/// or on where a block of rows begins.
+#pragma once
+
+#include "gemm_tile.hpp"
+#include "pair_geometry.hpp"
+#include "parallel.hpp"
+#include "scratch.hpp"
+#include "weight_panel.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// What a lane tile's columns were divided by; filled when they are packed, read when a panel is finished.
+template <class C>
+struct column_scale {
+  C exponent[lanes<C>];
+  C base[lanes<C>];
+  C unscale[lanes<C>];  ///< the values' power of two
+  C floor[lanes<C>];    ///< |num| below floor * den proves nothing; 0 where no value is that small
+};
+
+/// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
+template <class C>
+struct fold_plan {
+  pair_geometry g;
+  int threads = 1;
+  bool by_instance = false;  ///< many instances: one a thread. Few: all threads on one
+  index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
+  C* weights = nullptr;
+  row_scale<C>* scales = nullptr;
+  C* rows = nullptr;
+  C* columns = nullptr;
+  column_scale<C>* column_scales = nullptr;
+  C* tiles = nullptr;
+  C* before = nullptr;
+  C* after = nullptr;
+
+  static constexpr index_t M = tuning<C>::rows;
+  static constexpr index_t N = tuning<C>::columns;
+
+  index_t ld() const { return (width + lanes<C> - 1) / lanes<C> * lanes<C>; }
+
+  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, int wanted, scratch& memory)
+      : g(geometry), threads(wanted) {
+    panels = (g.R + M - 1) / M;
+    width = g.widest(M);
+    by_instance = threads > 1 && instances >= 4 * threads;
+    const index_t teams = by_instance ? threads : 1;
+    const index_t panel_bytes = ld() * M * static_cast<index_t>(sizeof(C));
+    block = tuning<C>::weight_bytes / teams / (panel_bytes > 0 ? panel_bytes : 1);
+    block = block < 1 ? 1 : (block > panels ? panels : block);
+    group = tuning<C>::key_bytes / (g.K * N * static_cast<index_t>(sizeof(C)) + 1);
+    const index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
+    group = group < 1 ? 1 : (group > tuning<C>::group ? tuning<C>::group : group);
+    group = group > share ? (share < 1 ? 1 : share) : group;
+    strip = block < tuning<C>::strip ? block : tuning<C>::strip;
+    weights = memory.take<C>(teams * block * width * M);
+    scales = memory.take<row_scale<C>>(teams * block);
+    rows = memory.take<C>(threads * M * ld());
+    columns = memory.take<C>(threads * group * g.K * N);
+    column_scales = memory.take<column_scale<C>>(threads * group);
+    tiles = memory.take<C>(threads * group * strip * M * N);
+    if (g.constant) {
+      before = memory.take<C>(threads * group * block * N);
+      after = memory.take<C>(threads * group * block * N);
+    }
+  }
+};
+
+/// Sums of P before and after each panel's dense part. Both are sums of their own, forwards and backwards: taking the
+/// one from the total would cancel.
+template <class C>
+inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, C* before, C* after) {
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t L = lanes<C>;
+  const pair_geometry& g = plan.g;
+  const auto span_of = [&](index_t panel) { return g.dense(panel * M, (panel + 1) * M < g.R ? (panel + 1) * M : g.R); };
+  // A stretch between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
+  // sequences that of their square root. The stretches begin at 0 and at K, so they do not depend on p0 and p1.
+  const auto stretch = [&](index_t from, index_t to, vec<C>& a, vec<C>& b) {
+    vec<C> x(C(0)), y(C(0));
+    for (index_t s = from; s < to; ++s) {
+      x = x + load(P + s * N);
+      y = y + load(P + s * N + L);
+    }
+    a = a + x;
+    b = b + y;
+  };
+  vec<C> num(C(0)), den(C(0));
+  index_t at = 0;
+  if (g.causal >= 0) {
+    for (index_t panel = 0; panel < p1; ++panel) {
+      const index_t lo = span_of(panel).lo;
+      if (lo > at) stretch(at, lo, num, den);
+      at = lo > at ? lo : at;
+      if (panel >= p0) {
+        store(before + (panel - p0) * N, num);
+        store(before + (panel - p0) * N + L, den);
+      }
+    }
+  }
+  if (g.causal <= 0) {
+    num = vec<C>(C(0));
+    den = vec<C>(C(0));
+    at = g.K;
+    for (index_t panel = plan.panels; panel-- > p0;) {
+      const index_t hi = span_of(panel).hi;
+      if (hi < at) stretch(hi, at, num, den);
+      at = hi < at ? hi : at;
+      if (panel < p1) {
+        store(after + (panel - p0) * N, num);
+        store(after + (panel - p0) * N + L, den);
+      }
+    }
+  }
+}
+
+/// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(tile, P, scale) packs the columns of a
+/// lane tile; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel. `thread` is the caller's slot of the
+/// plan's buffers when the plan runs by instance, else 0.
+template <class C, class Fill, class Pack, class Finish>
+inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
+                       const Finish& finish) {
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t depth = tuning<C>::depth_block;
+  const pair_geometry& g = plan.g;
+  const int team = plan.by_instance ? 1 : plan.threads;
+  C* const weights = plan.weights + (plan.by_instance ? thread : 0) * plan.block * plan.width * M;
+  row_scale<C>* const scales = plan.scales + (plan.by_instance ? thread : 0) * plan.block;
+  const auto end_of = [&](index_t panel) { return (panel + 1) * M < g.R ? (panel + 1) * M : g.R; };
+
+  for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
+    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    parallel_for(p1 - p0, team, [&](index_t i, int own) {
+      const index_t r0 = (p0 + i) * M;
+      const index_t r1 = end_of(p0 + i);
+      const auto span = g.dense(r0, r1);
+      C* const rows = plan.rows + (plan.by_instance ? thread : own) * M * plan.ld();
+      fill(r0, r1, span.lo, span.hi, rows, plan.ld());
+      pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows, plan.ld(), g.has_prefix(span) || g.has_suffix(span),
+                           weights + i * plan.width * M, scales[i]);
+    });
+
+    // Lane tiles first; rows are divided too when there are fewer groups than threads.
+    const index_t groups = (tiles + plan.group - 1) / plan.group;
+    index_t parts = groups > 0 && groups < team ? (team + groups - 1) / groups : 1;
+    parts = parts > p1 - p0 ? p1 - p0 : parts;
+    parallel_for(groups * parts, team, [&](index_t item, int own) {
+      const int slot = plan.by_instance ? thread : own;
+      const index_t tile0 = item / parts * plan.group;
+      const index_t in_group = tile0 + plan.group < tiles ? plan.group : tiles - tile0;
+      const index_t part = item % parts;
+      const index_t a0 = p0 + (p1 - p0) * part / parts;
+      const index_t a1 = p0 + (p1 - p0) * (part + 1) / parts;
+      C* const P = plan.columns + slot * plan.group * g.K * N;
+      column_scale<C>* const cs = plan.column_scales + slot * plan.group;
+      C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
+      C* const before = plan.before + slot * plan.group * plan.block * N;
+      C* const after = plan.after + slot * plan.group * plan.block * N;
+      for (index_t i = 0; i < in_group; ++i) {
+        pack(tile0 + i, P + i * g.K * N, cs[i]);
+        if (g.constant)
+          fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
+      }
+      for (index_t s0 = a0; s0 < a1; s0 += plan.strip) {
+        const index_t s1 = s0 + plan.strip < a1 ? s0 + plan.strip : a1;
+        const auto first = g.dense(s0 * M, end_of(s0));
+        const auto last = g.dense((s1 - 1) * M, end_of(s1 - 1));
+        for (index_t k0 = first.lo / depth * depth; k0 < last.hi; k0 += depth) {
+          for (index_t panel = s0; panel < s1; ++panel) {
+            const auto span = g.dense(panel * M, end_of(panel));
+            const index_t from = span.lo > k0 ? span.lo : k0;
+            const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
+            if (from >= to) continue;
+            const C* const a = weights + ((panel - p0) * plan.width + from - span.lo) * M;
+            for (index_t i = 0; i < in_group; ++i) {
+              gemm_panel<C>(end_of(panel) - panel * M, to - from, a, P + (i * g.K + from) * N,
+                            c + ((panel - s0) * plan.group + i) * M * N, from > span.lo);
+            }
+          }
+        }
+        for (index_t panel = s0; panel < s1; ++panel) {
+          const index_t r0 = panel * M;
+          const index_t r1 = end_of(panel);
+          const auto span = g.dense(r0, r1);
+          const row_scale<C>& rs = scales[panel - p0];
+          for (index_t i = 0; i < in_group; ++i) {
+            C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
+            if (span.lo == span.hi)
+              for (index_t x = 0; x < (r1 - r0) * N; ++x) tile[x] = C(0);
+            if (g.constant) {
+              const C* const b = before + (i * plan.block + panel - a0) * N;
+              const C* const e = after + (i * plan.block + panel - a0) * N;
+              for (index_t r = 0; r < r1 - r0; ++r) {
+                const vec<C> outside(rs.outside[r]);
+                for (index_t x = 0; x < N; x += lanes<C>) {
+                  vec<C> sum = load(tile + r * N + x);
+                  if (g.has_prefix(span)) sum = xsimd::fma(outside, load(b + x), sum);
+                  if (g.has_suffix(span)) sum = xsimd::fma(outside, load(e + x), sum);
+                  store(tile + r * N + x, sum);
+                }
+              }
+            }
+            finish(tile0 + i, cs[i], r0, r1, rs, tile);
+          }
+        }
+      }
+    });
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
