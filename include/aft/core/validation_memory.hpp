@@ -2,6 +2,7 @@
 /// @file validation_memory.hpp  The memory behind a call's tensors: it exists, and outputs share it with nothing.
 #pragma once
 
+#include "overlap.hpp"
 #include "validation.hpp"
 
 namespace aft {
@@ -59,10 +60,40 @@ inline void require_sane_all(const call& c) {
   for (std::size_t i = 0; i < all.writes; ++i) require_sane(c.op, *all.written[i]);
 }
 
+/// An element of `a` shares memory with an element of `b`, both of them tensors of one call.
+inline void require_apart(const char* op, const argument& a, const argument& b) {
+  const shared_memory shared = share_memory(a.view, b.view);
+  if (shared == shared_memory::none) return;
+  const std::string begins = "'" + std::string(a.name) + "' begins " + std::to_string(byte_distance(b.view, a.view)) +
+                             " bytes after '" + b.name + "'";
+  fail(op, a, "memory that '" + std::string(b.name) + "' does not use",
+       (shared == shared_memory::some ? "an overlap: " : "strides too irregular to rule out an overlap: ") + begins);
+}
+
+inline void require_apart_from_itself(const char* op, const argument& a) {
+  const shared_memory shared = shares_with_itself(a.view);
+  if (shared == shared_memory::none) return;
+  std::string strides;
+  for (std::size_t i = 0; i < a.view.rank(); ++i) strides += (i == 0 ? "(" : ", ") + std::to_string(a.view.stride(i));
+  fail(op, a, "memory of its own for every element of an output",
+       "extents " + shape_text(a.view) + " with strides " + strides + ")" +
+           (shared == shared_memory::some ? ", where elements overlap" : ", too irregular to rule out an overlap"));
+}
+
+/// Inputs may share memory freely. Outputs may not, with one exception: a forward call reads q where it writes y and
+/// nowhere else, so y may be q itself.
 inline void require_memory(const call& c) {
   const tensors all = tensors_of(c);
   for (std::size_t i = 0; i < all.reads; ++i) require_data(c.op, *all.read[i]);
   for (std::size_t i = 0; i < all.writes; ++i) require_output(c.op, *all.written[i]);
+  for (std::size_t i = 0; i < all.writes; ++i) {
+    require_apart_from_itself(c.op, *all.written[i]);
+    for (std::size_t j = 0; j < i; ++j) require_apart(c.op, *all.written[i], *all.written[j]);
+    for (std::size_t j = 0; j < all.reads; ++j) {
+      const bool in_place = all.written[i] == &c.y && all.read[j] == &c.q && same_elements(c.y.view, c.q.view);
+      if (!in_place) require_apart(c.op, *all.written[i], *all.read[j]);
+    }
+  }
 }
 
 }  // namespace checks
