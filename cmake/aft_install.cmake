@@ -17,5 +17,6 @@ configure_package_config_file(cmake/aftConfig.cmake.in "${CMAKE_CURRENT_BINARY_D
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake" COMPATIBILITY SameMinorVersion
                                  ARCH_INDEPENDENT)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/aftConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake"
+              cmake/aft_link_dependencies.cmake
         DESTINATION "${_aft_cmake_dir}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/aft")

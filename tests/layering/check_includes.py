@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails when a header includes something that its layer must not see.
+
+core <- math <- reference; ops see core and math; a backend sees core and math, never ops and never the other backend;
+only aft.hpp sees both sides. The order is what lets a backend be added or replaced without touching an operator.
+"""
+
+import pathlib
+import re
+import sys
+
+ALLOWED = {
+    "core": {"core"},
+    "math": {"core", "math"},
+    "reference": {"core", "math", "reference"},
+    "ops": {"core", "math", "ops"},
+    "interop": {"core", "interop"},
+    "cpu": {"core", "math", "cpu"},
+    "cuda": {"core", "math", "cuda"},
+}
+# Third-party headers that exactly one file may know, so that one file changes when they do.
+SINGLE_HOME = {"omp.h": "aft/cpu/parallel.hpp", "xsimd/": "aft/cpu/simd.hpp"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+ROOTS = ("include", "backends/cpu/include", "backends/cuda/include")
+SUFFIXES = {".hpp", ".cuh", ".h"}
+
+
+def layer(name):
+    """The layer of a header as it is included ("aft/core/x.hpp" -> "core"); the umbrella has none."""
+    parts = name.split("/")
+    return parts[1] if len(parts) > 2 and parts[0] == "aft" else None
+
+
+def violations(name, text, exists):
+    """Complaints about one header; `exists` says whether a quoted path names a header of the project."""
+    own = layer(name)
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        quote, target = match.groups()
+        if quote == '"':
+            joined = pathlib.PurePosixPath(name).parent / target
+            parts = []
+            for part in joined.parts:
+                if part == "..":
+                    parts.pop()
+                elif part != ".":
+                    parts.append(part)
+            target = "/".join(parts)
+            if not exists(target):
+                yield f"{name}:{number}: \"{match.group(2)}\" is not a header of this project"
+                continue
+        for prefix, home in SINGLE_HOME.items():
+            if target.startswith(prefix) and name != home:
+                yield f"{name}:{number}: only {home} includes <{target}>"
+        seen = layer(target)
+        if target == "aft/aft.hpp":
+            yield f"{name}:{number}: aft.hpp is for users, a layer names what it needs"
+        elif seen is not None and own is not None:
+            if own not in ALLOWED:
+                yield f"{name}:{number}: {own}/ is not a known layer"
+            elif seen not in ALLOWED[own]:
+                yield f"{name}:{number}: {own} must not see {target}"
+
+
+def self_test():
+    """The check itself must see what it is there for."""
+    def bad(name, line):
+        return list(violations(name, line, lambda target: True))
+    assert bad("aft/core/a.hpp", "#include <aft/math/b.hpp>")
+    assert bad("aft/core/a.hpp", '#include "../math/b.hpp"')
+    assert bad("aft/cpu/a.hpp", "#include <aft/ops/full.hpp>")
+    assert bad("aft/cpu/a.hpp", "#  include <aft/cuda/full.hpp>")
+    assert bad("aft/ops/a.hpp", "#include <aft/cpu/fold.hpp>")
+    assert bad("aft/math/a.hpp", "#include <aft/aft.hpp>")
+    assert bad("aft/cpu/fold.hpp", "#include <omp.h>")
+    assert not bad("aft/cpu/parallel.hpp", "#include <omp.h>")
+    assert not bad("aft/ops/full.hpp", '#include "../core/problem.hpp"')
+    assert not bad("aft/aft.hpp", "#include <aft/cpu/fold.hpp>")
+    assert not bad("aft/core/a.hpp", "// #include <aft/math/b.hpp>")
+
+
+def main():
+    self_test()
+    top = pathlib.Path(sys.argv[1])
+    headers = {}
+    for root in ROOTS:
+        base = top / root
+        for path in sorted(base.rglob("*")):
+            if path.suffix in SUFFIXES:
+                headers[path.relative_to(base).as_posix()] = path
+    found = []
+    for name, path in headers.items():
+        found += violations(name, path.read_text(encoding="utf-8"), headers.__contains__)
+    print("\n".join(found) if found else f"{len(headers)} headers follow the include order")
+    if not headers:
+        sys.exit("no headers found")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
