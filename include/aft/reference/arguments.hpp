@@ -65,9 +65,11 @@ inline visible_function visibility(const options& opt) {
     }
     if (!opt.mask) return true;
     const auto* mask = static_cast<const std::uint8_t*>(opt.mask.data());
-    const index_t mb = opt.mask.extent(0) == 1 ? 0 : b;
-    const index_t mt = opt.mask.extent(1) == 1 ? 0 : t;
-    return mask[mb * opt.mask.stride(0) + mt * opt.mask.stride(1) + s * opt.mask.stride(2)] != 0;
+    // Without a batch axis, (Tq|1, Tk), the mask belongs to tensors that have none either.
+    const std::size_t query = opt.mask.rank() - 2;
+    const index_t mb = query == 0 || opt.mask.extent(0) == 1 ? 0 : b * opt.mask.stride(0);
+    const index_t mt = opt.mask.extent(query) == 1 ? 0 : t * opt.mask.stride(query);
+    return mask[mb + mt + s * opt.mask.stride(query + 1)] != 0;
   };
 }
 

@@ -11,7 +11,7 @@
 
 namespace aft::reference {
 
-/// q, k, v of a call. hk key channels; value channel c uses key channel c / (d/hk).
+/// q, k, v of a call; q gives the number of queries even where the gate does not read it. hk key channels; value channel c uses key channel c / (d/hk).
 template <class Real>
 struct tensors {
   sequence<Real> q, k, v;
@@ -66,11 +66,15 @@ forward_result<Real> forward(const tensors<Real>& x, const pairs<Real>& p, gate 
     for (index_t t = 0; t < x.Tq(); ++t)
       for (index_t c = 0; c < x.d(); ++c) {
         look(x, p, b, t, c, r);
-        Real num = 0;
-        for (std::size_t i = 0; i < r.s.size(); ++i) num += r.e[i] * x.v(b, r.s[i], c);
+        Real num = 0, largest = 0;
+        for (std::size_t i = 0; i < r.s.size(); ++i) {
+          num += r.e[i] * x.v(b, r.s[i], c);
+          largest = std::max(largest, std::abs(x.v(b, r.s[i], c)));
+        }
         // A row that sees no key is 0 by definition, not 0/0.
         const Real average = r.s.empty() ? Real{0} : num / r.den;
         out.average.push_back(average);
+        out.largest.push_back(largest);
         out.lse.push_back(r.s.empty() ? r.max : r.max + std::log(r.den));
         out.y.push_back(g == gate::none ? average : gate_value(g, x.q(b, t, c)) * average);
       }

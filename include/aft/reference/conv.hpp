@@ -29,10 +29,10 @@ struct filter_geometry {
 };
 
 /// "same" placement, left = (taps-1)/2 on every axis; a causal sequence looks back, left = taps-1.
-template <class Q, class Filter>
-filter_geometry geometry_of(const Q& q, const Filter& r, bool causal) {
+template <class V, class Filter>
+filter_geometry geometry_of(const V& v, const Filter& r, bool causal) {
   filter_geometry geo;
-  for (std::size_t i = Q::rank() == 2 ? 0 : 1; i + 1 < Q::rank(); ++i) geo.grid.push_back(q.extent(i));
+  for (std::size_t i = V::rank() == 2 ? 0 : 1; i + 1 < V::rank(); ++i) geo.grid.push_back(v.extent(i));
   for (std::size_t i = 1; i < Filter::rank(); ++i) {
     geo.taps.push_back(r.extent(i));
     geo.left.push_back(causal ? r.extent(i) - 1 : (r.extent(i) - 1) / 2);
@@ -61,7 +61,7 @@ pairs<Real> filtered(const Filter& r, const filter_geometry& geo, const options&
 
 template <class Real, class Q, class K, class V, class Filter>
 forward_result<Real> conv(const Q& q, const K& k, const V& v, const Filter& filter, const options& opt = {}) {
-  const auto geo = geometry_of(q, filter, opt.causal);
+  const auto geo = geometry_of(v, filter, opt.causal);
   return forward(read_tensors<Real>(q, k, v), filtered<Real>(filter, geo, opt), opt.gate_fn);
 }
 
@@ -83,7 +83,7 @@ template <class Real, class Q, class K, class V, class Filter, class DY>
 backward_result<Real> conv_backward(const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy,
                                     const options& opt = {}) {
   const auto x = read_tensors<Real>(q, k, v);
-  const auto geo = geometry_of(q, filter, opt.causal);
+  const auto geo = geometry_of(v, filter, opt.causal);
   const auto p = filtered<Real>(filter, geo, opt);
   pair_gradient<Real> dw(x.B(), p.H, x.Tq(), x.Tk()), dw_terms = dw;
   auto out = backward(x, p, opt.gate_fn, read_sequence<Real>(dy), dw, dw_terms);

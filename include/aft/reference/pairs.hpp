@@ -78,10 +78,16 @@ index_t factor_heads(const V& f) {
   return V::rank() == 2 ? 1 : f.extent(0);
 }
 
+/// A factor with one head serves all heads of the other.
+template <class V>
+index_t own_head(const V& f, index_t h) {
+  return factor_heads(f) == 1 ? 0 : h;
+}
+
 template <class V>
 auto factor(const V& f, index_t h, index_t t, index_t n) {
   if constexpr (V::rank() == 2) return f(t, n);
-  if constexpr (V::rank() == 3) return f(h, t, n);
+  if constexpr (V::rank() == 3) return f(own_head(f, h), t, n);
 }
 
 template <class Real, class U, class V>
@@ -113,7 +119,7 @@ bias_gradient<Real> fold_factors(const factorized_bias<U, V>& bias, const pair_g
           // A hidden pair has gradient 0 exactly, and the factors of a hidden key may hold NaN.
           const Real d = dw(b, h, t, s);
           if (d == Real{0}) continue;
-          const index_t hu = U::rank() == 2 ? 0 : h, hv = V::rank() == 2 ? 0 : h;
+          const index_t hu = own_head(bias.u, h), hv = own_head(bias.v, h);
           for (index_t n = 0; n < rank; ++n) {
             g.first[static_cast<std::size_t>((hu * dw.Tq + t) * rank + n)] +=
                 d * term(static_cast<Real>(factor(bias.v, h, s, n)));

@@ -12,6 +12,7 @@ struct forward_result {
   std::vector<Real> average;  ///< (B, Tq, d), before the gate
   /// (B, Tq, d): per value channel. Channels that share a key channel and a head have the same value.
   std::vector<Real> lse;
+  std::vector<Real> largest;  ///< (B, Tq, d): the largest |v| that the row sees, the size of the numbers averaged
 };
 
 /// Gradients in the shapes of their tensors; those of a bias that the call did not have are empty.

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file harness.hpp  Runs a call through the library and through the reference, and compares.
+#pragma once
+
+#include <aft/core/executors.hpp>
+
+#include <variant>
+
+#include "setup.hpp"
+#include "tolerance.hpp"
+
+namespace aft::test {
+
+/// What a test runs on. Another backend's executor joins this list, and every test runs there too.
+using any_executor = std::variant<cpu>;
+
+/// The executors that every check visits.
+inline std::vector<any_executor> executors() { return {cpu{.threads = 1}, cpu{.threads = 3}}; }
+
+/// The tensors that a call wrote, widened exactly, in row-major order. `dq` and so on are empty in a forward result.
+struct results {
+  std::vector<long double> y, average, lse;
+  std::vector<long double> dq, dk, dv, dw, du, df, dr;
+  std::string damage;  ///< empty, or what was written that should not have been
+};
+
+/// A member of results with the name to report it by.
+struct part {
+  const char* name;
+  std::vector<long double> results::*values;
+};
+inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::average}, {"lse", &results::lse},
+                                 {"dq", &results::dq}, {"dk", &results::dk},           {"dv", &results::dv},
+                                 {"dw", &results::dw}, {"du", &results::du},           {"dv_factor", &results::df},
+                                 {"dr", &results::dr}};
+
+/// The library's result. Also watches inputs and the surroundings of outputs.
+results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = cpu{.threads = 1});
+
+/// With `save`, lse and average are passed in: `saved` if it has them, else the oracle's, rounded to their type.
+results run_backward(dtype type, const setup& s, const numbers& x, const any_executor& exec = cpu{.threads = 1},
+                     const results* saved = nullptr);
+
+/// The formula's value in long double for inputs rounded to the type. `terms` of a backward call: see the reference.
+struct oracle_result {
+  results value;
+  results naive;  ///< the same loop in the arithmetic type
+  results scale;  ///< see tolerance.hpp
+  long double largest_lse = 0;
+};
+oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x);
+oracle_result evaluate_backward(dtype type, const setup& s, const numbers& x);
+
+/// Fails the running test where a result is out of its bound or something else was written. Checks all executors.
+void check_forward(dtype type, const setup& s, const numbers& x);
+void check_backward(dtype type, const setup& s, const numbers& x);
+
+/// The same for random numbers, in all types, forward and backward.
+void check(const setup& s);
+
+/// Empty when two results have the same bits (any NaN equals any NaN), else the first difference.
+std::string first_difference(const results& a, const results& b);
+
+}  // namespace aft::test

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "typed_harness.hpp"
+
+namespace aft::test {
+const typed_functions functions_bf16 = detail::functions_of<bfloat16>();
+}  // namespace aft::test

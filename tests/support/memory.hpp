@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file memory.hpp  A memory resource that counts, and that can fail.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory_resource>
+#include <new>
+
+namespace aft::test {
+
+/// Serves from new and delete. Knows how much is out, the most that ever was, and what remains when a call has ended;
+/// throws std::bad_alloc at the allocation number `fail_at` (counted from 0).
+class counting_resource : public std::pmr::memory_resource {
+ public:
+  static constexpr long never = -1;
+  explicit counting_resource(long fail_at = never) : fail_at_(fail_at) {}
+
+  std::size_t in_use() const { return in_use_; }
+  std::size_t peak() const { return peak_; }
+  long allocations() const { return allocations_; }
+  bool failed() const { return failed_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (allocations_++ == fail_at_) {
+      failed_ = true;
+      throw std::bad_alloc();
+    }
+    void* p = ::operator new(bytes, std::align_val_t{alignment});
+    in_use_ += bytes;
+    peak_ = std::max(peak_, in_use_);
+    return p;
+  }
+  void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+    in_use_ -= bytes;
+    ::operator delete(p, bytes, std::align_val_t{alignment});
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  long fail_at_;
+  long allocations_ = 0;
+  bool failed_ = false;
+  std::size_t in_use_ = 0, peak_ = 0;
+};
+
+}  // namespace aft::test

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file strided.hpp  Storage in every layout a caller may use, with a watch over the elements between and around.
+#pragma once
+
+#include <aft/core/any_view.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+namespace aft::test {
+
+/// How a tensor lies in memory. `broadcast` is stride 0 on the first axis and is for inputs only.
+enum class layout { row_major, padded, channels_first, misaligned, reversed, interleaved, broadcast };
+
+/// Every bit pattern of an untouched element starts so. It is a NaN in all four storage types: an input element that
+/// is read although it belongs to no view, and an output element that is not written, both show in the results.
+inline constexpr unsigned char sentinel_bytes[2] = {0xf5, 0x7f};
+
+/// Owns the storage of a tensor of run-time rank and knows which of its elements the view reaches.
+template <class T>
+class strided {
+ public:
+  strided() = default;
+
+  strided(std::vector<index_t> extents, layout form) : extents_(std::move(extents)), strides_(extents_.size()) {
+    const std::size_t rank = extents_.size();
+    std::vector<std::size_t> order(rank);  // axes from the slowest to the fastest
+    for (std::size_t i = 0; i < rank; ++i) order[i] = i;
+    if (form == layout::channels_first && rank >= 2) std::swap(order[rank - 1], order[rank - 2]);
+    index_t step = form == layout::interleaved ? 2 : 1;
+    for (std::size_t i = rank; i-- > 0;) {
+      strides_[order[i]] = step;
+      step *= extents_[order[i]];
+      if (form == layout::padded) step += 3;
+    }
+    if (form == layout::broadcast && rank >= 2) strides_[0] = 0;
+    index_t first = guard + (form == layout::misaligned ? 1 : 0);
+    if (form == layout::reversed) {
+      for (std::size_t i = 0; i < rank; ++i) {
+        first += extents_[i] > 0 ? strides_[i] * (extents_[i] - 1) : 0;
+        strides_[i] = -strides_[i];
+      }
+    }
+    origin_ = first;
+    storage_.resize(static_cast<std::size_t>(step + 2 * guard + 1));
+    auto* bytes = reinterpret_cast<unsigned char*>(storage_.data());
+    for (std::size_t i = 0; i < storage_.size() * sizeof(T); ++i) bytes[i] = sentinel_bytes[i % sizeof sentinel_bytes];
+  }
+
+  const std::vector<index_t>& extents() const { return extents_; }
+
+  /// Calls f(element) for every element in row-major order.
+  template <class F>
+  void each(F f) {
+    index_t count = 1;
+    for (index_t e : extents_) count *= e;
+    for (index_t i = 0; i < count; ++i) f(storage_[at(i)]);
+  }
+
+  /// Stores row-major values, rounded to T once.
+  template <class S>
+  void assign(const std::vector<S>& source) {
+    std::size_t i = 0;
+    each([&](T& x) {
+      if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>) {
+        x = static_cast<T>(source.at(i++));
+      } else {
+        x = T(static_cast<float>(source.at(i++)));
+      }
+    });
+  }
+
+  /// Row-major values; long double holds every element type exactly.
+  std::vector<long double> read() {
+    std::vector<long double> result;
+    each([&](T& x) { result.push_back(static_cast<long double>(x)); });
+    return result;
+  }
+
+  template <std::size_t Rank, class U = T>
+  tensor_view<U, Rank> view() {
+    if (Rank != extents_.size()) throw std::logic_error("strided::view: wrong rank");
+    std::array<index_t, Rank> extents{}, strides{};
+    for (std::size_t i = 0; i < Rank; ++i) {
+      extents[i] = extents_[i];
+      strides[i] = strides_[i];
+    }
+    return {storage_.data() + origin_, extents, strides};
+  }
+
+  template <std::size_t Rank>
+  tensor_view<const T, Rank> in() {
+    return view<Rank, const T>();
+  }
+
+  any_view any() {
+    switch (extents_.size()) {
+      case 1: return view<1>();
+      case 2: return view<2>();
+      case 3: return view<3>();
+      case 4: return view<4>();
+      case 5: return view<5>();
+      default: throw std::logic_error("strided::any: unsupported rank");
+    }
+  }
+
+  /// True when no element outside the view has been written.
+  bool surroundings_intact() {
+    std::vector<char> reached(storage_.size(), 0);
+    index_t count = 1;
+    for (index_t e : extents_) count *= e;
+    for (index_t i = 0; i < count; ++i) reached[at(i)] = 1;
+    for (std::size_t i = 0; i < storage_.size(); ++i) {
+      if (!reached[i] && !is_sentinel(i)) return false;
+    }
+    return true;
+  }
+
+  /// True when nothing at all has been written.
+  bool untouched() const {
+    for (std::size_t i = 0; i < storage_.size(); ++i) {
+      if (!is_sentinel(i)) return false;
+    }
+    return true;
+  }
+
+  /// The bits of the whole storage, to see that an input was left as it was.
+  std::vector<unsigned char> bytes() const {
+    std::vector<unsigned char> result(storage_.size() * sizeof(T));
+    if (!result.empty()) std::memcpy(result.data(), storage_.data(), result.size());
+    return result;
+  }
+
+ private:
+  static constexpr index_t guard = 64;
+
+  std::size_t at(index_t row_major) const {
+    index_t offset = origin_;
+    for (std::size_t axis = extents_.size(); axis-- > 0;) {
+      offset += row_major % extents_[axis] * strides_[axis];
+      row_major /= extents_[axis];
+    }
+    return static_cast<std::size_t>(offset);
+  }
+
+  bool is_sentinel(std::size_t i) const {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(storage_.data() + i);
+    for (std::size_t j = 0; j < sizeof(T); ++j) {
+      if (bytes[j] != sentinel_bytes[(i * sizeof(T) + j) % sizeof sentinel_bytes]) return false;
+    }
+    return true;
+  }
+
+  std::vector<index_t> extents_, strides_;
+  index_t origin_ = 0;
+  std::vector<T> storage_;
+};
+
+}  // namespace aft::test

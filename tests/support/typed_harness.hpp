@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file typed_harness.hpp  The part of the harness that is compiled once for each storage type.
+#pragma once
+
+#include "typed_call.hpp"
+#include "typed_functions.hpp"
+
+namespace aft::test {
+
+namespace detail {
+
+template <class Real>
+std::vector<long double> widened(const std::vector<Real>& x) {
+  return {x.begin(), x.end()};
+}
+
+/// Notes a name in `damage` when the condition for it holds.
+inline void note(std::string& damage, bool wrong, const char* what) {
+  if (wrong) damage += damage.empty() ? what : std::string(", ") + what;
+}
+
+/// Storage of everything a call must not write, to be compared before and after.
+template <class T>
+std::vector<unsigned char> input_bytes(const typed_call<T>& x, bool with_q) {
+  std::vector<unsigned char> all;
+  const auto add = [&](const auto& t) {
+    const auto bytes = t.bytes();
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  };
+  if (with_q) add(x.q);
+  for (const auto* t : {&x.k, &x.v, &x.dy, &x.w, &x.u, &x.f, &x.r}) add(*t);
+  add(x.mask);
+  add(x.lengths);
+  return all;
+}
+
+template <class T>
+results run_forward(const setup& s, const numbers& n, const any_executor& exec) {
+  typed_call<T> x(s, n);
+  const auto before = input_bytes(x, !s.in_place);
+  std::visit([&](const auto& e) { x.forward(e); }, exec);
+  results out;
+  auto& y = s.in_place ? x.q : x.y;
+  out.y = y.read();
+  if (s.save) out.average = s.narrow_average ? x.narrow_average.read() : x.wide_average.read();
+  if (s.save && s.has_lse()) out.lse = x.lse.read();
+  note(out.damage, before != input_bytes(x, !s.in_place), "an input");
+  note(out.damage, !y.surroundings_intact(), "around y");
+  note(out.damage, !x.narrow_average.surroundings_intact() || !x.wide_average.surroundings_intact(), "around average");
+  note(out.damage, !x.lse.surroundings_intact(), "around lse");
+  note(out.damage, !s.save && !(x.narrow_average.untouched() && x.wide_average.untouched()), "an average nobody asked for");
+  return out;
+}
+
+/// One value per key channel out of one per value channel.
+inline std::vector<long double> per_key_channel(const std::vector<long double>& lse, const setup& s) {
+  std::vector<long double> result;
+  for (std::size_t i = 0; i < lse.size(); i += static_cast<std::size_t>(s.d / s.hk)) result.push_back(lse[i]);
+  return result;
+}
+
+template <class T>
+results run_backward(const setup& s, const numbers& n, const any_executor& exec, const results* saved) {
+  typed_call<T> x(s, n);
+  if (s.save) {
+    results exact;
+    if (saved == nullptr) {
+      const auto forward = x.template reference_forward<long double>();
+      exact.average = forward.average;
+      exact.lse = per_key_channel(forward.lse, x.s);
+      saved = &exact;
+    }
+    if (s.narrow_average) {
+      x.narrow_average.assign(saved->average);
+    } else {
+      x.wide_average.assign(saved->average);
+    }
+    if (s.has_lse()) x.lse.assign(saved->lse);
+  }
+  const auto before = input_bytes(x, true);
+  const auto kept = x.wide_average.bytes();
+  std::visit([&](const auto& e) { x.backward(e); }, exec);
+  results out;
+  out.dq = x.dq.read();
+  out.dk = x.dk.read();
+  out.dv = x.dv.read();
+  if (!x.dw.extents().empty()) out.dw = x.dw.read();
+  if (!x.du.extents().empty()) out.du = x.du.read();
+  if (!x.df.extents().empty()) out.df = x.df.read();
+  if (!x.dr.extents().empty()) out.dr = x.dr.read();
+  note(out.damage, before != input_bytes(x, true), "an input");
+  note(out.damage, kept != x.wide_average.bytes(), "average");
+  const auto intact = [&](strided<T>& t, const char* name) { note(out.damage, !t.surroundings_intact(), name); };
+  intact(x.dq, "around dq");
+  intact(x.dk, "around dk");
+  intact(x.dv, "around dv");
+  intact(x.dw, "around dbias.w");
+  intact(x.du, "around dbias.u");
+  intact(x.df, "around dbias.v");
+  intact(x.dr, "around dfilter");
+  return out;
+}
+
+template <class T>
+oracle_result evaluate_forward(const setup& s, const numbers& n) {
+  typed_call<T> x(s, n);
+  const auto exact = x.template reference_forward<long double>();
+  const auto naive = x.template reference_forward<compute_t<T>>();
+  oracle_result out;
+  out.value.y = exact.y;
+  out.value.average = exact.average;
+  out.value.lse = per_key_channel(exact.lse, x.s);
+  out.naive.y = widened(naive.y);
+  out.naive.average = widened(naive.average);
+  out.naive.lse = per_key_channel(widened(naive.lse), x.s);
+  out.scale.average = exact.largest;
+  const auto q = x.q.read();
+  for (std::size_t i = 0; i < exact.y.size(); ++i) {
+    const long double gate = s.gate_fn == gate::none ? 1 : reference::gate_value(s.gate_fn, q[i]);
+    out.scale.y.push_back(exact.largest[i] * std::max(1.0L, std::abs(gate)));
+  }
+  for (long double lse : out.value.lse) out.scale.lse.push_back(std::max(1.0L, std::abs(lse)));
+  return out;
+}
+
+/// All elements share the scale of the largest finite sum of terms.
+inline std::vector<long double> flat_scale(const std::vector<long double>& terms) {
+  long double largest = 0;
+  for (long double t : terms) {
+    if (std::isfinite(t)) largest = std::max(largest, t);
+  }
+  return std::vector<long double>(terms.size(), largest);
+}
+
+template <class Real>
+void set_gradients(results& out, const reference::gradients<Real>& g) {
+  out.dq = widened(g.dq);
+  out.dk = widened(g.dk);
+  out.dv = widened(g.dv);
+  out.dw = widened(g.dw);
+  out.du = widened(g.du);
+  out.df = widened(g.dv_factor);
+  out.dr = widened(g.dr);
+}
+
+template <class T>
+oracle_result evaluate_backward(const setup& s, const numbers& n) {
+  typed_call<T> x(s, n);
+  const auto exact = x.template reference_backward<long double>();
+  oracle_result out;
+  set_gradients(out.value, exact);
+  set_gradients(out.naive, x.template reference_backward<compute_t<T>>());
+  set_gradients(out.scale, exact.terms);
+  for (const part& p : parts) out.scale.*p.values = flat_scale(out.scale.*p.values);
+  if (s.save && s.has_lse()) {
+    for (long double lse : x.template reference_forward<long double>().lse) {
+      if (std::isfinite(lse)) out.largest_lse = std::max(out.largest_lse, std::abs(lse));
+    }
+  }
+  return out;
+}
+
+template <class T>
+constexpr typed_functions functions_of() {
+  return {run_forward<T>, run_backward<T>, evaluate_forward<T>, evaluate_backward<T>};
+}
+
+}  // namespace detail
+}  // namespace aft::test
