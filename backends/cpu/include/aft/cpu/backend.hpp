@@ -4,6 +4,7 @@
 
 #include <aft/core/dispatch.hpp>
 
+#include "pair_backward.hpp"
 #include "pair_forward.hpp"
 
 namespace aft {
@@ -13,6 +14,12 @@ template <class C>
 void cpu_forward(const problem& p, const cpu& exec) {
   cpu_impl::scratch memory(exec);
   cpu_impl::pair_forward<C>(p, cpu_impl::row_state{}, exec, memory);
+}
+
+template <class C>
+void cpu_backward(const backward_problem& p, const cpu& exec) {
+  cpu_impl::scratch memory(exec);
+  cpu_impl::pair_backward<C>(p, exec, memory);
 }
 
 }  // namespace AFT_ISA

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file pair_backward.hpp  Gradients of every operator that weighs pairs: the same fold with time transposed.
+#pragma once
+
+#include <optional>
+
+#include "bias_gradient.hpp"
+#include "exact_key.hpp"
+#include "pair_forward.hpp"
+#include "query_columns.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Finishes a panel of keys: dv = e^k A, dk = e^k (v A - B), or the exact sums. dk goes to `dk`, which has d channels
+/// even when keys are shared.
+template <class C>
+inline void finish_keys(const gradient_inputs& in, const field& dk, const std::array<index_t, 3>& dk_grid,
+                        const pair_weights<C>& weights, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0,
+                        index_t r1, const row_scale<C>& rs, const C* c) {
+  using k_ = exp_constants<C>;
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const backward_problem& p = *in.p;
+  C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L], used[L];
+  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(r0, r1, k, -inf);
+  lane_field<C>(p.v, p.grid, tile, 1).read(r0, r1, v);
+  hide_keys(p, tile, r0, r1, k);
+  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), unscale = load(cs.unscale);
+  // Terms below 2^-126 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
+  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400));
+  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
+  const auto unused = load(used) == zero;
+  for (index_t r = 0; r < r1 - r0; ++r) {
+    const vec<C> key = load(k + r * L);
+    const vec<C> value = load(v + r * L);
+    const auto hidden = (key == vec<C>(-inf)) || unused;
+    const auto within = xsimd::abs(key) <= range;
+    const split_exp<C> e = exp_split<C>(xsimd::select(within, key, zero));
+    const vec<C> exponent = (e.exponent + load(cs.exponent)) + vec<C>(rs.exponent[r]);
+    const vec<C> factor = e.mantissa * pow2<C>(xsimd::select(exponent > most, most, exponent));
+    const vec<C> A = load(c + r * N);
+    const vec<C> B = load(c + r * N + L);
+    const vec<C> dv = (factor * A) * unscale;
+    const vec<C> dk_lane = (factor * (value * A - B)) * unscale;
+    const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
+    const auto proven = hidden || (within && (exponent <= most) && finite && (vec<C>(rs.base[r]) == zero));
+    store(dv_out + r * L, xsimd::select(hidden, zero, dv));
+    store(dk_out + r * L, xsimd::select(hidden, zero, dk_lane));
+    if (!xsimd::all(proven)) {
+      C flag[L], dv_exact[L], dk_exact[L];
+      store(flag, xsimd::select(proven, one, zero));
+      exact_key<C>(in, weights, tile, r0 + r, key, value, dv_exact, dk_exact);
+      for (index_t l = 0; l < tile.count; ++l) {
+        if (flag[l] != C(0)) continue;
+        dv_out[r * L + l] = dv_exact[l];
+        dk_out[r * L + l] = dk_exact[l];
+      }
+    }
+  }
+  if (p.dv.set) lane_field<C>(p.dv, p.grid, tile, 1).write(r0, r1, dv_out);
+  if (dk.set) lane_field<C>(dk, dk_grid, tile, 1).write(r0, r1, dk_out);
+}
+
+/// dk[b,s,kc] = the sum over the value channels that share key channel kc, in their order.
+template <class C>
+inline void sum_shared_keys(const backward_problem& p, const field& per_channel, const cpu& exec) {
+  const index_t group = p.d / p.hk;
+  parallel_for(p.B * p.Tk, thread_count(exec), [&](index_t item, int) {
+    const index_t b = item / p.Tk;
+    const index_t s = item % p.Tk;
+    const C* const from = reinterpret_cast<const C*>(per_channel.data) + item * p.d;
+    std::byte* const to =
+        p.dk.data + (b * p.dk.sb + position_offset(p.dk, p.grid, s)) * size_of(p.dk.type);
+    for (index_t c = 0; c < p.hk; ++c) {
+      C sum = C(0);
+      for (index_t i = 0; i < group; ++i) sum += from[c * group + i];
+      write_strided(p.dk.type, to + c * p.dk.sc * size_of(p.dk.type), 1, 1, &sum);
+    }
+  });
+}
+
+/// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
+template <class C>
+inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& memory) {
+  const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
+  const int threads = thread_count(exec);
+  const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
+  const gradient_inputs in = prepare_gradient<C>(p, memory, exec, [&](problem& forward, const row_state& state) {
+    scratch own(exec);  // given back before the backward buffers are taken
+    pair_forward<C>(forward, state, exec, own);
+  });
+  const bool shared = keys_wanted && p.dk.set && p.hk != p.d;
+  const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
+  const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
+  const pair_instances<C> instances(p);
+  std::optional<fold_plan<C>> plan;
+  if (keys_wanted) plan.emplace(key_geometry(p), instances.count(), instances.tiles(), threads, memory);
+  std::optional<bias_gradient_job<C>> bias;
+  if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, memory);
+
+  // Nothing below takes memory, so from here on the call cannot fail half-way.
+  query_gradient<C>(in, exec);
+  if (keys_wanted) {
+    for_each_instance(*plan, instances.count(), [&](index_t i, int thread) {
+      const auto instance = instances.at(i);
+      const pair_weights<C> weights(p, factors, instance.b, instance.h);
+      fold_pairs<C>(
+          *plan, thread, instances.tiles(),
+          [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
+            weights.columns(r0, r1, t0, t1, out, ld);
+          },
+          [&](index_t tile, C* P, column_scale<C>& cs) { pack_queries<C>(in, instances.tile(instance, tile), P, cs); },
+          [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
+            finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
+          });
+    });
+    if (shared) sum_shared_keys<C>(p, dk, exec);
+  }
+  if (bias) bias->run(in, factors);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
