@@ -12,9 +12,11 @@
 #include <aft/core/version.hpp>
 #include <aft/math/bias.hpp>
 #include <aft/math/window.hpp>
+#include <aft/ops/attention_map.hpp>
 #include <aft/ops/conv.hpp>
 #include <aft/ops/full.hpp>
 #include <aft/ops/local.hpp>
+#include <aft/ops/reparameterize.hpp>
 #include <aft/ops/simple.hpp>
 
 // The backend comes last: operators know it only through core/dispatch.hpp.

@@ -36,6 +36,7 @@ struct call {
   bool cross_lengths = false;   ///< queries and keys may differ in number
   bool windowed = false;        ///< win is the call's window
   bool on_device = false;
+  bool no_batch = false;        ///< all views are (time, channels): options may leave out the batch axis too
   band win{};
   argument q{"q"}, k{"k"}, v{"v"}, y{"y"};
   argument dy{"dy"}, dq{"dq"}, dk{"dk"}, dv{"dv"};

@@ -143,15 +143,20 @@ inline void set_window(const call& c, problem& p) {
   p.win.after = cut(after);
 }
 
+/// Only an operator with a window or a filter has an outside.
+inline void set_visibility(const call& c, problem& p) {
+  p.causal = c.opt.causal;
+  p.excluded = (c.windowed || c.bias.kind == bias_kind::filter) && c.opt.outside == outside::excluded;
+}
+
 /// Checks everything and only then builds the problem: a shape_error leaves every output as it was.
 inline backward_problem prepare(const call& c) {
   require_sane_all(c);
   backward_problem p;
   settle_extents(c, p);
   set_window(c, p);
-  p.causal = c.opt.causal;
+  set_visibility(c, p);
   p.gate_fn = c.opt.gate_fn;
-  p.excluded = (c.windowed || c.bias.kind == bias_kind::filter) && c.opt.outside == outside::excluded;
   p.bias = to_bias_ref(c, c.bias, p);
   set_filter_geometry(c, p);
   require_gradient(c, c.dq, p, p.Tq, p.d);

@@ -58,7 +58,7 @@ constexpr bool check_input() {
     constexpr bool same_type = !known_type || std::is_same_v<typename V::value_type, T>;
     static_assert(rank_fits,
                   "aft: wrong rank: sequences are (batch, time, channels) or (time, channels); a convolution takes rank 3, "
-                  "4 or 5 with a filter of rank 2, 3 or 4");
+                  "4 or 5 with a filter of rank 2, 3 or 4; gain and shift are (H)");
     static_assert(known_type, "aft: the element type must be float, double, aft::half or aft::bfloat16");
     static_assert(same_type, "aft: mixed element types: q, k, v, y and their gradients must hold one type");
     return rank_fits && known_type && same_type;

@@ -18,20 +18,13 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   fail(c.op, a, "rank " + std::to_string(rank), std::to_string(a.view.rank()));
 }
 
-/// True for a call on views (time, channels): its options may leave out the batch axis too.
-inline bool without_batch(const call& c) {
-  const bool q_counts = c.opt.gate_fn != gate::none;
-  const any_view& out = c.backward ? c.dy.view : c.y.view;
-  return c.k.view.rank() == 2 && c.v.view.rank() == 2 && out.rank() == 2 && (!q_counts || c.q.view.rank() == 2);
-}
-
 /// lse and average: (B, positions..., channels), or (positions, channels) for a call without a batch axis.
 inline void require_row_tensor(const call& c, const argument& a, const problem& p, const char* channel_name, index_t channels) {
   if (!a.given()) return;
   require_space(c, a);
   if (!c.backward && !a.view.writable()) fail(c.op, a, "a mutable view, since a forward call writes it", "a view of const");
   std::size_t rank = c.backward ? c.dy.view.rank() : c.y.view.rank();
-  if (rank == 2 && !(without_batch(c) && a.view.rank() == 2)) rank = 3;
+  if (rank == 2 && !(c.no_batch && a.view.rank() == 2)) rank = 3;
   require_rank(c, a, rank);
   const std::size_t first = rank == 2 ? 0 : 1;
   if (first == 1) require_extent(c.op, a, 0, "B", p.B);
@@ -48,7 +41,7 @@ inline void require_mask(const call& c, const problem& p) {
   if (!a.given()) return;
   require_space(c, a);
   if (a.view.type() != dtype::u8) fail(c.op, a, "uint8 (or bool)", name_of(a.view.type()));
-  if (!(without_batch(c) && a.view.rank() == 2)) require_rank(c, a, 3);
+  if (!(c.no_batch && a.view.rank() == 2)) require_rank(c, a, 3);
   const std::size_t first = a.view.rank() - 2;
   const auto broadcast_or = [&](std::size_t axis, const char* name, index_t extent) {
     if (a.view.extent(axis) == 1 || a.view.extent(axis) == extent) return;
@@ -76,6 +69,11 @@ inline void require_options(const call& c, const problem& p) {
     fail(c.op, c.lse, in_double ? "double for double data" : "float", name_of(c.lse.view.type()));
   }
   require_row_tensor(c, c.lse, p, "hk", p.hk);
+  // Heads finer than the key channels give one key channel several sums, and lse has room for one.
+  if (c.lse.given() && p.bias.heads > 1 && p.hk % p.bias.heads != 0) {
+    fail(c.op, c.lse, "hk to be a multiple of the bias's H = " + std::to_string(p.bias.heads) +
+                          ", so that a key channel has one lse", "hk = " + std::to_string(p.hk));
+  }
   const dtype average = c.average.view.type();
   if (c.average.given() && average != c.type && (in_double || average != dtype::f32)) {
     fail(c.op, c.average, std::string(name_of(c.type)) + (in_double || c.type == dtype::f32 ? "" : " or float"), name_of(average));

@@ -16,7 +16,7 @@ class votes {
   votes(const char* op, const char* axis_name) : op_(op), axis_name_(axis_name) {}
 
   void add(const argument& who, std::size_t axis) { cast({&who, axis, who.view.extent(axis), true}); }
-  /// A tensor without this axis counts as extent 1: a rank-2 view is a batch of one.
+  /// A tensor without a batch axis counts as a batch of one.
   void add_absent(const argument& who) { cast({&who, 0, 1, false}); }
 
   index_t settle() const {
@@ -50,7 +50,7 @@ class votes {
   [[noreturn]] void refuse(const ballot& wrong, const ballot& witness) const {
     const std::string what = wrong.present ? axis_text(wrong.axis, axis_name_) : std::string("a batch axis (B)");
     fail(op_, *wrong.who, what + " to be " + std::to_string(witness.extent) + " as in '" + witness.who->name + "'",
-         std::to_string(wrong.extent) + (wrong.present ? "" : " (a rank-2 view is a batch of one)"));
+         std::to_string(wrong.extent) + (wrong.present ? "" : " (a view without that axis is a batch of one)"));
   }
 
   const char* op_;

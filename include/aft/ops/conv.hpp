@@ -71,7 +71,7 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
     constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, low, high, Y>();
     if constexpr (inputs_fit && output_fits) {
       detail::call c = detail::make_call<E>("aft::conv", q, k, v, opt);
-      c.y.view = y;
+      detail::set_output(c, y);
       detail::set_bias(c.bias, filter);
       run_forward<compute_t<T>>(checks::prepare(c), exec);
     }

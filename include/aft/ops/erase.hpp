@@ -126,6 +126,7 @@ call make_call(const char* op, const Q& q, const K& k, const V& v, const options
   c.op = op;
   c.type = dtype_of<value_of_t<V>>;
   c.on_device = std::is_same_v<E, cuda>;
+  c.no_batch = K::rank() == 2 && V::rank() == 2;
   c.q.view = q;
   c.k.view = k;
   c.v.view = v;
@@ -137,9 +138,16 @@ call make_call(const char* op, const Q& q, const K& k, const V& v, const options
   return c;
 }
 
+template <class Y>
+void set_output(call& c, const Y& y) {
+  c.no_batch = c.no_batch && Y::rank() == 2;
+  c.y.view = y;
+}
+
 template <class DY, class DQ, class DK, class DV>
 void set_gradients(call& c, const DY& dy, const DQ& dq, const DK& dk, const DV& dv) {
   c.backward = true;
+  c.no_batch = c.no_batch && DY::rank() == 2;
   c.dy.view = dy;
   c.dq.view = erase(dq);
   c.dk.view = erase(dk);

@@ -46,7 +46,7 @@ void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, c
   if constexpr (inputs_fit && bias_fits && output_fits) {
     detail::call c = detail::make_call<E>("aft::full", q, k, v, opt);
     c.cross_lengths = true;
-    c.y.view = y;
+    detail::set_output(c, y);
     detail::set_bias(c.bias, bias);
     run_forward<compute_t<T>>(checks::prepare(c), exec);
   }

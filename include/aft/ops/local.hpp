@@ -47,7 +47,7 @@ void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, 
     detail::call c = detail::make_call<E>("aft::local", q, k, v, opt);
     c.windowed = true;
     c.win = {true, win.before, win.after};
-    c.y.view = y;
+    detail::set_output(c, y);
     detail::set_bias(c.bias, bias);
     run_forward<compute_t<T>>(checks::prepare(c), exec);
   }

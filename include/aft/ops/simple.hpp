@@ -25,7 +25,7 @@ void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const
   if constexpr (inputs_fit && output_fits) {
     detail::call c = detail::make_call<E>("aft::simple", q, k, v, opt);
     c.cross_lengths = true;
-    c.y.view = y;
+    detail::set_output(c, y);
     run_forward<compute_t<T>>(checks::prepare(c), exec);
   }
 }

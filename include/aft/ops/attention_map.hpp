@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file attention_map.hpp  The attention that an operator applies without ever forming it, as a tensor: AFT Eq. 3.
+#pragma once
+
+#include <aft/core/pair_weights.hpp>
+#include <aft/core/prepare.hpp>
+
+#include <cmath>
+#include <vector>
+
+#include "conv.hpp"
+#include "erase.hpp"
+#include "full.hpp"
+#include "local.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+
+namespace checks {
+
+/// out is (B, Tq, Tk, channels), or (Tq, Tk, channels) for a batch of one.
+inline problem prepare_map(const call& c) {
+  require_sane_all(c);
+  problem p;
+  const any_view& out = c.y.view;
+  const std::size_t query_axis = out.rank() - 3;
+  votes batch(c.op, "B");
+  add_batch(batch, c.k);
+  if (out.rank() == 4) {
+    batch.add(c.y, 0);
+  } else {
+    batch.add_absent(c.y);
+  }
+  p.B = batch.settle();
+  p.hk = c.k.view.extent(channel_axis(c.k.view));
+  p.d = out.extent(out.rank() - 1);
+  if (p.hk == 0 ? p.d != 0 : p.d % p.hk != 0) {
+    fail(c.op, c.y, axis_text(out.rank() - 1, "channels") + " to be a multiple of hk = " + std::to_string(p.hk), std::to_string(p.d));
+  }
+  const std::size_t first = first_position(c.k.view);
+  const std::size_t axes = channel_axis(c.k.view) - first;
+  votes keys(c.op, "Tk");
+  if (axes == 1) {
+    keys.add(c.k, first);
+    add_bias_keys(keys, c.bias);
+    keys.add(c.y, query_axis + 1);
+    p.Tk = keys.settle();
+    p.grid = {1, 1, p.Tk};
+  } else {
+    for (std::size_t i = 0; i < axes; ++i) p.grid[3 - axes + i] = c.k.view.extent(first + i);
+    p.Tk = p.grid[0] * p.grid[1] * p.grid[2];
+    require_extent(c.op, c.y, query_axis + 1, "Tk", p.Tk);
+  }
+  if (c.cross_lengths) {
+    votes queries(c.op, "Tq");
+    add_bias_queries(queries, c.bias);
+    queries.add(c.y, query_axis);
+    p.Tq = queries.settle();
+  } else {
+    p.Tq = p.Tk;
+    require_extent(c.op, c.y, query_axis, "Tq", p.Tq);
+    if (c.bias.kind != bias_kind::filter) {
+      const argument& rows = c.bias.kind == bias_kind::factorized ? c.bias.u : c.bias.w;
+      require_extent(c.op, rows, row_axis(rows.view), "T", p.Tq);
+    }
+  }
+  set_window(c, p);
+  set_visibility(c, p);
+  p.bias = to_bias_ref(c, c.bias, p);
+  set_filter_geometry(c, p);
+  require_mask(c, p);
+  require_key_lengths(c, p);
+  require_memory(c);
+  p.k = to_field(c.k.view);
+  set_mask(c, p);
+  return p;
+}
+
+/// a = exp(x - max) / sum exp(x - max) over the keys that (b, t, c) sees, with x = k + w. Everything is halved before it
+/// is added, so that the sum of two finite numbers is finite; the difference of two such sums is doubled again.
+inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_resource* memory) {
+  constexpr double hidden = -std::numeric_limits<double>::infinity();
+  const pair_weights weights(p);
+  std::pmr::vector<double> w(static_cast<std::size_t>(p.Tk), memory);
+  std::pmr::vector<double> x(static_cast<std::size_t>(p.Tk), memory);
+  const auto at = [](index_t i) { return static_cast<std::size_t>(i); };
+  const std::size_t query_axis = out.rank() - 3;
+  for (index_t b = 0; b < p.B; ++b) {
+    for (index_t t = 0; t < p.Tq; ++t) {
+      for (index_t c = 0; c < p.d; ++c) {
+        const index_t group = p.d / p.bias.heads;
+        if (c % group == 0) {
+          for (index_t s = 0; s < p.Tk; ++s) w[at(s)] = weights.visible(b, t, s) ? 0.5 * weights(b, c / group, t, s) : hidden;
+        }
+        double most = hidden;
+        for (index_t s = 0; s < p.Tk; ++s) {
+          x[at(s)] = hidden;
+          if (w[at(s)] == hidden) continue;
+          const index_t offset = b * p.k.sb + position_offset(p.k, p.grid, s) + c / (p.d / p.hk) * p.k.sc;
+          const double k = load_element(p.k.data, p.k.type, offset);
+          if (k == hidden) continue;
+          x[at(s)] = 0.5 * k + w[at(s)];
+          if (x[at(s)] > most) most = x[at(s)];
+        }
+        double sum = 0;
+        for (index_t s = 0; s < p.Tk; ++s) {
+          if (x[at(s)] == hidden) {
+            x[at(s)] = 0;
+            continue;
+          }
+          x[at(s)] = std::exp(2 * (x[at(s)] - most));
+          sum += x[at(s)];
+        }
+        const index_t row = (query_axis == 1 ? b * out.stride(0) : 0) + t * out.stride(query_axis) + c * out.stride(query_axis + 2);
+        // A row that sees no key has sum 0; its map is 0 and not 0/0.
+        for (index_t s = 0; s < p.Tk; ++s) {
+          store_element(out.data(), out.type(), row + s * out.stride(query_axis + 1), x[at(s)] == 0 ? 0 : x[at(s)] / sum);
+        }
+      }
+    }
+  }
+}
+
+template <class E, class K, class Out>
+constexpr bool check_map_tensors() {
+  static_assert(!std::is_same_v<E, cuda>, "aft::attention_map runs on the host only: use aft::cpu and host views");
+  if constexpr (!std::is_same_v<E, cuda>) {
+    constexpr bool k_fits = detail::check_input<detail::arg::k, E, detail::value_of_t<K>, 2, 5, K>();
+    constexpr bool out_fits = detail::check_output<detail::arg::out, E, detail::value_of_t<Out>, 3, 4, Out>();
+    return k_fits && out_fits;
+  } else {
+    return false;
+  }
+}
+
+template <class E, class K, class Bias>
+constexpr bool check_map_bias() {
+  using T = detail::value_of_t<K>;
+  if constexpr (is_tensor_view<Bias>) {
+    if constexpr (check_filter<detail::arg::filter, E, T, Bias>()) {
+      constexpr bool rank_fits = K::rank() == Bias::rank() + 1 || (K::rank() == 2 && Bias::rank() == 2);
+      static_assert(rank_fits, "aft::attention_map: wrong rank: k is (B, positions..., hk) with as many position axes as filter has");
+      return rank_fits;
+    } else {
+      return false;
+    }
+  } else {
+    static_assert(K::rank() <= 3, "aft::attention_map: wrong rank: k is (B, Tk, hk) or (Tk, hk)");
+    return K::rank() <= 3 && check_full_bias<E, T, Bias>();
+  }
+}
+
+template <class K, class Out>
+call make_map_call(const K& k, const Out& out, const options& opt) {
+  call c;
+  c.op = "aft::attention_map";
+  c.type = dtype_of<detail::value_of_t<K>>;
+  c.no_batch = K::rank() == 2 && Out::rank() == 3;
+  c.k.view = k;
+  c.y = {"out", out};
+  c.opt = opt;
+  c.mask.view = opt.mask;
+  c.key_lengths.view = opt.key_lengths;
+  return c;
+}
+
+}  // namespace checks
+
+/// The weights a[t,s,c] = exp(k[s,c] + w[t,s]) / sum_s' exp(k[s',c] + w[t,s']) that aft::full, or with a filter in place
+/// of a bias aft::conv, averages v with: for plots and tests.
+///
+/// Shapes: k (B, Tk, hk) or (Tk, hk); on a grid (B, H, W, hk) and so on, with T the number of points in row-major order.
+/// out is (B, Tq, Tk, hk), or (Tq, Tk, hk) for a batch of one. out may have more channels than k, any multiple that the
+/// heads of the bias divide: channel c then shows key channel c / (channels/hk) under head c / (channels/H), which is
+/// what value channel c of a call sees. `bias`: as for aft::full, or a filter as for aft::conv.
+/// Options: causal, mask, key_lengths, outside; the rest has no meaning here. A hidden pair is 0, and so is a row that
+/// sees no key. Types: k any of float, double, half, bfloat16, the bias the same or float (double for double), out any;
+/// the arithmetic is in double. Strides: any; out overlaps nothing. Host only.
+/// Errors: shape_error before anything is written. Cost: O(B Tq Tk channels) exponentials on one thread, scratch O(Tk).
+template <executor E, class K, class Bias, class Out>
+void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, const options& opt = {}) {
+  constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
+  if constexpr (tensors_fit) {
+    if constexpr (checks::check_map_bias<E, K, Bias>()) {
+      checks::call c = checks::make_map_call(k, out, opt);
+      c.cross_lengths = !is_tensor_view<Bias>;
+      detail::set_bias(c.bias, bias);
+      checks::fill_map(checks::prepare_map(c), out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+    }
+  }
+}
+
+/// The map of aft::local: the bias inside the window, 0 outside it. Tq and Tk are equal.
+template <executor E, class K, class Bias, class Out>
+void attention_map(const E& exec, const K& k, const Bias& bias, const window& win, const Out& out, const options& opt = {}) {
+  constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
+  if constexpr (tensors_fit) {
+    static_assert(K::rank() <= 3, "aft::attention_map: wrong rank: k is (B, T, hk) or (T, hk)");
+    if constexpr (checks::check_local_bias<E, detail::value_of_t<K>, Bias>() && K::rank() <= 3) {
+      checks::call c = checks::make_map_call(k, out, opt);
+      c.windowed = true;
+      c.win = {true, win.before, win.after};
+      detail::set_bias(c.bias, bias);
+      checks::fill_map(checks::prepare_map(c), out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+    }
+  }
+}
+
+/// Both without an executor.
+template <detail::not_executor K, class Bias, class Out>
+void attention_map(const K& k, const Bias& bias, const Out& out, const options& opt = {}) {
+  attention_map(typename detail::executor_for<K>::type{}, k, bias, out, opt);
+}
+template <detail::not_executor K, class Bias, class Out>
+void attention_map(const K& k, const Bias& bias, const window& win, const Out& out, const options& opt = {}) {
+  attention_map(typename detail::executor_for<K>::type{}, k, bias, win, out, opt);
+}
+
+}  // namespace AFT_ISA
+}  // namespace aft
