@@ -21,6 +21,4 @@
 #include <aft/ops/simple.hpp>
 
 // The backend comes last: operators know it only through core/dispatch.hpp.
-#if __has_include(<aft/cpu/backend.hpp>)
 #include <aft/cpu/backend.hpp>
-#endif
