@@ -21,7 +21,10 @@ std::string first_mismatch(const comparison& c) {
     const long double got = (*c.got)[i];
     long double bound = 0;
     bool right = false;
-    if (want == -infinity) {
+    const bool nothing_added = c.terms->empty() ? c.scale[i] == 0 : (*c.terms)[i] == 0;
+    if (nothing_added) {
+      right = got == 0 && want == 0;
+    } else if (want == -infinity) {
       right = got == want;
     } else if (!std::isfinite(want)) {
       right = !std::isfinite(got);

@@ -17,6 +17,8 @@
 ///   sum of absolute values of the terms, which the oracle returns (gradients::terms). So the count of terms enters
 ///   only where so many terms of that size really exist.
 ///
+/// - an element that no term was added to, such as the gradient of a hidden pair, is 0 exactly; so is an average of zeros.
+///
 /// ulp and the naive loop are those of the arithmetic type; half and bfloat16 add half a unit of their own for storing.
 /// Where the naive loop overflows although the formula's value is finite its error says nothing and is left out.
 #pragma once
@@ -60,11 +62,17 @@ struct comparison {
   const std::vector<long double>* got;
   const std::vector<long double>* oracle;
   const std::vector<long double>* naive;
+  const std::vector<long double>* terms;  ///< may be empty: no element is exactly 0 by definition
   std::vector<long double> scale;
   dtype arithmetic;            ///< type of the arithmetic
   dtype storage;               ///< type of the elements that were written
   long double given_error = 0; ///< relative error that inputs of the call (a rounded lse or average) bring along
 };
+
+/// Central differences of f with step h = eps^(1/3) of x: the truncation h^2/6 f''' and the rounding eps f / h meet at
+/// eps^(2/3). `size` bounds f and its derivatives: the sum of the absolute terms that f adds up.
+inline constexpr double difference_step = 6.0554544523933429e-6;  // cbrt(2^-52)
+inline long double difference_bound(long double size) { return 16 * difference_step * difference_step * size; }
 
 /// The largest error of the naive loop in units of the scale.
 inline long double naive_error(const comparison& c) {

@@ -3,7 +3,7 @@
 /// instantiate the library for a type, not by tests.
 #pragma once
 
-#include <aft/aft.hpp>
+#include "engine.hpp"
 #include <aft/reference/reference.hpp>
 
 #include "harness.hpp"

@@ -34,12 +34,24 @@ std::vector<unsigned char> input_bytes(const typed_call<T>& x, bool with_q) {
   return all;
 }
 
+/// A call that throws must leave its outputs alone; one that returns may write them.
+template <class F>
+bool runs_out_of_memory(F call) {
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+  return false;
+}
+
 template <class T>
 results run_forward(const setup& s, const numbers& n, const any_executor& exec) {
   typed_call<T> x(s, n);
   const auto before = input_bytes(x, !s.in_place);
-  std::visit([&](const auto& e) { x.forward(e); }, exec);
+  const auto before_q = x.q.bytes();
   results out;
+  out.failed = runs_out_of_memory([&] { std::visit([&](const auto& e) { x.forward(e); }, exec); });
   auto& y = s.in_place ? x.q : x.y;
   out.y = y.read();
   if (s.save) out.average = s.narrow_average ? x.narrow_average.read() : x.wide_average.read();
@@ -48,7 +60,10 @@ results run_forward(const setup& s, const numbers& n, const any_executor& exec) 
   note(out.damage, !y.surroundings_intact(), "around y");
   note(out.damage, !x.narrow_average.surroundings_intact() || !x.wide_average.surroundings_intact(), "around average");
   note(out.damage, !x.lse.surroundings_intact(), "around lse");
-  note(out.damage, !s.save && !(x.narrow_average.untouched() && x.wide_average.untouched()), "an average nobody asked for");
+  const bool y_written = s.in_place ? before_q != x.q.bytes() : !x.y.untouched();
+  note(out.damage, out.failed && y_written, "y, before the call failed");
+  note(out.damage, out.failed && !x.lse.untouched(), "lse, before the call failed");
+  note(out.damage, (out.failed || !s.save) && !(x.narrow_average.untouched() && x.wide_average.untouched()), "average of a call that failed or was not asked for it");
   return out;
 }
 
@@ -79,8 +94,8 @@ results run_backward(const setup& s, const numbers& n, const any_executor& exec,
   }
   const auto before = input_bytes(x, true);
   const auto kept = x.wide_average.bytes();
-  std::visit([&](const auto& e) { x.backward(e); }, exec);
   results out;
+  out.failed = runs_out_of_memory([&] { std::visit([&](const auto& e) { x.backward(e); }, exec); });
   out.dq = x.dq.read();
   out.dk = x.dk.read();
   out.dv = x.dv.read();
@@ -90,7 +105,9 @@ results run_backward(const setup& s, const numbers& n, const any_executor& exec,
   if (!x.dr.extents().empty()) out.dr = x.dr.read();
   note(out.damage, before != input_bytes(x, true), "an input");
   note(out.damage, kept != x.wide_average.bytes(), "average");
-  const auto intact = [&](strided<T>& t, const char* name) { note(out.damage, !t.surroundings_intact(), name); };
+  const auto intact = [&](strided<T>& t, const char* name) {
+    note(out.damage, out.failed ? !t.untouched() : !t.surroundings_intact(), name);
+  };
   intact(x.dq, "around dq");
   intact(x.dk, "around dk");
   intact(x.dv, "around dv");
@@ -151,12 +168,17 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   set_gradients(out.value, exact);
   set_gradients(out.naive, x.template reference_backward<compute_t<T>>());
   set_gradients(out.scale, exact.terms);
+  out.terms = out.scale;
   for (const part& p : parts) out.scale.*p.values = flat_scale(out.scale.*p.values);
-  if (s.save && s.has_lse()) {
-    for (long double lse : x.template reference_forward<long double>().lse) {
-      if (std::isfinite(lse)) out.largest_lse = std::max(out.largest_lse, std::abs(lse));
-    }
+  if (!s.save) return out;
+  // a = exp(k + w - lse): half a unit of a stored lse is a relative error of that size in every term. An average brings
+  // half a unit of its own type into v - o.
+  long double largest = 0;
+  for (long double lse : x.template reference_forward<long double>().lse) {
+    if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
   }
+  if (s.has_lse()) out.given_error += ulp(arithmetic_of(dtype_of<T>), largest) / 2;
+  out.given_error += ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 1) / 2;
   return out;
 }
 

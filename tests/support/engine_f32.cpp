@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <aft/aft.hpp>
+
+namespace aft {
+template void cpu_forward<float>(const problem&, const cpu&);
+template void cpu_backward<float>(const backward_problem&, const cpu&);
+}  // namespace aft

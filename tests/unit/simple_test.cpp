@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "harness.hpp"
+
+using namespace aft::test;
+using aft::gate;
+using aft::index_t;
+
+TEST_CASE("simple: causal or not, under every mask and lengths, with keys shared or not") {
+  unsigned seed = 0;
+  for (bool causal : {false, true})
+    for (auto mask : {mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs, mask_form::batch_pairs})
+      for (bool lengths : {false, true})
+        for (index_t hk : {1, 2, 3, 6}) {
+          check({.call = op::simple, .B = 2, .Tq = 11, .Tk = 11, .d = 6, .hk = hk, .causal = causal, .mask = mask,
+                 .lengths = lengths, .seed = ++seed});
+        }
+}
+
+TEST_CASE("simple: queries and keys of different lengths") {
+  unsigned seed = 100;
+  for (bool causal : {false, true})
+    for (bool lengths : {false, true})
+      for (auto [Tq, Tk] : {std::pair<index_t, index_t>{1, 60}, {60, 1}, {7, 90}, {90, 7}}) {
+        check({.call = op::simple, .B = 3, .Tq = Tq, .Tk = Tk, .d = 5, .causal = causal, .lengths = lengths,
+               .seed = ++seed});
+      }
+}
+
+TEST_CASE("simple: every gate, saved or recomputed") {
+  unsigned seed = 200;
+  for (auto g : {gate::none, gate::identity, gate::sigmoid, gate::relu, gate::tanh, gate::silu})
+    for (bool causal : {false, true})
+      for (bool save : {false, true}) {
+        check({.call = op::simple, .B = 2, .Tq = 9, .Tk = 9, .d = 5, .causal = causal, .gate_fn = g, .q_scale = 3,
+               .seed = ++seed, .save = save});
+      }
+}
+
+TEST_CASE("simple: keys that rise or fall along the sequence, so that the running maximum moves always or never") {
+  for (bool causal : {false, true})
+    for (double slope : {-1.5, 1.5}) {
+      const setup s{.call = op::simple, .B = 1, .Tq = 70, .Tk = 70, .d = 3, .causal = causal};
+      numbers x = random_numbers(s);
+      for (std::size_t i = 0; i < x.k.size(); ++i) x.k[i] += slope * static_cast<double>(i / 3);
+      for (auto type : all_types) {
+        check_forward(type, s, x);
+        check_backward(type, s, x);
+      }
+    }
+}
