@@ -19,38 +19,44 @@ struct key_range {
   C key_top[lanes<C>];
   C value_top[lanes<C>];
   C value_low[lanes<C>];
+
+  key_range() {
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      key_top[l] = -std::numeric_limits<C>::infinity();
+      value_top[l] = C(0);
+      value_low[l] = std::numeric_limits<C>::infinity();
+    }
+  }
 };
 
 inline constexpr index_t column_chunk = 32;  // staged keys: 2 x 32 vectors, well inside the first-level cache
 
+/// Adds keys [s0, s1) to a lane tile's range.
 template <class C>
-inline key_range<C> scan_keys(const problem& p, const lane_tile<C>& tile) {
+inline void scan_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
   const lane_field<C> values(p.v, p.grid, tile, 1);
   C k[column_chunk * L], v[column_chunk * L];
-  vec<C> top(-inf), high(C(0)), low(inf);
+  keys.prefetch(s1, s1 + column_chunk, p.Tk);
+  values.prefetch(s1, s1 + column_chunk, p.Tk);
+  keys.read(s0, s1, k, -inf);
+  values.read(s0, s1, v);
+  hide_keys(p, tile, s0, s1, k);
   const vec<C> zero(C(0));
-  for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-    const index_t s1 = s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk;
-    keys.read(s0, s1, k, -inf);
-    values.read(s0, s1, v);
-    hide_keys(p, tile, s0, s1, k);
-    for (index_t s = 0; s < s1 - s0; ++s) {
-      const vec<C> key = load(k + s * L);
-      const vec<C> size = xsimd::abs(load(v + s * L));
-      const auto seen = key != vec<C>(-inf);
-      top = max_ignoring_nan<C>(top, key);
-      high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
-      low = xsimd::select(seen && (size < low) && (size > zero), size, low);
-    }
+  vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
+  for (index_t s = 0; s < s1 - s0; ++s) {
+    const vec<C> key = load(k + s * L);
+    const vec<C> size = xsimd::abs(load(v + s * L));
+    const auto seen = key != vec<C>(-inf);
+    top = max_ignoring_nan<C>(top, key);
+    high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
+    low = xsimd::select(seen && (size < low) && (size > zero), size, low);
   }
-  key_range<C> range;
   store(range.key_top, top);
   store(range.value_top, high);
   store(range.value_low, low);
-  return range;
 }
 
 /// The scales of a lane tile from its range.
@@ -74,27 +80,38 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
 }
 
 /// P[s][0] = exp(k - scale) v, P[s][1] = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds.
-template <class C>
-inline void pack_keys(const problem& p, const lane_tile<C>& tile, C* P, column_scale<C>& cs) {
+/// `count` lane tiles at once, P one after the other: they lie side by side in memory, so a row of k is fetched once.
+template <class C, class Tiles>
+inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  C value_scales[L];
-  cs = key_scale<C>(scan_keys<C>(p, tile), value_scales);
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
+  C value_scales[tuning<C>::group][L];
+  lane_tile<C> tiles[tuning<C>::group];
+  key_range<C> ranges[tuning<C>::group];
+  for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
+  const auto end_of = [&](index_t s0) { return s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk; };
+  for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk)
+    for (index_t i = 0; i < count; ++i) scan_keys<C>(p, tiles[i], s0, end_of(s0), ranges[i]);
+  for (index_t i = 0; i < count; ++i) cs[i] = key_scale<C>(ranges[i], value_scales[i]);
+
   C k[column_chunk * L], v[column_chunk * L];
-  const vec<C> zero(C(0)), base = load(cs.base), exponent = load(cs.exponent), by = load(value_scales);
+  const vec<C> zero(C(0));
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-    const index_t s1 = s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk;
-    keys.read(s0, s1, k, -inf);
-    values.read(s0, s1, v);
-    hide_keys(p, tile, s0, s1, k);
-    for (index_t s = 0; s < s1 - s0; ++s, P += tuning<C>::columns) {
-      const vec<C> key = load(k + s * L);
-      const auto seen = key != vec<C>(-inf);
-      const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
-      store(P, xsimd::select(seen, weight * (load(v + s * L) * by), zero));
-      store(P + L, weight);
+    const index_t s1 = end_of(s0);
+    for (index_t i = 0; i < count; ++i) {
+      lane_field<C>(p.k, p.grid, tiles[i], p.d / p.hk).read(s0, s1, k, -inf);
+      lane_field<C>(p.v, p.grid, tiles[i], 1).read(s0, s1, v);
+      hide_keys(p, tiles[i], s0, s1, k);
+      const vec<C> base = load(cs[i].base), exponent = load(cs[i].exponent), by = load(value_scales[i]);
+      C* out = P + (i * p.Tk + s0) * N;
+      for (index_t s = 0; s < s1 - s0; ++s, out += N) {
+        const vec<C> key = load(k + s * L);
+        const auto seen = key != vec<C>(-inf);
+        const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
+        store(out, xsimd::select(seen, weight * (load(v + s * L) * by), zero));
+        store(out + L, weight);
+      }
     }
   }
 }

@@ -89,7 +89,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
   const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
   const int threads = thread_count(exec);
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
-  const gradient_inputs in = prepare_gradient<C>(p, memory, exec, [&](problem& forward, const row_state& state) {
+  const gradient_inputs in = prepare_gradient<C>(p, memory, [&](const problem& forward, const row_state& state) {
     scratch own(exec);  // given back before the backward buffers are taken
     pair_forward<C>(forward, state, exec, own);
   });
@@ -103,7 +103,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, memory);
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
-  query_gradient<C>(in, exec);
+  gate_gradient<C>(in, exec);
   if (keys_wanted) {
     for_each_instance(*plan, instances.count(), [&](index_t i, int thread) {
       const auto instance = instances.at(i);
@@ -113,7 +113,9 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
           [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
             weights.columns(r0, r1, t0, t1, out, ld);
           },
-          [&](index_t tile, C* P, column_scale<C>& cs) { pack_queries<C>(in, instances.tile(instance, tile), P, cs); },
+          [&](index_t tile, index_t n, C* P, column_scale<C>* scales) {
+            pack_queries<C>(in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, scales);
+          },
           [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
             finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
           });

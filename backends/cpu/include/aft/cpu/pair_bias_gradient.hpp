@@ -68,7 +68,9 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
   const index_t tiles = (p.d + L - 1) / L;
   parallel_for(p.B * tiles, plan.threads, [&](index_t item, int) {
     const lane_tile<C> tile = make_lane_tile<C>(item / tiles, 0, p.d, item % tiles * L, p.d);
-    const key_range<C> range = scan_keys<C>(p, tile);
+    key_range<C> range;
+    for (index_t s = 0; s < p.Tk; s += column_chunk)
+      scan_keys<C>(p, tile, s, s + column_chunk < p.Tk ? s + column_chunk : p.Tk, range);
     C scales[L];
     const column_scale<C> cs = key_scale<C>(range, scales);
     for (index_t l = 0; l < tile.count; ++l) {

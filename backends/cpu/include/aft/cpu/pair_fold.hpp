@@ -124,8 +124,8 @@ inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const
   }
 }
 
-/// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(tile, P, scale) packs the columns of a
-/// lane tile; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel. `thread` is the caller's slot of the
+/// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(tile, n, P, scales) packs the columns
+/// of n lane tiles; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel. `thread` is the caller's slot of the
 /// plan's buffers when the plan runs by instance, else 0.
 template <class C, class Fill, class Pack, class Finish>
 inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
@@ -167,10 +167,9 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
       C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
       C* const before = plan.before + slot * plan.group * plan.block * N;
       C* const after = plan.after + slot * plan.group * plan.block * N;
-      for (index_t i = 0; i < in_group; ++i) {
-        pack(tile0 + i, P + i * g.K * N, cs[i]);
-        if (g.constant)
-          fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
+      pack(tile0, in_group, P, cs);
+      for (index_t i = 0; g.constant && i < in_group; ++i) {
+        fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
       }
       for (index_t s0 = a0; s0 < a1; s0 += plan.strip) {
         const index_t s1 = s0 + plan.strip < a1 ? s0 + plan.strip : a1;

@@ -45,6 +45,7 @@ inline void finish_queries(const problem& p, const row_state& state, const pair_
       const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
       const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
+      if (state.set && xsimd::any(base.hi != zero)) state.beyond->store(true, std::memory_order_relaxed);
       const vec<C> two(C(2)), half(C(0.5));
       store(lse + r * L, two * (base.hi + (base.lo + log_shifted<C>(safe, scaled) * half)));
       const split_exp<C> parts = split_denominator<C>(safe);
@@ -67,6 +68,7 @@ inline void finish_queries(const problem& p, const row_state& state, const pair_
         exponent[r * L + l] = exact.exponent[l];
         hi[r * L + l] = exact.base_hi[l];
         lo[r * L + l] = exact.base_lo[l];
+        if (state.set && exact.base_hi[l] != C(0)) state.beyond->store(true, std::memory_order_relaxed);
       }
     }
     if (p.y.set) {
@@ -82,6 +84,9 @@ inline void finish_queries(const problem& p, const row_state& state, const pair_
     const std::array<index_t, 3> flat{1, 1, p.Tq};
     lane_field<C>(state.inverse, flat, tile, group).write(r0, r1, inverse);
     lane_field<C>(state.exponent, flat, tile, group).write(r0, r1, exponent);
+  }
+  if (state.base_hi.set) {
+    const std::array<index_t, 3> flat{1, 1, p.Tq};
     lane_field<C>(state.base_hi, flat, tile, group).write(r0, r1, hi);
     lane_field<C>(state.base_lo, flat, tile, group).write(r0, r1, lo);
   }
@@ -102,7 +107,9 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         [&](index_t r0, index_t r1, index_t s0, index_t s1, C* out, index_t ld) {
           weights.rows(r0, r1, s0, s1, out, ld);
         },
-        [&](index_t tile, C* P, column_scale<C>& cs) { pack_keys<C>(p, instances.tile(instance, tile), P, cs); },
+        [&](index_t tile, index_t n, C* P, column_scale<C>* cs) {
+          pack_keys<C>(p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, cs);
+        },
         [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
           finish_queries<C>(p, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
         });

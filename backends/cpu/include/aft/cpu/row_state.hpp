@@ -2,6 +2,9 @@
 /// @file row_state.hpp  What a row's fold leaves for the backward pass, without the rounding of a stored lse.
 #pragma once
 
+#include <atomic>
+#include <new>
+
 #include "exp.hpp"
 #include "scratch.hpp"
 #include "stage.hpp"
@@ -16,6 +19,7 @@ namespace cpu_impl {
 /// FLT_MAX + FLT_MAX has a place.
 struct row_state {
   field inverse{}, exponent{}, base_hi{}, base_lo{};
+  std::atomic<bool>* beyond = nullptr;  ///< raised when any base is not 0; the bases are kept only then
   bool set = false;
 };
 
@@ -36,10 +40,15 @@ inline row_state scratch_state(scratch& memory, const problem& p) {
   row_state state;
   state.inverse = scratch_field<C>(memory, p.B, p.Tq, p.hk);
   state.exponent = scratch_field<C>(memory, p.B, p.Tq, p.hk);
-  state.base_hi = scratch_field<C>(memory, p.B, p.Tq, p.hk);
-  state.base_lo = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.beyond = ::new (memory.take<std::atomic<bool>>(1)) std::atomic<bool>(false);
   state.set = true;
   return state;
+}
+
+template <class C>
+inline void add_state_bases(scratch& memory, const problem& p, row_state& state) {
+  state.base_hi = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.base_lo = scratch_field<C>(memory, p.B, p.Tq, p.hk);
 }
 
 /// den = m 2^e with m in [1, 2): what of a denominator goes into `inverse` and what into `exponent`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file upstream.hpp  g = dy gate(q), o and the rows' weights, read together for a block of queries.
+/// @file upstream.hpp  What a backward pass knows of its queries: g = dy gate(q), o, and the rows' weights.
 #pragma once
 
 #include "gates.hpp"
@@ -11,14 +11,52 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// A backward call after its preparation: the problem, the averages o, and the row state, wherever they came from.
+/// A backward call after its preparation: the problem, the averages o, where the rows' weights come from, and room
+/// for g. With `from_lse` the weights are formed from the caller's lse as they are read: that costs an exp where
+/// copies of them would cost memory traffic, and fresh pages above all.
 struct gradient_inputs {
   const backward_problem* p = nullptr;
   field average{};
+  field g{};
   row_state state{};
+  bool from_lse = false;
 };
 
-/// A block of at most `most` queries of one lane tile, staged.
+/// The weights of rows [t0, t1) of a lane tile, staged: a = exp(k + w - 2 base) 2^-exponent inverse.
+template <class C>
+inline void read_row_weights(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* inverse,
+                             C* exponent, C* base_hi, C* base_lo) {
+  const backward_problem& p = *in.p;
+  const index_t group = p.d / p.hk;
+  const index_t n = (t1 - t0) * lanes<C>;
+  if (in.from_lse) {
+    const lane_field<C> lse(p.lse, p.grid, tile, group);
+    lse.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    lse.read(t0, t1, inverse);
+    for (index_t i = 0; i < n; i += lanes<C>) {
+      const lane_state<C> s = state_from_lse<C>(load(inverse + i));
+      store(inverse + i, s.inverse);
+      store(exponent + i, s.exponent);
+      store(base_hi + i, s.base_hi);
+      store(base_lo + i, s.base_lo);
+    }
+    return;
+  }
+  const std::array<index_t, 3> flat{1, 1, p.Tq};
+  const lane_field<C> inverses(in.state.inverse, flat, tile, group), exponents(in.state.exponent, flat, tile, group);
+  inverses.prefetch(t1, t1 + (t1 - t0), p.Tq);
+  exponents.prefetch(t1, t1 + (t1 - t0), p.Tq);
+  inverses.read(t0, t1, inverse);
+  exponents.read(t0, t1, exponent);
+  if (in.state.base_hi.set) {
+    lane_field<C>(in.state.base_hi, flat, tile, group).read(t0, t1, base_hi);
+    lane_field<C>(in.state.base_lo, flat, tile, group).read(t0, t1, base_lo);
+  } else {
+    for (index_t i = 0; i < n; ++i) base_hi[i] = base_lo[i] = C(0);
+  }
+}
+
+/// A block of at most `most` queries of one lane tile, staged. Rows that see no key have g = 0, o = 0, inverse = 0.
 template <class C, index_t most>
 struct upstream {
   C g[most * lanes<C>];
@@ -28,68 +66,31 @@ struct upstream {
   C base_hi[most * lanes<C>];
   C base_lo[most * lanes<C>];
 
-  /// Rows that see no key (inverse 0) get g = o = 0, whatever dy holds there.
   void read(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1) {
     const backward_problem& p = *in.p;
-    constexpr index_t L = lanes<C>;
-    const index_t group = p.d / p.hk;
     const std::array<index_t, 3> flat{1, 1, p.Tq};
-    lane_field<C>(in.state.inverse, flat, tile, group).read(t0, t1, inverse);
-    lane_field<C>(in.state.exponent, flat, tile, group).read(t0, t1, exponent);
-    lane_field<C>(in.state.base_hi, flat, tile, group).read(t0, t1, base_hi);
-    lane_field<C>(in.state.base_lo, flat, tile, group).read(t0, t1, base_lo);
-    lane_field<C>(in.average, p.grid, tile, 1).read(t0, t1, o);
-    lane_field<C>(p.dy, p.grid, tile, 1).read(t0, t1, g);
+    const lane_field<C> averages(in.average, p.grid, tile, 1), gs(in.g, flat, tile, 1);
+    averages.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    gs.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    read_row_weights<C>(in, tile, t0, t1, inverse, exponent, base_hi, base_lo);
+    averages.read(t0, t1, o);
+    gs.read(t0, t1, g);
     const vec<C> zero(C(0));
-    C q[most * L];
-    const bool gated = p.gate_fn != gate::none;
-    if (gated) lane_field<C>(p.q, p.grid, tile, 1).read(t0, t1, q);
-    for (index_t i = 0; i < (t1 - t0) * L; i += L) {
-      vec<C> up = load(g + i);
-      if (gated) up = up * gate_value<C>(p.gate_fn, load(q + i));
-      const auto empty = load(inverse + i) == zero;
-      store(g + i, xsimd::select(empty, zero, up));
-      store(o + i, xsimd::select(empty, zero, load(o + i)));
-    }
+    for (index_t i = 0; i < (t1 - t0) * lanes<C>; i += lanes<C>)
+      store(o + i, xsimd::select(load(inverse + i) == zero, zero, load(o + i)));
   }
 };
 
-/// Where o and the row state come from: the caller's lse and average when both are given, else `recompute(problem,
+/// Where o and the rows' weights come from: the caller's lse and average when both are given, else `recompute(problem,
 /// state)` is asked to fill scratch with them.
 template <class C, class Recompute>
-inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memory, const cpu& exec,
-                                        const Recompute& recompute) {
+inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memory, const Recompute& recompute) {
   gradient_inputs in;
   in.p = &p;
+  in.g = scratch_field<C>(memory, p.B, p.Tq, p.d);
+  in.from_lse = p.lse.set && p.average.set;
   in.average = p.average;
-  in.state = scratch_state<C>(memory, p);
-  if (p.lse.set && p.average.set) {
-    constexpr index_t L = lanes<C>;
-    constexpr index_t block = 16;
-    const index_t tiles = (p.hk + L - 1) / L;
-    const std::array<index_t, 3> flat{1, 1, p.Tq};
-    parallel_for(p.B * tiles, thread_count(exec), [&](index_t item, int) {
-      const lane_tile<C> tile = make_lane_tile<C>(item / tiles, 0, p.hk, item % tiles * L, p.hk);
-      const lane_field<C> lse(p.lse, p.grid, tile, 1);
-      C x[block * L], inverse[block * L], exponent[block * L], hi[block * L], lo[block * L];
-      for (index_t t0 = 0; t0 < p.Tq; t0 += block) {
-        const index_t t1 = t0 + block < p.Tq ? t0 + block : p.Tq;
-        lse.read(t0, t1, x);
-        for (index_t i = 0; i < (t1 - t0) * L; i += L) {
-          const lane_state<C> s = state_from_lse<C>(load(x + i));
-          store(inverse + i, s.inverse);
-          store(exponent + i, s.exponent);
-          store(hi + i, s.base_hi);
-          store(lo + i, s.base_lo);
-        }
-        lane_field<C>(in.state.inverse, flat, tile, 1).write(t0, t1, inverse);
-        lane_field<C>(in.state.exponent, flat, tile, 1).write(t0, t1, exponent);
-        lane_field<C>(in.state.base_hi, flat, tile, 1).write(t0, t1, hi);
-        lane_field<C>(in.state.base_lo, flat, tile, 1).write(t0, t1, lo);
-      }
-    });
-    return in;
-  }
+  if (in.from_lse) return in;
   in.average = scratch_field<C>(memory, p.B, p.Tq, p.d);
   // Flat in memory, but seen through the grid's strides, so that it can stand beside the other fields of a grid.
   in.average.sx = {p.grid[1] * p.grid[2] * p.d, p.grid[2] * p.d, p.d};
@@ -97,41 +98,53 @@ inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memo
   forward.y = field{};
   forward.lse = field{};
   forward.average = in.average;
+  in.state = scratch_state<C>(memory, p);
   recompute(forward, in.state);
+  if (in.state.beyond->load()) {
+    // Logits beyond exp_constants::range are rare enough to fold twice, rather than to keep bases that are all 0.
+    add_state_bases<C>(memory, p, in.state);
+    recompute(forward, in.state);
+  }
   return in;
 }
 
-/// dq = dy gate'(q) o, for every query; a row that saw no key has o = 0.
+/// g = dy gate(q) into its scratch and dq = dy gate'(q) o where it is wanted, row by row as memory lies. A row that
+/// saw no key gets exact zeros, whatever dy holds there.
 template <class C>
-inline void query_gradient(const gradient_inputs& in, const cpu& exec) {
+inline void gate_gradient(const gradient_inputs& in, const cpu& exec) {
   const backward_problem& p = *in.p;
-  if (!p.dq.set) return;
   constexpr index_t L = lanes<C>;
   constexpr index_t block = 16;
   const index_t tiles = (p.d + L - 1) / L;
-  const index_t strips = (p.Tq + 255) / 256;
+  const index_t strips = (p.Tq + block - 1) / block;
+  const bool gated = p.gate_fn != gate::none;
   parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int) {
-    C q[block * L], dy[block * L], o[block * L], inverse[block * L];
+    C q[block * L], dy[block * L], o[block * L], g[block * L];
+    C inverse[block * L], exponent[block * L], base_hi[block * L], base_lo[block * L];
     const std::array<index_t, 3> flat{1, 1, p.Tq};
-    const index_t first = item % strips * 256;
-    const index_t last = first + 256 < p.Tq ? first + 256 : p.Tq;
+    const index_t t0 = item % strips * block;
+    const index_t t1 = t0 + block < p.Tq ? t0 + block : p.Tq;
+    const vec<C> zero(C(0));
     for (index_t i = 0; i < tiles; ++i) {
       const lane_tile<C> tile = make_lane_tile<C>(item / strips, 0, p.d, i * L, p.d);
-      for (index_t t0 = first; t0 < last; t0 += block) {
-        const index_t t1 = t0 + block < last ? t0 + block : last;
-        if (p.gate_fn != gate::none) lane_field<C>(p.q, p.grid, tile, 1).read(t0, t1, q);
-        lane_field<C>(p.dy, p.grid, tile, 1).read(t0, t1, dy);
-        lane_field<C>(in.average, p.grid, tile, 1).read(t0, t1, o);
-        lane_field<C>(in.state.inverse, flat, tile, p.d / p.hk).read(t0, t1, inverse);
-        for (index_t x = 0; x < (t1 - t0) * L; x += L) {
-          const vec<C> zero(C(0));
-          vec<C> slope = zero;
-          if (p.gate_fn != gate::none) slope = load(dy + x) * gate_slope<C>(p.gate_fn, load(q + x));
-          const auto empty = (load(inverse + x) == zero) || (p.gate_fn == gate::none ? zero == zero : zero != zero);
-          store(dy + x, xsimd::select(empty, zero, slope * load(o + x)));
+      if (gated) lane_field<C>(p.q, p.grid, tile, 1).read(t0, t1, q);
+      lane_field<C>(p.dy, p.grid, tile, 1).read(t0, t1, dy);
+      read_row_weights<C>(in, tile, t0, t1, inverse, exponent, base_hi, base_lo);
+      if (p.dq.set) lane_field<C>(in.average, p.grid, tile, 1).read(t0, t1, o);
+      for (index_t x = 0; x < (t1 - t0) * L; x += L) {
+        const vec<C> up = load(dy + x);
+        const auto empty = load(inverse + x) == zero;
+        vec<C> value = up;
+        vec<C> slope = zero;
+        if (gated) {
+          value = up * gate_value<C>(p.gate_fn, load(q + x));
+          if (p.dq.set) slope = (up * gate_slope<C>(p.gate_fn, load(q + x))) * load(o + x);
         }
-        lane_field<C>(p.dq, p.grid, tile, 1).write(t0, t1, dy);
+        store(g + x, xsimd::select(empty, zero, value));
+        store(dy + x, xsimd::select(empty, zero, slope));
       }
+      lane_field<C>(in.g, flat, tile, 1).write(t0, t1, g);
+      if (p.dq.set) lane_field<C>(p.dq, p.grid, tile, 1).write(t0, t1, dy);
     }
   });
 }
