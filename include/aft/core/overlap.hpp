@@ -27,7 +27,7 @@ class lattice_search {
     if (step > 0 && reach > 0) terms_[size_++] = {step, reach};
   }
 
-  shared_memory solve(index_t low, index_t high) {
+  [[gnu::cold]] shared_memory solve(index_t low, index_t high) {
     compress();
     tails_[0] = 0;
     divisors_[0] = 0;
@@ -56,7 +56,7 @@ class lattice_search {
 
   /// Ascending steps; a step that is a multiple of a smaller one, with no gap after the smaller one's reach, joins it.
   /// This turns contiguous and equally strided axes, nearly all there are, into one term.
-  void compress() {
+  [[gnu::cold]] void compress() {
     for (std::size_t i = 1; i < size_; ++i) {
       for (std::size_t j = i; j > 0 && terms_[j].step < terms_[j - 1].step; --j) std::swap(terms_[j], terms_[j - 1]);
     }
@@ -76,7 +76,7 @@ class lattice_search {
   }
 
   /// The first `count` terms, the largest step first: what is left for the smaller ones lies in [0, tail].
-  shared_memory search(std::size_t count, index_t low, index_t high) {
+  [[gnu::cold]] shared_memory search(std::size_t count, index_t low, index_t high) {
     if (low < 0) low = 0;
     if (high > tails_[count]) high = tails_[count];
     if (low > high) return shared_memory::none;
@@ -109,7 +109,7 @@ struct byte_span {
   index_t high = 0;
 };
 
-inline byte_span span_of(const any_view& v) {
+[[gnu::cold]] inline byte_span span_of(const any_view& v) {
   byte_span s{0, size_of(v.type())};
   for (std::size_t i = 0; i < v.rank(); ++i) {
     if (v.extent(i) == 0) return {0, 0};
@@ -126,7 +126,7 @@ inline index_t byte_distance(const any_view& from, const any_view& to) {
 inline index_t magnitude(index_t i) { return i < 0 ? -i : i; }
 
 /// Whether a and b share a byte. Both have passed require_sane.
-inline shared_memory share_memory(const any_view& a, const any_view& b) {
+[[gnu::cold]] inline shared_memory share_memory(const any_view& a, const any_view& b) {
   const byte_span sa = span_of(a);
   const byte_span sb = span_of(b);
   if (sa.low == sa.high || sb.low == sb.high) return shared_memory::none;
@@ -144,7 +144,7 @@ inline shared_memory share_memory(const any_view& a, const any_view& b) {
 }
 
 /// Whether two different elements of v share a byte.
-inline shared_memory shares_with_itself(const any_view& v) {
+[[gnu::cold]] inline shared_memory shares_with_itself(const any_view& v) {
   const index_t size = size_of(v.type());
   for (std::size_t i = 0; i < v.rank(); ++i) {
     if (v.extent(i) == 0) return shared_memory::none;

@@ -15,7 +15,7 @@ namespace checks {
 inline std::size_t first_position(const any_view& v) { return v.rank() == 2 ? 0 : 1; }
 inline std::size_t channel_axis(const any_view& v) { return v.rank() - 1; }
 
-inline field to_field(const any_view& v) {
+[[gnu::cold]] inline field to_field(const any_view& v) {
   field f;
   if (v.empty()) return f;
   f.data = static_cast<std::byte*>(v.data());
@@ -63,7 +63,7 @@ void for_each_participant(const participants& all, Add&& add) {
   add(*all.queries[all.query_count - 1]);
 }
 
-inline void settle_positions(const call& c, const participants& all, problem& p) {
+[[gnu::cold]] inline void settle_positions(const call& c, const participants& all, problem& p) {
   const std::size_t first = first_position(c.v.view);
   const std::size_t positions = channel_axis(c.v.view) - first;
   if (c.cross_lengths) {
@@ -91,7 +91,7 @@ inline void settle_positions(const call& c, const participants& all, problem& p)
   p.Tq = p.Tk = p.grid[0] * p.grid[1] * p.grid[2];
 }
 
-inline void settle_extents(const call& c, problem& p) {
+[[gnu::cold]] inline void settle_extents(const call& c, problem& p) {
   const participants all = participants_of(c);
   votes batch(c.op, "B");
   for_each_participant(all, [&](const argument& a) { add_batch(batch, a); });
@@ -107,13 +107,13 @@ inline void settle_extents(const call& c, problem& p) {
 }
 
 /// A gradient has exactly the extents of the tensor it belongs to; rank 2 stands for a batch of one.
-inline void require_gradient(const call& c, const argument& a, const problem& p, index_t positions, index_t channels) {
+[[gnu::cold]] inline void require_gradient(const call& c, const argument& a, const problem& p, index_t positions, index_t channels) {
   if (!a.given()) return;
   const any_view& v = a.view;
   if (v.rank() != 2) {
     require_extent(c.op, a, 0, "B", p.B);
   } else if (p.B != 1) {
-    fail(c.op, a, "a batch axis (B) of " + std::to_string(p.B), "a rank-2 view");
+    fail(c.op, a, text("a batch axis (B) of ") << p.B, "a rank-2 view");
   }
   const std::size_t first = first_position(v);
   const std::size_t axes = channel_axis(v) - first;
@@ -124,16 +124,16 @@ inline void require_gradient(const call& c, const argument& a, const problem& p,
   require_extent(c.op, a, channel_axis(v), channels == p.d ? "d" : "hk", channels);
 }
 
-inline void set_window(const call& c, problem& p) {
+[[gnu::cold]] inline void set_window(const call& c, problem& p) {
   if (!c.windowed) return;
   constexpr index_t most = index_t{1} << 61;
   const index_t before = c.win.before;
   const index_t after = c.win.after;
   if (before < -most || before > most || after < -most || after > most) {
-    fail(c.op, {"window"}, "before and after within 2^61", std::to_string(before) + " and " + std::to_string(after));
+    fail(c.op, {"window"}, "before and after within 2^61", text(before) << " and " << after);
   }
   if (before + after + 1 < 0) {
-    fail(c.op, {"window"}, "before + after + 1 to be at least 0", std::to_string(before + after + 1));
+    fail(c.op, {"window"}, "before + after + 1 to be at least 0", before + after + 1);
   }
   p.win = {true, before, after};
   if (c.bias.kind == bias_kind::banded) return;
@@ -150,7 +150,7 @@ inline void set_visibility(const call& c, problem& p) {
 }
 
 /// Checks everything and only then builds the problem: a shape_error leaves every output as it was.
-inline backward_problem prepare(const call& c) {
+[[gnu::cold]] inline backward_problem prepare(const call& c) {
   require_sane_all(c);
   backward_problem p;
   settle_extents(c, p);

@@ -22,12 +22,12 @@ inline void add_bias_keys(votes& ballot, const bias_arguments& b) {
 }
 
 /// H of a tensor with an optional head axis before its rows; 1 without one. A bias needs at least one head.
-inline index_t heads_of(const call& c, const argument& a, index_t d) {
+[[gnu::cold]] inline index_t heads_of(const call& c, const argument& a, index_t d) {
   const any_view& v = a.view;
   const bool filter = &a == &c.bias.r || &a == &c.dbias.r;
   if (!filter && v.rank() == 2) return 1;
   const std::size_t axis = filter ? 0 : v.rank() - 3;
-  if (v.extent(axis) == 0) fail(c.op, a, axis_text(axis, "H") + " to divide d = " + std::to_string(d), "0");
+  if (v.extent(axis) == 0) fail(c.op, a, axis_text(axis, "H") << " to divide d = " << d, "0");
   require_divides(c.op, a, axis, "H", d);
   return v.extent(axis);
 }
@@ -45,12 +45,12 @@ inline matrix to_matrix(const any_view& v) {
   return m;
 }
 
-inline void set_pairs(const call& c, const argument& w, const problem& p, bias_ref& ref) {
+[[gnu::cold]] inline void set_pairs(const call& c, const argument& w, const problem& p, bias_ref& ref) {
   ref.heads = heads_of(c, w, p.d);
   if (w.view.rank() == 4) {
     ref.batch = w.view.extent(0);
     if (ref.batch != 1 && ref.batch != p.B) {
-      fail(c.op, w, axis_text(0, "B") + " to be 1 or " + std::to_string(p.B), std::to_string(ref.batch));
+      fail(c.op, w, axis_text(0, "B") << " to be 1 or " << p.B, ref.batch);
     }
   }
   if (ref.kind == bias_kind::banded) {
@@ -59,18 +59,17 @@ inline void set_pairs(const call& c, const argument& w, const problem& p, bias_r
   ref.w = to_matrix(w.view);
 }
 
-inline void set_factors(const call& c, const bias_arguments& b, const problem& p, bias_ref& ref) {
+[[gnu::cold]] inline void set_factors(const call& c, const bias_arguments& b, const problem& p, bias_ref& ref) {
   ref.u_heads = heads_of(c, b.u, p.d);
   ref.v_heads = heads_of(c, b.v, p.d);
   if (ref.u_heads != ref.v_heads && ref.u_heads != 1 && ref.v_heads != 1) {
-    fail(c.op, b.v, axis_text(0, "H") + " to be 1 or " + std::to_string(ref.u_heads) + " as in '" + b.u.name + "'",
-         std::to_string(ref.v_heads));
+    fail(c.op, b.v, axis_text(0, "H") << " to be 1 or " << ref.u_heads << " as in '" << b.u.name << "'", ref.v_heads);
   }
   ref.heads = ref.u_heads > ref.v_heads ? ref.u_heads : ref.v_heads;
   ref.rank = b.u.view.extent(b.u.view.rank() - 1);
   if (b.v.view.extent(b.v.view.rank() - 1) != ref.rank) {
-    fail(c.op, b.v, axis_text(b.v.view.rank() - 1, "n") + " to be " + std::to_string(ref.rank) + " as in '" + b.u.name + "'",
-         std::to_string(b.v.view.extent(b.v.view.rank() - 1)));
+    fail(c.op, b.v, axis_text(b.v.view.rank() - 1, "n") << " to be " << ref.rank << " as in '" << b.u.name << "'",
+         b.v.view.extent(b.v.view.rank() - 1));
   }
   ref.u = to_matrix(b.u.view);
   ref.v = to_matrix(b.v.view);
@@ -87,7 +86,7 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
 }
 
 /// A bias, or its gradient, whose rows and columns have been settled with the other tensors.
-inline bias_ref to_bias_ref(const call& c, const bias_arguments& b, const problem& p) {
+[[gnu::cold]] inline bias_ref to_bias_ref(const call& c, const bias_arguments& b, const problem& p) {
   bias_ref ref;
   ref.kind = b.kind;
   switch (b.kind) {
@@ -102,34 +101,33 @@ inline bias_ref to_bias_ref(const call& c, const bias_arguments& b, const proble
 
 /// "Same" placement puts the smaller half of an even filter before the query, as the deep-learning frameworks do;
 /// a causal filter ends at the query.
-inline void set_filter_geometry(const call& c, problem& p) {
+[[gnu::cold]] inline void set_filter_geometry(const call& c, problem& p) {
   if (c.bias.kind != bias_kind::filter) return;
   const any_view& r = c.bias.r.view;
   const std::size_t axes = r.rank() - 1;
   if (p.causal && axes != 1) {
-    fail(c.op, {"causal"}, "false on a grid of more than one axis", "true with " + std::to_string(axes) + " axes");
+    fail(c.op, {"causal"}, "false on a grid of more than one axis", text("true with ") << axes << " axes");
   }
   for (std::size_t i = 0; i < axes; ++i) {
     const index_t taps = r.extent(1 + i);
-    if (taps == 0) fail(c.op, c.bias.r, "extent " + std::to_string(1 + i) + " (taps) to be at least 1", "0");
+    if (taps == 0) fail(c.op, c.bias.r, axis_text(1 + i, "taps") << " to be at least 1", "0");
     p.taps[3 - axes + i] = taps;
     p.left[3 - axes + i] = p.causal ? taps - 1 : (taps - 1) / 2;
   }
 }
 
-inline void require_same_extents(const call& c, const argument& gradient, const argument& of) {
+[[gnu::cold]] inline void require_same_extents(const call& c, const argument& gradient, const argument& of) {
   if (!gradient.given()) return;
   if (gradient.view.rank() != of.view.rank()) {
-    fail(c.op, gradient, "rank " + std::to_string(of.view.rank()) + " as '" + of.name + "'", std::to_string(gradient.view.rank()));
+    fail(c.op, gradient, text("rank ") << of.view.rank() << " as '" << of.name << "'", static_cast<index_t>(gradient.view.rank()));
   }
   for (std::size_t i = 0; i < of.view.rank(); ++i) {
     if (gradient.view.extent(i) == of.view.extent(i)) continue;
-    fail(c.op, gradient, "extent " + std::to_string(i) + " to be " + std::to_string(of.view.extent(i)) + " as in '" + of.name + "'",
-         std::to_string(gradient.view.extent(i)));
+    fail(c.op, gradient, text("extent ") << i << " to be " << of.view.extent(i) << " as in '" << of.name << "'", gradient.view.extent(i));
   }
 }
 
-inline void require_bias_gradient(const call& c) {
+[[gnu::cold]] inline void require_bias_gradient(const call& c) {
   require_same_extents(c, c.dbias.w, c.bias.w);
   require_same_extents(c, c.dbias.u, c.bias.u);
   require_same_extents(c, c.dbias.v, c.bias.v);

@@ -24,7 +24,7 @@ struct tensors {
   }
 };
 
-inline tensors tensors_of(const call& c) {
+[[gnu::cold]] inline tensors tensors_of(const call& c) {
   tensors all;
   if (c.opt.gate_fn != gate::none) all.input(c.q);
   all.input(c.k);
@@ -54,35 +54,34 @@ inline tensors tensors_of(const call& c) {
   return all;
 }
 
-inline void require_sane_all(const call& c) {
+[[gnu::cold]] inline void require_sane_all(const call& c) {
   const tensors all = tensors_of(c);
   for (std::size_t i = 0; i < all.reads; ++i) require_sane(c.op, *all.read[i]);
   for (std::size_t i = 0; i < all.writes; ++i) require_sane(c.op, *all.written[i]);
 }
 
 /// An element of `a` shares memory with an element of `b`, both of them tensors of one call.
-inline void require_apart(const char* op, const argument& a, const argument& b) {
+[[gnu::cold]] inline void require_apart(const char* op, const argument& a, const argument& b) {
   const shared_memory shared = share_memory(a.view, b.view);
   if (shared == shared_memory::none) return;
-  const std::string begins = "'" + std::string(a.name) + "' begins " + std::to_string(byte_distance(b.view, a.view)) +
-                             " bytes after '" + b.name + "'";
-  fail(op, a, "memory that '" + std::string(b.name) + "' does not use",
-       (shared == shared_memory::some ? "an overlap: " : "strides too irregular to rule out an overlap: ") + begins);
+  text got(shared == shared_memory::some ? "an overlap" : "strides too irregular to rule out an overlap");
+  got << ": '" << a.name << "' begins " << byte_distance(b.view, a.view) << " bytes after '" << b.name << "'";
+  fail(op, a, text("memory that '") << b.name << "' does not use", got);
 }
 
-inline void require_apart_from_itself(const char* op, const argument& a) {
+[[gnu::cold]] inline void require_apart_from_itself(const char* op, const argument& a) {
   const shared_memory shared = shares_with_itself(a.view);
   if (shared == shared_memory::none) return;
-  std::string strides;
-  for (std::size_t i = 0; i < a.view.rank(); ++i) strides += (i == 0 ? "(" : ", ") + std::to_string(a.view.stride(i));
-  fail(op, a, "memory of its own for every element of an output",
-       "extents " + shape_text(a.view) + " with strides " + strides + ")" +
-           (shared == shared_memory::some ? ", where elements overlap" : ", too irregular to rule out an overlap"));
+  text got("extents ");
+  got << shape_text(a.view) << " with strides ";
+  for (std::size_t i = 0; i < a.view.rank(); ++i) got << (i == 0 ? "(" : ", ") << a.view.stride(i);
+  got << (shared == shared_memory::some ? "), where elements overlap" : "), too irregular to rule out an overlap");
+  fail(op, a, "memory of its own for every element of an output", got);
 }
 
 /// Inputs may share memory freely. Outputs may not, with one exception: a forward call reads q where it writes y and
 /// nowhere else, so y may be q itself.
-inline void require_memory(const call& c) {
+[[gnu::cold]] inline void require_memory(const call& c) {
   const tensors all = tensors_of(c);
   for (std::size_t i = 0; i < all.reads; ++i) require_data(c.op, *all.read[i]);
   for (std::size_t i = 0; i < all.writes; ++i) require_output(c.op, *all.written[i]);

@@ -15,11 +15,11 @@ inline void require_space(const call& c, const argument& a) {
 
 inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   if (a.view.rank() == rank) return;
-  fail(c.op, a, "rank " + std::to_string(rank), std::to_string(a.view.rank()));
+  fail(c.op, a, text("rank ") << rank, static_cast<index_t>(a.view.rank()));
 }
 
 /// lse and average: (B, positions..., channels), or (positions, channels) for a call without a batch axis.
-inline void require_row_tensor(const call& c, const argument& a, const problem& p, const char* channel_name, index_t channels) {
+[[gnu::cold]] inline void require_row_tensor(const call& c, const argument& a, const problem& p, const char* channel_name, index_t channels) {
   if (!a.given()) return;
   require_space(c, a);
   if (!c.backward && !a.view.writable()) fail(c.op, a, "a mutable view, since a forward call writes it", "a view of const");
@@ -36,7 +36,7 @@ inline void require_row_tensor(const call& c, const argument& a, const problem& 
   require_extent(c.op, a, rank - 1, channel_name, channels);
 }
 
-inline void require_mask(const call& c, const problem& p) {
+[[gnu::cold]] inline void require_mask(const call& c, const problem& p) {
   const argument& a = c.mask;
   if (!a.given()) return;
   require_space(c, a);
@@ -45,14 +45,14 @@ inline void require_mask(const call& c, const problem& p) {
   const std::size_t first = a.view.rank() - 2;
   const auto broadcast_or = [&](std::size_t axis, const char* name, index_t extent) {
     if (a.view.extent(axis) == 1 || a.view.extent(axis) == extent) return;
-    fail(c.op, a, axis_text(axis, name) + " to be 1 or " + std::to_string(extent), std::to_string(a.view.extent(axis)));
+    fail(c.op, a, axis_text(axis, name) << " to be 1 or " << extent, a.view.extent(axis));
   };
   if (first == 1) broadcast_or(0, "B", p.B);
   broadcast_or(first, "Tq", p.Tq);
   require_extent(c.op, a, first + 1, "Tk", p.Tk);
 }
 
-inline void require_key_lengths(const call& c, const problem& p) {
+[[gnu::cold]] inline void require_key_lengths(const call& c, const problem& p) {
   const argument& a = c.key_lengths;
   if (!a.given()) return;
   require_space(c, a);
@@ -61,7 +61,7 @@ inline void require_key_lengths(const call& c, const problem& p) {
   require_extent(c.op, a, 0, "B", p.B);
 }
 
-inline void require_options(const call& c, const problem& p) {
+[[gnu::cold]] inline void require_options(const call& c, const problem& p) {
   const bool in_double = c.type == dtype::f64;
   require_mask(c, p);
   require_key_lengths(c, p);
@@ -71,12 +71,12 @@ inline void require_options(const call& c, const problem& p) {
   require_row_tensor(c, c.lse, p, "hk", p.hk);
   // Heads finer than the key channels give one key channel several sums, and lse has room for one.
   if (c.lse.given() && p.bias.heads > 1 && p.hk % p.bias.heads != 0) {
-    fail(c.op, c.lse, "hk to be a multiple of the bias's H = " + std::to_string(p.bias.heads) +
-                          ", so that a key channel has one lse", "hk = " + std::to_string(p.hk));
+    fail(c.op, c.lse, text("hk to be a multiple of the bias's H = ") << p.bias.heads << ", so that a key channel has one lse",
+         text("hk = ") << p.hk);
   }
   const dtype average = c.average.view.type();
   if (c.average.given() && average != c.type && (in_double || average != dtype::f32)) {
-    fail(c.op, c.average, std::string(name_of(c.type)) + (in_double || c.type == dtype::f32 ? "" : " or float"), name_of(average));
+    fail(c.op, c.average, text(name_of(c.type)) << (in_double || c.type == dtype::f32 ? "" : " or float"), name_of(average));
   }
   require_row_tensor(c, c.average, p, "d", p.d);
 }

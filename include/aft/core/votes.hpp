@@ -47,10 +47,10 @@ class votes {
 
   void cast(const ballot& b) { ballots_[size_++] = b; }
 
-  [[noreturn]] void refuse(const ballot& wrong, const ballot& witness) const {
-    const std::string what = wrong.present ? axis_text(wrong.axis, axis_name_) : std::string("a batch axis (B)");
-    fail(op_, *wrong.who, what + " to be " + std::to_string(witness.extent) + " as in '" + witness.who->name + "'",
-         std::to_string(wrong.extent) + (wrong.present ? "" : " (a view without that axis is a batch of one)"));
+  [[noreturn, gnu::cold]] void refuse(const ballot& wrong, const ballot& witness) const {
+    const text what = wrong.present ? axis_text(wrong.axis, axis_name_) : text("a batch axis (B)");
+    fail(op_, *wrong.who, text() << what << " to be " << witness.extent << " as in '" << witness.who->name << "'",
+         text(wrong.extent) << (wrong.present ? "" : " (a view without that axis is a batch of one)"));
   }
 
   const char* op_;

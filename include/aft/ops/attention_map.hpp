@@ -35,7 +35,7 @@ inline problem prepare_map(const call& c) {
   p.hk = c.k.view.extent(channel_axis(c.k.view));
   p.d = out.extent(out.rank() - 1);
   if (p.hk == 0 ? p.d != 0 : p.d % p.hk != 0) {
-    fail(c.op, c.y, axis_text(out.rank() - 1, "channels") + " to be a multiple of hk = " + std::to_string(p.hk), std::to_string(p.d));
+    fail(c.op, c.y, axis_text(out.rank() - 1, "channels") << " to be a multiple of hk = " << p.hk, p.d);
   }
   const std::size_t first = first_position(c.k.view);
   const std::size_t axes = channel_axis(c.k.view) - first;
