@@ -30,10 +30,13 @@ template <class C>
 struct bias_gradient_plan {
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
-  static constexpr index_t chunk = 1024;  // columns: 2 x 1024 x 32 floats are 256 KiB of packed keys, half of L2
+  // Columns packed at once: with two rows each they are one depth block, whose part of a weight panel stays in the
+  // first-level cache while `together` key tiles use it. Packing 1024 columns for one tile took 1.6 times as long.
+  static constexpr index_t chunk = tuning<C>::depth_block / 2;
+  static constexpr index_t most_together = 4;
 
   int threads;
-  index_t panels, key_tiles, block, depth, groups;
+  index_t panels, key_tiles, block, depth, groups, together;
   C* kappa;
   C* a;
   C* rho;
@@ -52,12 +55,14 @@ struct bias_gradient_plan {
     block = 2 * tuning<C>::weight_bytes / (panel_bytes > 0 ? panel_bytes : 1);
     block = block > tuning<C>::strip ? tuning<C>::strip : block;
     block = block < 1 ? 1 : (block > panels ? panels : block);
+    together = key_tiles / (2 * threads);
+    together = together < 1 ? 1 : (together > most_together ? most_together : together);
     kappa = memory.take<C>(p.B * p.d);
     a = memory.take<C>(block * 2 * depth * M);
     rho = memory.take<C>(block * groups * M);
-    columns = memory.take<C>(threads * 2 * chunk * N);
-    tiles = memory.take<C>(threads * block * M * N);
-    sums = memory.take<C>(threads * block * M * N);
+    columns = memory.take<C>(threads * together * 2 * chunk * N);
+    tiles = memory.take<C>(threads * together * block * M * N);
+    sums = memory.take<C>(threads * together * block * M * N);
   }
 };
 
@@ -101,7 +106,7 @@ inline void pack_gradient_rows(const gradient_inputs& in, const bias_gradient_pl
   for (index_t r = 0; r < M; ++r) most[r] = none;
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
-    up.read(in, tile, r0, r1);
+    read_row_weights<C>(in, tile, r0, r1, up.inverse, up.exponent, up.base_hi, up.base_lo);
     const vec<C> centre = kappas(tile);
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> e = centre - load(up.exponent + r * L);
@@ -278,46 +283,57 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
                               plan.a + (i * plan.depth + n0) * 2 * M, plan.rho + (i * plan.groups + group) * M);
       }
     });
-    const auto tile_run = [&](index_t q0, index_t q1, index_t key_tile, int thread) {
-      const index_t s0 = key_tile * N;
-      const index_t s1 = s0 + N < p.Tk ? s0 + N : p.Tk;
+    const auto run = [&](index_t q0, index_t q1, index_t j0, index_t j1, int thread) {
+      const auto first_key = [&](index_t j) { return j * N; };
+      const auto last_key = [&](index_t j) { return (j + 1) * N < p.Tk ? (j + 1) * N : p.Tk; };
+      const auto active = [&](index_t q, index_t j) { return touches(q, first_key(j), last_key(j)); };
       bool any = false;
-      for (index_t q = q0; q < q1; ++q) any = any || touches(q, s0, s1);
+      for (index_t q = q0; q < q1; ++q) any = any || touches(q, first_key(j0), last_key(j1 - 1));
       if (!any) return;
-      C* const packed = plan.columns + thread * 2 * chunk * N;
-      C* const c = plan.tiles + thread * plan.block * M * N;
-      C* const sums = plan.sums + thread * plan.block * M * N;
-      for (index_t x = 0; x < (q1 - q0) * M * N; ++x) sums[x] = C(0);
+      C* const packed = plan.columns + thread * plan.together * 2 * chunk * N;
+      C* const tiles = plan.tiles + thread * plan.together * plan.block * M * N;
+      C* const sums = plan.sums + thread * plan.together * plan.block * M * N;
+      const auto at = [&](index_t q, index_t j) { return ((q - q0) * plan.together + j - j0) * M * N; };
+      for (index_t x = 0; x < (q1 - q0) * plan.together * M * N; ++x) sums[x] = C(0);
       for (index_t group = 0, g0 = 0; g0 < columns.count; ++group, g0 += columns.per_group) {
         const index_t g1 = g0 + columns.per_group;
         const pair_weights<C> weights(p, factors, plan.groups > 1 ? group : b, h);
         for (index_t n0 = g0; n0 < g1; n0 += chunk) {
           const index_t n1 = n0 + chunk < g1 ? n0 + chunk : g1;
-          pack_gradient_columns<C>(p, plan, columns, n0, n1, s0, s1, packed);
+          for (index_t j = j0; j < j1; ++j)
+            pack_gradient_columns<C>(p, plan, columns, n0, n1, first_key(j), last_key(j),
+                                     packed + (j - j0) * 2 * chunk * N);
           for (index_t q = q0; q < q1; ++q) {
-            if (!touches(q, s0, s1)) continue;
-            gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), plan.a + ((q - p0) * plan.depth + n0) * 2 * M, packed,
-                          c + (q - q0) * M * N, n0 > g0);
+            for (index_t j = j0; j < j1; ++j) {
+              if (!active(q, j)) continue;
+              gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), plan.a + ((q - p0) * plan.depth + n0) * 2 * M,
+                            packed + (j - j0) * 2 * chunk * N, tiles + at(q, j), n0 > g0);
+            }
           }
         }
         for (index_t q = q0; q < q1; ++q) {
-          if (!touches(q, s0, s1)) continue;
-          add_weighted_tile<C>(in, weights, columns, g0, g1, q * M, end_of(q), s0, s1,
-                               plan.rho + ((q - p0) * plan.groups + group) * M, c + (q - q0) * M * N,
-                               sums + (q - q0) * M * N);
+          for (index_t j = j0; j < j1; ++j) {
+            if (!active(q, j)) continue;
+            add_weighted_tile<C>(in, weights, columns, g0, g1, q * M, end_of(q), first_key(j), last_key(j),
+                                 plan.rho + ((q - p0) * plan.groups + group) * M, tiles + at(q, j), sums + at(q, j));
+          }
         }
       }
-      for (index_t q = q0; q < q1; ++q)
-        if (touches(q, s0, s1)) sink(q * M, end_of(q), s0, s1, sums + (q - q0) * M * N);
+      for (index_t j = j0; j < j1; ++j)
+        for (index_t q = q0; q < q1; ++q)
+          if (active(q, j)) sink(q * M, end_of(q), first_key(j), last_key(j), sums + at(q, j));
     };
+    const auto until = [&](index_t j) { return j + plan.together < plan.key_tiles ? j + plan.together : plan.key_tiles; };
     if (by_keys) {
-      parallel_for(plan.key_tiles, plan.threads, [&](index_t j, int thread) { tile_run(p0, p1, j, thread); });
+      parallel_for((plan.key_tiles + plan.together - 1) / plan.together, plan.threads, [&](index_t i, int thread) {
+        run(p0, p1, i * plan.together, until(i * plan.together), thread);
+      });
     } else {
       constexpr index_t few = 8;  // panels an item: enough rows to pay for packing the keys again
       parallel_for((p1 - p0 + few - 1) / few, plan.threads, [&](index_t i, int thread) {
         const index_t q0 = p0 + i * few;
         const index_t q1 = q0 + few < p1 ? q0 + few : p1;
-        for (index_t j = 0; j < plan.key_tiles; ++j) tile_run(q0, q1, j, thread);
+        for (index_t j = 0; j < plan.key_tiles; j += plan.together) run(q0, q1, j, until(j), thread);
       });
     }
   }
