@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same bits on every run, for any number of threads and whatever else is in the batch.
+#include <doctest/doctest.h>
+
+#include "harness.hpp"
+
+using namespace aft::test;
+using aft::index_t;
+
+namespace {
+
+/// One call per algorithm, large enough that several threads get work.
+std::vector<setup> calls() {
+  return {
+      {.B = 3, .Tq = 130, .Tk = 70, .d = 40, .H = 2},
+      {.B = 3, .Tq = 60, .Tk = 130, .d = 36, .H = 4, .bias = bias_form::factorized_htn, .causal = true},
+      {.B = 3, .Tq = 50, .Tk = 50, .d = 36, .H = 2, .bias = bias_form::dense_bhtt, .mask = mask_form::batch_pairs, .lengths = true},
+      {.B = 3, .Tq = 50, .Tk = 50, .d = 8, .H = 2, .k_scale = 60, .w_scale = 60},
+      {.B = 2, .Tq = 3, .Tk = 1200, .d = 20},
+      {.call = op::local, .B = 3, .Tq = 130, .Tk = 130, .d = 20, .H = 2, .bias = bias_form::banded_htj, .win = {5, 5}},
+      {.call = op::local, .B = 3, .Tq = 130, .Tk = 130, .d = 20, .win = {9, 0}, .causal = true, .lengths = true},
+      {.call = op::simple, .B = 3, .Tq = 130, .Tk = 130, .d = 40, .hk = 20},
+      {.call = op::simple, .B = 3, .Tq = 130, .Tk = 130, .d = 40, .causal = true},
+      {.call = op::conv, .B = 3, .d = 24, .hk = 3, .H = 3, .grid = {90}, .taps = {7}, .causal = true},
+      {.call = op::conv, .B = 3, .d = 24, .H = 24, .grid = {9, 11}, .taps = {5, 3}},
+      {.call = op::conv, .B = 3, .d = 8, .hk = 2, .H = 2, .grid = {3, 4, 5}, .taps = {3, 2, 3}, .mask = mask_form::keys},
+  };
+}
+
+
+template <class T>
+std::vector<T> slice(const std::vector<T>& x, index_t B, index_t b) {
+  const auto each = static_cast<std::ptrdiff_t>(x.size()) / B;
+  return {x.begin() + b * each, x.begin() + (b + 1) * each};
+}
+
+}  // namespace
+
+TEST_CASE("determinism: the same bits for 1, 2, 3, 4 and 7 threads, and again on the next run") {
+  for (const setup& s : calls()) {
+    const numbers x = random_numbers(s);
+    for (auto type : {aft::dtype::f32, aft::dtype::f64, aft::dtype::bf16}) {
+      const results forward = run_forward(type, s, x);
+      const results backward = run_backward(type, s, x);
+      CAPTURE(describe(s, type));
+      for (int threads : {1, 2, 3, 4, 7}) {
+        CAPTURE(threads);
+        CHECK(first_difference(forward, run_forward(type, s, x, aft::cpu{.threads = threads})) == "");
+        CHECK(first_difference(backward, run_backward(type, s, x, aft::cpu{.threads = threads})) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("determinism: a batch element alone gives the bits that it gives within the batch") {
+  for (const setup& s : calls()) {
+    const numbers x = random_numbers(s);
+    for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+      const results forward = run_forward(type, s, x);
+      const results backward = run_backward(type, s, x);
+      for (index_t b = 0; b < s.B; ++b) {
+        setup one = s;
+        one.B = 1;
+        numbers y = x;
+        for (auto own : {&numbers::q, &numbers::k, &numbers::v, &numbers::dy}) y.*own = slice(x.*own, s.B, b);
+        if (s.bias == bias_form::dense_bhtt) y.w = slice(x.w, s.B, b);
+        if (s.mask == mask_form::batch_pairs) y.mask = slice(x.mask, s.B, b);
+        if (s.lengths) y.lengths = slice(x.lengths, s.B, b);
+        const results forward_one = run_forward(type, one, y);
+        const results backward_one = run_backward(type, one, y);
+        CAPTURE(describe(s, type));
+        CAPTURE(b);
+        for (auto own : {&results::y, &results::average, &results::lse}) {
+          CHECK(slice(forward.*own, s.B, b) == forward_one.*own);
+        }
+        for (auto own : {&results::dq, &results::dk, &results::dv}) {
+          CHECK(slice(backward.*own, s.B, b) == backward_one.*own);
+        }
+        if (s.bias == bias_form::dense_bhtt) CHECK(slice(backward.dw, s.B, b) == backward_one.dw);
+      }
+    }
+  }
+}
+
+TEST_CASE("determinism: causal rows do not change by a bit whatever the future holds") {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (op call : {op::full, op::local, op::simple, op::conv})
+    for (auto form : {bias_form::dense_tt, bias_form::factorized_tn, bias_form::banded_tj}) {
+      if (form == bias_form::banded_tj && call != op::local) continue;
+      if (form != bias_form::dense_tt && (call == op::simple || call == op::conv)) continue;
+      const index_t T = 70, d = 5;
+      const setup s{.call = call, .B = 2, .Tq = T, .Tk = T, .d = d, .bias = form, .win = {6, 6}, .grid = {T}, .taps = {9},
+                    .causal = true};
+      const numbers x = random_numbers(s);
+      for (auto type : {aft::dtype::f32, aft::dtype::f64, aft::dtype::bf16}) {
+        const results before = run_forward(type, s, x);
+        for (index_t now : {1, 15, 16, 17, 40, 69})
+          for (double future : {nan, infinity, -infinity, 1e30, -1e30, 80.0}) {
+            numbers y = x;
+            for (auto which : {&numbers::k, &numbers::v})
+              for (std::size_t i = 0; i < y.k.size(); ++i) {
+                if (static_cast<index_t>(i) / d % T >= now) (y.*which)[i] = future;
+              }
+            const results after = run_forward(type, s, y);
+            std::size_t changed = 0;
+            for (std::size_t i = 0; i < before.y.size(); ++i) {
+              if (static_cast<index_t>(i) / d % T >= now) continue;
+              changed += before.y[i] != after.y[i] || before.lse[i] != after.lse[i] || before.average[i] != after.average[i];
+            }
+            CAPTURE(describe(s, type));
+            CAPTURE(now);
+            CAPTURE(future);
+            CHECK(changed == 0);
+          }
+      }
+    }
+}

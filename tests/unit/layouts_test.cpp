@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any strides for inputs and outputs. The harness fills the gaps of inputs with NaN and watches those of outputs.
+#include <doctest/doctest.h>
+
+#include "harness.hpp"
+
+using namespace aft::test;
+using aft::index_t;
+
+namespace {
+
+constexpr layout input_layouts[] = {layout::row_major, layout::padded,      layout::channels_first, layout::misaligned,
+                                    layout::reversed,  layout::interleaved, layout::broadcast};
+constexpr layout output_layouts[] = {layout::row_major,  layout::padded,   layout::channels_first,
+                                     layout::misaligned, layout::reversed, layout::interleaved};
+
+/// One call per algorithm, with extents that leave part of a vector over.
+std::vector<setup> calls() {
+  return {
+      {.B = 3, .Tq = 19, .Tk = 21, .d = 6, .H = 3},
+      {.B = 2, .Tq = 18, .Tk = 18, .d = 20, .H = 2, .bias = bias_form::factorized_htn, .causal = true},
+      {.B = 2, .Tq = 9, .Tk = 9, .d = 4, .H = 2, .bias = bias_form::dense_bhtt, .mask = mask_form::batch_pairs, .lengths = true},
+      {.call = op::local, .B = 2, .Tq = 20, .Tk = 20, .d = 6, .H = 2, .bias = bias_form::banded_htj, .win = {3, 2}},
+      {.call = op::simple, .B = 2, .Tq = 20, .Tk = 20, .d = 18, .hk = 6, .mask = mask_form::keys},
+      {.call = op::simple, .B = 2, .Tq = 20, .Tk = 20, .d = 18, .causal = true},
+      {.call = op::conv, .B = 2, .d = 6, .hk = 3, .H = 3, .grid = {19}, .taps = {4}, .causal = true},
+      {.call = op::conv, .B = 2, .d = 18, .H = 18, .grid = {4, 5}, .taps = {3, 2}, .mask = mask_form::pairs},
+      {.call = op::conv, .B = 2, .d = 6, .hk = 2, .H = 2, .grid = {2, 3, 4}, .taps = {3, 2, 3}},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("layouts: every input layout gives the right result") {
+  for (setup s : calls())
+    for (layout in : input_layouts) {
+      s.inputs = in;
+      check(s);
+    }
+}
+
+TEST_CASE("layouts: every output layout is written where it should be and nowhere else") {
+  for (setup s : calls())
+    for (layout out : output_layouts) {
+      s.outputs = out;
+      check(s);
+    }
+}
+
+TEST_CASE("layouts: the layout of inputs and outputs does not change a bit of the result") {
+  for (setup s : calls()) {
+    const numbers x = random_numbers(s);
+    s.inputs = s.outputs = layout::row_major;
+    for (auto type : all_types) {
+      const results forward = run_forward(type, s, x);
+      const results backward = run_backward(type, s, x);
+      for (layout form : output_layouts) {
+        setup other = s;
+        other.inputs = other.outputs = form;
+        CAPTURE(describe(other, type));
+        CHECK(first_difference(forward, run_forward(type, other, x)) == "");
+        CHECK(first_difference(backward, run_backward(type, other, x)) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("layouts: y may be exactly q, in any layout") {
+  for (setup s : calls())
+    for (layout out : output_layouts) {
+      s.outputs = out;
+      s.in_place = true;
+      const numbers x = random_numbers(s);
+      for (auto type : all_types) check_forward(type, s, x);
+    }
+}
+
+TEST_CASE("layouts: lse and average that nobody asked for change nothing") {
+  for (setup s : calls()) {
+    const numbers x = random_numbers(s);
+    for (auto type : all_types) {
+      s.save = true;
+      const auto with = run_forward(type, s, x);
+      s.save = false;
+      check_forward(type, s, x);
+      CAPTURE(describe(s, type));
+      CHECK(with.y == run_forward(type, s, x).y);
+    }
+  }
+}
