@@ -13,12 +13,37 @@ if(NOT AFT_TEST_COMPILERS)
   set(AFT_TEST_COMPILERS "${CMAKE_CXX_COMPILER}")
 endif()
 
+# One variable at most: doctest_discover_tests does not pass lists on.
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=thread")
+  # Archer tells ThreadSanitizer about OpenMP's own synchronisation; the runtime library, which is not instrumented,
+  # has to be left out of sight for that.
+  set(AFT_TEST_ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+else()
+  # Programs run side by side: a waiting OpenMP thread should sleep.
+  set(AFT_TEST_ENVIRONMENT "OMP_WAIT_POLICY=passive")
+endif()
+
 # aft_add_unit_tests(<label> <source>...): one program a file, its cases discovered as single tests.
 function(aft_add_unit_tests label)
   foreach(source IN LISTS ARGN)
     cmake_path(GET source STEM name)
     add_executable(${name} "${source}")
     target_link_libraries(${name} PRIVATE aft_test_main aft_warnings)
-    doctest_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES LABELS "${label}")
+    # Listing the cases runs the program at build time; sanitizers make its start slow on a busy machine.
+    doctest_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES LABELS "${label}" ENVIRONMENT
+                           "${AFT_TEST_ENVIRONMENT}" TIMEOUT 600)
   endforeach()
+endfunction()
+
+# aft_need_test_harness(): the target aft_test_harness, the typed code behind the operators' tests, made at first call.
+function(aft_need_test_harness)
+  if(TARGET aft_test_harness)
+    return()
+  endif()
+  set(support "${aft_SOURCE_DIR}/tests/support")
+  file(GLOB sources CONFIGURE_DEPENDS "${support}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  add_library(aft_test_harness STATIC ${sources})
+  target_link_libraries(aft_test_harness PUBLIC aft::aft doctest::doctest PRIVATE aft_warnings)
+  target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
 endfunction()
