@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil_exact.hpp  One row of a convolution by the definition: the joint maximum over the keys it sees.
+///
+/// Taken for the lanes whose fast result is not proven. Weights keep their exponents apart and are added in the order
+/// of the fast causal fold (taps, then the plain sum before them), so within exp_constants::range a causal row has the
+/// same bits on either path, and a future key that sends it here changes nothing.
+#pragma once
+
+#include "exact.hpp"
+#include "exact_key.hpp"
+#include "stencil_columns.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Calls f(i0, i1, tap) for runs of consecutive inputs that output t may read: first those under the box, in the
+/// order of taps, where `tap` belongs to i0; then the rest, with tap = -1.
+template <class F>
+inline void for_each_run(const stencil_shape& s, index_t t, const F& f) {
+  const index_t width = s.width();
+  const index_t x2 = t % width;
+  const index_t x1 = t / width % s.grid[1];
+  const index_t x0 = t / width / s.grid[1];
+  const auto planes = s.reach(0, x0);
+  const auto rows = s.reach(1, x1);
+  const auto box = s.reach(2, x2);
+  const auto line = [&](index_t y0, index_t y1) { return (y0 * s.grid[1] + y1) * width; };
+  if (box.lo < box.hi) {
+    for (index_t y0 = planes.lo; y0 < planes.hi; ++y0)
+      for (index_t y1 = rows.lo; y1 < rows.hi; ++y1) {
+        const index_t j0 = y0 - x0 + s.left[0];
+        const index_t j1 = y1 - x1 + s.left[1];
+        const index_t tap = (j0 * s.taps[1] + j1) * s.taps[2] + box.lo - x2 + s.left[2];
+        f(line(y0, y1) + box.lo, line(y0, y1) + box.hi, tap);
+      }
+  }
+  if (!s.complement()) return;
+  for (index_t y0 = 0; y0 < s.grid[0]; ++y0)
+    for (index_t y1 = 0; y1 < s.grid[1]; ++y1) {
+      const bool crosses = planes.lo <= y0 && y0 < planes.hi && rows.lo <= y1 && y1 < rows.hi;
+      const index_t from = line(y0, y1);
+      if (!crosses) {
+        f(from, from + width, index_t{-1});
+      } else {
+        if (s.before && box.lo > 0) f(from, from + box.lo, index_t{-1});
+        if (s.after && box.hi < width) f(from + box.hi, from + width, index_t{-1});
+      }
+    }
+}
+
+/// AFT Eq. 6 without the gate for output t and all lanes of the tile. `logs` is the tile's filter, [tap][lane]. O(Tk).
+template <class C>
+inline void exact_stencil_row(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile, const C* logs,
+                              index_t t, exact_row_result<C>& out) {
+  using k_ = exp_constants<C>;
+  constexpr index_t L = lanes<C>;
+  constexpr index_t chunk = 32;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
+  const lane_field<C> values(p.v, p.grid, tile, 1);
+  C k[chunk * L], v[chunk * L];
+  const vec<C> zero(C(0)), one(C(1)), two(C(2)), range(k_::range);
+  // f(key, w, v, seen) for every key, in order.
+  const auto visit = [&](const auto& f) {
+    for_each_run(shape, t, [&](index_t i0, index_t i1, index_t tap) {
+      for (index_t s0 = i0; s0 < i1; s0 += chunk) {
+        const index_t s1 = s0 + chunk < i1 ? s0 + chunk : i1;
+        keys.read(s0, s1, k, -inf);
+        values.read(s0, s1, v);
+        hide_keys(p, tile, s0, s1, k);
+        for (index_t s = 0; s < s1 - s0; ++s) {
+          const vec<C> key = load(k + s * L);
+          const vec<C> weight = tap < 0 ? zero : load(logs + (tap + s0 - i0 + s) * L);
+          f(key, weight, load(v + s * L), !(key == vec<C>(-inf)) && !(weight == vec<C>(-inf)), tap >= 0);
+        }
+      }
+    });
+  };
+
+  vec<C> top(-inf), most_hi(-inf), most_lo(zero), largest(zero), tainted(zero), beyond(zero);
+  visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool) {
+    // A NaN fails every comparison, so "not within" catches it too.
+    const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range);
+    beyond = xsimd::select(seen && !within, one, beyond);
+    const half_sum<C> z = add_halves<C>(key, weight);
+    const auto ordinary = xsimd::abs(z.hi) < vec<C>(inf);
+    tainted = xsimd::select(seen && !ordinary, one, tainted);
+    const auto higher = seen && ordinary && ((z.hi > most_hi) || ((z.hi == most_hi) && (z.lo > most_lo)));
+    most_hi = xsimd::select(higher, z.hi, most_hi);
+    most_lo = xsimd::select(higher, z.lo, most_lo);
+    const vec<C> e = exponent_of<C>(key) + exponent_of<C>(weight);
+    top = xsimd::select(seen && within && (e > top), e, top);
+    const vec<C> size = xsimd::abs(value);
+    largest = xsimd::select(seen && (size < vec<C>(inf)) && (size > largest), size, largest);
+  });
+  C highs[L], scales[L], unscales[L];
+  store(highs, largest);
+  for (index_t l = 0; l < L; ++l) value_scale(highs[l], scales[l], unscales[l]);
+  const vec<C> by = load(scales);
+  const auto far = beyond > zero;
+  top = xsimd::select(top > vec<C>(-inf), top, zero);
+  const vec<C> start = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
+
+  vec<C> box_num(zero), box_den(zero), rest_num(zero), rest_den(zero);
+  visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
+    const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
+    const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+    vec<C> factor = ew.mantissa;
+    vec<C> mass = ek.mantissa * pow2<C>((ek.exponent + ew.exponent) - top);
+    if (xsimd::any(far)) {
+      const half_sum<C> z = add_halves<C>(key, weight);
+      const vec<C> x = two * ((z.hi - start) + (z.lo - most_lo));
+      mass = xsimd::select(far, exp_scaled<C>(x, zero), mass);
+      factor = xsimd::select(far, one, factor);
+    }
+    mass = xsimd::select(seen, mass, zero);
+    const vec<C> moment = xsimd::select(seen, mass * (value * by), zero);
+    if (in_box) {
+      // A hidden tap may be NaN-free but infinite; its factor must not meet the zero mass.
+      factor = xsimd::select(seen, factor, zero);
+      box_num = xsimd::fma(factor, moment, box_num);
+      box_den = xsimd::fma(factor, mass, box_den);
+    } else {
+      rest_num = rest_num + moment;
+      rest_den = rest_den + mass;
+    }
+  });
+  const vec<C> num = box_num + rest_num;
+  vec<C> den = box_den + rest_den;
+  // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons above made of it.
+  den = xsimd::select(tainted > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den);
+
+  const auto empty = den == zero;
+  const vec<C> safe = xsimd::select(empty, one, den);
+  // The average lies in the hull of the values; rounding alone could carry it past, and past the largest number.
+  const vec<C> hull = largest * by;
+  vec<C> average = num / safe;
+  average = xsimd::select((average > hull) && (average < vec<C>(inf)), hull, average);
+  average = xsimd::select((average < -hull) && (average > vec<C>(-inf)), -hull, average);
+  const vec<C> exponent = xsimd::select(far, zero, top);
+  const vec<C> base_hi = xsimd::select(far, start, zero);
+  const vec<C> base_lo = xsimd::select(far, most_lo, zero);
+  const vec<C> near = log_shifted<C>(safe, exponent);
+  vec<C> lse = xsimd::select(far, two * (base_hi + (base_lo + near * vec<C>(C(0.5)))), near);
+  lse = xsimd::select(den == den, lse, den);
+  const split_exp<C> parts = split_denominator<C>(safe);
+  const vec<C> inverse = xsimd::select(den == den, one / parts.mantissa, den);
+  store(out.average, xsimd::select(empty, zero, average * load(unscales)));
+  store(out.lse, xsimd::select(empty, vec<C>(-inf), lse));
+  store(out.inverse, xsimd::select(empty, zero, inverse));
+  store(out.exponent, exponent + parts.exponent);
+  store(out.base_hi, base_hi);
+  store(out.base_lo, base_lo);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

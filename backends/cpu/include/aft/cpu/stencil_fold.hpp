@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil_fold.hpp  The sum over a whole grid of inputs: taps under the box, one outside weight elsewhere.
+#pragma once
+
+#include "scratch.hpp"
+#include "stencil_shape.hpp"
+#include "stencil_tile.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Sums of two-vector inputs P[s] over what lies outside the box of an output, put together from prefixes and
+/// suffixes of rows, of rows of a plane, and of planes. Nothing is subtracted, so nothing cancels: the box may hold
+/// all but 2^-60 of the mass.
+template <class C>
+class box_complement {
+ public:
+  static constexpr index_t pair = 2 * lanes<C>;
+
+  static index_t scratch_size(const stencil_shape& s) {
+    return pair * (s.width() * 2 + s.grid[0] * (s.grid[1] + 1) * 2 + (s.grid[0] + 1) * 2);
+  }
+  box_complement(const stencil_shape& s, C* memory) : shape_(&s) {
+    outside_ = memory;
+    columns_ = outside_ + s.width() * pair;
+    rows_before_ = columns_ + s.width() * pair;
+    rows_after_ = rows_before_ + s.grid[0] * (s.grid[1] + 1) * pair;
+    planes_before_ = rows_after_ + s.grid[0] * (s.grid[1] + 1) * pair;
+    planes_after_ = planes_before_ + (s.grid[0] + 1) * pair;
+  }
+
+  /// Folds rows and planes of P; a single row needs neither.
+  void prepare(const C* P) {
+    const stencil_shape& s = *shape_;
+    if (s.rows() == 1 || !s.complement()) return;
+    const index_t heights = s.grid[1];
+    put(planes_before_, 0, zero_pair());
+    for (index_t y0 = 0; y0 < s.grid[0]; ++y0) {
+      C* const before = rows_before_ + y0 * (heights + 1) * pair;
+      C* const after = rows_after_ + y0 * (heights + 1) * pair;
+      put(before, 0, zero_pair());
+      for (index_t y1 = 0; y1 < heights; ++y1) {
+        sums row = zero_pair();
+        const C* const from = P + (y0 * heights + y1) * s.width() * pair;
+        for (index_t x = 0; x < s.width(); ++x) row = row + get(from, x);
+        put(after, y1, row);  // the row alone, until the suffixes are taken below
+        put(before, y1 + 1, get(before, y1) + row);
+      }
+      put(after, heights, zero_pair());
+      for (index_t y1 = heights; y1-- > 0;) put(after, y1, get(after, y1 + 1) + get(after, y1));
+      put(planes_before_, y0 + 1, get(planes_before_, y0) + get(before, heights));
+    }
+    put(planes_after_, s.grid[0], zero_pair());
+    for (index_t y0 = s.grid[0]; y0-- > 0;)
+      put(planes_after_, y0, get(planes_after_, y0 + 1) + get(rows_before_ + y0 * (heights + 1) * pair, heights));
+  }
+
+  /// Sums for the outputs of row (y0, y1); read them with `at`.
+  void begin_row(const C* P, index_t y0, index_t y1) {
+    const stencil_shape& s = *shape_;
+    if (!s.complement()) return;
+    const index_t width = s.width();
+    const C* columns = P;
+    sums elsewhere = zero_pair();
+    if (s.rows() > 1) {
+      const stencil_shape::span planes = s.reach(0, y0);
+      const stencil_shape::span rows = s.reach(1, y1);
+      elsewhere = get(planes_before_, planes.lo) + get(planes_after_, planes.hi);
+      for (index_t i = planes.lo; i < planes.hi; ++i) {
+        const index_t plane = i * (s.grid[1] + 1) * pair;
+        elsewhere = elsewhere + (get(rows_before_ + plane, rows.lo) + get(rows_after_ + plane, rows.hi));
+      }
+      for (index_t x = 0; x < width; ++x) {
+        sums column = zero_pair();
+        for (index_t i = planes.lo; i < planes.hi; ++i)
+          for (index_t j = rows.lo; j < rows.hi; ++j) column = column + get(P, (i * s.grid[1] + j) * width + x);
+        put(columns_, x, column);
+      }
+      columns = columns_;
+    }
+    sums run = zero_pair();
+    if (s.after) {
+      index_t next = width;
+      for (index_t x = width; x-- > 0;) {
+        const index_t end = s.reach(2, x).hi;
+        while (next > end) run = run + get(columns, --next);
+        put(outside_, x, run);
+      }
+    }
+    run = zero_pair();
+    index_t next = 0;
+    for (index_t x = 0; x < width; ++x) {
+      const index_t begin = s.before ? s.reach(2, x).lo : 0;
+      while (next < begin) run = run + get(columns, next++);
+      // The row's prefix comes first: a causal row then is one plain sum in the order of its keys.
+      sums sum = run;
+      if (s.after) sum = sum + get(outside_, x);
+      if (s.rows() > 1) sum = sum + elsewhere;
+      put(outside_, x, sum);
+    }
+  }
+
+  const C* at(index_t x) const { return outside_ + x * pair; }
+
+ private:
+  struct sums {
+    vec<C> a, b;
+    friend sums operator+(const sums& x, const sums& y) { return {x.a + y.a, x.b + y.b}; }
+  };
+  static sums zero_pair() { return {vec<C>(C(0)), vec<C>(C(0))}; }
+  static sums get(const C* p, index_t i) { return {load(p + i * pair), load(p + i * pair + lanes<C>)}; }
+  static void put(C* p, index_t i, const sums& x) {
+    store(p + i * pair, x.a);
+    store(p + i * pair + lanes<C>, x.b);
+  }
+
+  const stencil_shape* shape_;
+  C* outside_;
+  C* columns_;
+  C* rows_before_;
+  C* rows_after_;
+  C* planes_before_;
+  C* planes_after_;
+};
+
+/// out[x - x0] = sum_j table[j] P[x + j - left] + outside * (sum of the rest), outputs [x0, x1) of row (y0, y1), for
+/// which `rest` was begun.
+template <class C>
+inline void stencil_row(const stencil_shape& shape, const C* table, const vec<C>& outside, const C* P,
+                        const box_complement<C>& rest, index_t y0, index_t y1, index_t x0, index_t x1, C* out) {
+  constexpr index_t L = lanes<C>;
+  const stencil_shape::span planes = shape.reach(0, y0);
+  const stencil_shape::span rows = shape.reach(1, y1);
+  stencil_run<C> run;
+  run.weight_row = shape.taps[2] * L;
+  run.weight_plane = shape.taps[1] * run.weight_row;
+  run.weights = table + (planes.lo - y0 + shape.left[0]) * run.weight_plane +
+                (rows.lo - y1 + shape.left[1]) * run.weight_row;
+  run.in_row = shape.width() * 2 * L;
+  run.in_plane = shape.grid[1] * run.in_row;
+  run.in = P + planes.lo * run.in_plane + rows.lo * run.in_row;
+  run.planes = planes.hi - planes.lo;
+  run.rows = rows.hi - rows.lo;
+  run.taps = shape.taps[2];
+  run.width = shape.width();
+  run.shift = -shape.left[2];
+  stencil_outputs<C, 1>(run, x0, x1, out);
+  if (!shape.complement()) return;
+  for (index_t x = x0; x < x1; ++x, out += 2 * L) {
+    store(out, xsimd::fma(outside, load(rest.at(x)), load(out)));
+    store(out + L, xsimd::fma(outside, load(rest.at(x) + L), load(out + L)));
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil_weights.hpp  exp(filter), one table per lane tile with an entry for every lane.
+#pragma once
+
+#include <limits>
+
+#include "exp.hpp"
+#include "parallel.hpp"
+#include "scratch.hpp"
+#include "stencil_shape.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Logarithms whose maximum lies beyond half of what exp_split takes go to the exact path: smaller ones may then be
+/// cut at the full range, where they are far below the maximum.
+template <class C>
+inline constexpr C stencil_range = exp_constants<C>::range / 2;
+
+/// The weights of the lanes of one tile, E[j] = exp(r[j]) 2^-exponent. Hidden taps (r = -inf) hold -0: nothing to a
+/// sum, but a mark by which an underflowed weight is told from one that was never there.
+template <class C>
+struct stencil_table {
+  C* logs = nullptr;     ///< r[j], [tap][lane]
+  C* weights = nullptr;  ///< E[j]
+  C* flipped = nullptr;  ///< E in reverse order of taps, for the transposed box; only for gradients
+  C exponent[lanes<C>] = {};
+  C outside[lanes<C>] = {};  ///< exp(0) 2^-exponent, 0 where pairs outside the box are excluded
+  C usable[lanes<C>] = {};   ///< 0: the lane is left to the exact path
+};
+
+/// logs[j][lane] = the filter as the caller stores it.
+template <class C>
+inline void read_filter(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile, C* logs) {
+  visit_storage(p.bias.r_type, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const T* const from = reinterpret_cast<const T*>(p.bias.r);
+    const index_t per_head = p.d / p.bias.heads;
+    index_t at[lanes<C>];
+    for (index_t l = 0; l < tile.count; ++l) at[l] = tile.c[l] / per_head * p.bias.r_sh;
+    for (index_t j0 = 0; j0 < shape.taps[0]; ++j0)
+      for (index_t j1 = 0; j1 < shape.taps[1]; ++j1)
+        for (index_t j2 = 0; j2 < shape.taps[2]; ++j2, logs += lanes<C>) {
+          const T* const tap = from + (j0 + shape.skipped[0]) * p.bias.r_sj[0] +
+                               (j1 + shape.skipped[1]) * p.bias.r_sj[1] + (j2 + shape.skipped[2]) * p.bias.r_sj[2];
+          for (index_t l = 0; l < tile.count; ++l) logs[l] = to_compute<C>(tap[at[l]]);
+          for (index_t l = tile.count; l < lanes<C>; ++l) logs[l] = C(0);
+        }
+  });
+}
+
+template <class C>
+inline void fill_table(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
+                       stencil_table<C>& table) {
+  constexpr index_t L = lanes<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const index_t taps = shape.tap_count();
+  read_filter<C>(p, shape, tile, table.logs);
+  // exp(0) of the outside weight is one of the terms that must not overflow.
+  vec<C> top(p.excluded ? -inf : C(0));
+  for (index_t j = 0; j < taps; ++j) top = max_ignoring_nan<C>(top, load(table.logs + j * L));
+  const auto none = top == vec<C>(-inf);
+  const auto usable = none || (xsimd::abs(top) <= vec<C>(stencil_range<C>));
+  const vec<C> zero(C(0));
+  const vec<C> exponent = exponent_of<C>(xsimd::select(usable && !none, top, zero));
+  for (index_t j = 0; j < taps; ++j) {
+    const vec<C> r = load(table.logs + j * L);
+    const vec<C> e = xsimd::select(r == vec<C>(-inf), vec<C>(C(-0.0)), exp_scaled<C>(r, exponent));
+    store(table.weights + j * L, e);
+    if (table.flipped != nullptr) store(table.flipped + (taps - 1 - j) * L, e);
+  }
+  store(table.exponent, exponent);
+  store(table.outside, p.excluded ? zero : exp_scaled<C>(zero, exponent));
+  store(table.usable, xsimd::select(usable, vec<C>(C(1)), zero));
+}
+
+/// One table for each tile of a plan.
+template <class C>
+inline stencil_table<C>* take_tables(const stencil_shape& shape, const lane_plan<C>& plan, bool gradients,
+                                     scratch& memory) {
+  stencil_table<C>* const tables = memory.take<stencil_table<C>>(plan.tiles);
+  const index_t size = shape.tap_count() * lanes<C>;
+  C* logs = memory.take<C>(plan.tiles * size * (gradients ? 3 : 2));
+  for (index_t i = 0; i < plan.tiles; ++i) {
+    ::new (tables + i) stencil_table<C>{};
+    tables[i].logs = logs;
+    tables[i].weights = logs + size;
+    tables[i].flipped = gradients ? logs + 2 * size : nullptr;
+    logs += size * (gradients ? 3 : 2);
+  }
+  return tables;
+}
+
+template <class C>
+inline void fill_tables(const problem& p, const stencil_shape& shape, const lane_plan<C>& plan, const cpu& exec,
+                        stencil_table<C>* tables) {
+  parallel_for(plan.tiles, thread_count(exec),
+               [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

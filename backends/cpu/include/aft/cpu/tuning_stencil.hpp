@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file tuning_stencil.hpp  Sizes of the stencil, each with the measurement that chose it.
+#pragma once
+
+#include "simd.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+template <class C>
+struct tuning_stencil {
+  /// Outputs of a register tile, two vectors each: 28 accumulators of 32 registers, or 12 of 16.
+#if defined(__AVX512F__) || defined(__ARM_NEON)
+  static constexpr index_t outputs = 14;
+#else
+  static constexpr index_t outputs = 6;
+#endif
+  /// Positions that are folded, proven, gated and stored together; their staging buffers stay in the first-level cache.
+  static constexpr index_t block = 4 * outputs;
+  /// Parts of the batch whose filter gradients are summed apart and then joined in order: enough of them to feed the
+  /// threads, and few, since each holds a table of the filter's size. Fixed, so the bits do not depend on threads.
+  static constexpr index_t batch_parts = 16;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
