@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_fold.hpp  The kernel of the scan: keys into num and den, and the average of every row that passes.
+#pragma once
+
+#include "scan_frame.hpp"
+#include "scan_panel.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's frame. num is also divided by
+/// 2^value_shift(peak), peak being the largest finite |v|.
+template <class C>
+struct fold_lanes {
+  static constexpr index_t arrays = 5;
+  C* base = nullptr;
+  C* exponent = nullptr;
+  C* peak = nullptr;
+  C* num = nullptr;
+  C* den = nullptr;
+
+  fold_lanes() = default;
+  fold_lanes(C* at, index_t width)
+      : base(at), exponent(at + width), peak(at + 2 * width), num(at + 3 * width), den(at + 4 * width) {}
+
+  frame<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
+
+  void clear(index_t width) const {
+    for (index_t l = 0; l < width; ++l) {
+      base[l] = peak[l] = num[l] = den[l] = C(0);
+      exponent[l] = empty_exponent<C>;
+    }
+  }
+};
+
+/// How a chunk's own sums and those before it make a row: N = num num_unit + num_before, D likewise, and the average is
+/// unit N / D. Keeping the chunk in its own frame makes its sum the same whether or not the past is known yet.
+template <class C>
+struct fold_view {
+  static constexpr index_t arrays = 8;
+  C* limit = nullptr;  ///< keys up to it, with ordinary values, need no change of frame
+  C* num_unit = nullptr;
+  C* den_unit = nullptr;
+  C* num_before = nullptr;
+  C* den_before = nullptr;
+  C* base = nullptr;
+  C* exponent = nullptr;
+  C* unit = nullptr;
+
+  fold_view() = default;
+  fold_view(C* at, index_t width)
+      : limit(at),
+        num_unit(at + width),
+        den_unit(at + 2 * width),
+        num_before(at + 3 * width),
+        den_before(at + 4 * width),
+        base(at + 5 * width),
+        exponent(at + 6 * width),
+        unit(at + 7 * width) {}
+};
+
+/// Where rows go; null for what is not wanted. e^-lse = inverse * 2^power * e^base keeps the digits that a rounded lse
+/// would lose; inverse 0 marks a row that sees no key.
+template <class C>
+struct fold_rows {
+  panel<C> average, lse, inverse, power, base;
+};
+
+/// Both sums in their common frame; `shift` is that of the common peak.
+template <class C>
+struct fold_join {
+  joined<C> frames;
+  vec<C> peak, shift, num_first, num_second;
+};
+
+template <class C>
+inline fold_join<C> join_folds(const fold_lanes<C>& a, const fold_lanes<C>& b, index_t l) {
+  fold_join<C> out;
+  out.frames = join<C>(a.in(l), b.in(l));
+  const vec<C> pa = load(a.peak + l);
+  const vec<C> pb = load(b.peak + l);
+  out.peak = xsimd::select(pa > pb, pa, pb);
+  out.shift = value_shift<C>(out.peak);
+  out.num_first = times_pow2<C>(out.frames.first, value_shift<C>(pa) - out.shift);
+  out.num_second = times_pow2<C>(out.frames.second, value_shift<C>(pb) - out.shift);
+  return out;
+}
+
+/// before += chunk.
+template <class C>
+inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk, index_t width) {
+  for (index_t l = 0; l < width; l += lanes<C>) {
+    const fold_join<C> j = join_folds<C>(before, chunk, l);
+    store(before.num + l,
+          xsimd::fma(load(chunk.num + l), j.num_second, load(before.num + l) * j.num_first));
+    store(before.den + l,
+          xsimd::fma(load(chunk.den + l), j.frames.second, load(before.den + l) * j.frames.first));
+    store(before.base + l, j.frames.common.base);
+    store(before.exponent + l, j.frames.common.exponent);
+    store(before.peak + l, j.peak);
+  }
+}
+
+/// Brings the view up to date after a lane's frame or value shift changed.
+template <class C, bool Emit>
+inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l) {
+  const vec<C> zero(C(0));
+  const frame<C> f = chunk.in(l);
+  auto special = (f.base != zero) | (value_shift<C>(load(chunk.peak + l)) != zero);
+  if constexpr (Emit) {
+    const fold_join<C> j = join_folds<C>(before, chunk, l);
+    special = special | (j.shift != zero);
+    store(view.num_unit + l, j.num_second);
+    store(view.den_unit + l, j.frames.second);
+    store(view.num_before + l, load(before.num + l) * j.num_first);
+    store(view.den_before + l, load(before.den + l) * j.frames.first);
+    store(view.base + l, j.frames.common.base);
+    store(view.exponent + l, j.frames.common.exponent);
+    store(view.unit + l, pow2<C>(j.shift));
+  }
+  store(view.limit + l, xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()),
+                                      highest_key<C>(f.exponent)));
+}
+
+/// The sums and results that a kernel works on.
+template <class C>
+struct fold_job {
+  fold_lanes<C> chunk, before;
+  fold_view<C> view;
+  fold_rows<C> out;
+};
+
+/// Row r of the results, column i of the strip, lane l of the sums. `ordinary`: every lane has seen a key, and no value
+/// has a scale.
+template <class C>
+inline void emit(const fold_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& num, const vec<C>& den,
+                 bool ordinary) {
+  const fold_view<C>& view = job.view;
+  const vec<C> n = xsimd::fma(num, load(view.num_unit + l), load(view.num_before + l));
+  const vec<C> d = xsimd::fma(den, load(view.den_unit + l), load(view.den_before + l));
+  const vec<C> zero(C(0));
+  const vec<C> one(C(1));
+  const auto none = d == zero;
+  vec<C> o = n / d;
+  if (!ordinary) {
+    const vec<C> unit = load(view.unit + l);
+    const vec<C> peak = larger<C>(load(job.chunk.peak + l), load(job.before.peak + l));
+    o = o * unit;
+    // An average of finite values is no larger than the largest, but near the end of the range rounding could make
+    // it infinite.
+    const auto beyond = (unit != one) & (xsimd::abs(o) > peak) & (xsimd::abs(n) <= vec<C>(exp_constants<C>::largest));
+    o = xsimd::select(beyond, xsimd::select(n < zero, -peak, peak), o);
+    o = xsimd::select(none, zero, o);
+  }
+  const fold_rows<C>& out = job.out;
+  if (out.average.data != nullptr) store(out.average.row(r) + i, o);
+  if (out.lse.data != nullptr) {
+    const vec<C> lse = load(view.base + l) + log_shifted<C>(d, load(view.exponent + l));
+    store(out.lse.row(r) + i, xsimd::select(none, vec<C>(-std::numeric_limits<C>::infinity()), lse));
+  }
+  if (out.inverse.data != nullptr) {
+    store(out.inverse.row(r) + i, xsimd::select(none, zero, one / d));
+    store(out.power.row(r) + i, -load(view.exponent + l));
+    store(out.base.row(r) + i, -load(view.base + l));
+  }
+}
+
+/// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
+/// fold_panel gives it, so its result does not depend on what its neighbours need.
+template <class C, bool Emit>
+[[gnu::noinline]] void fold_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const C* key,
+                                const C* value) {
+  const fold_lanes<C>& chunk = job.chunk;
+  const vec<C> zero(C(0));
+  const vec<C> one(C(1));
+  const vec<C> x = load(key);
+  const auto hidden = x == vec<C>(-std::numeric_limits<C>::infinity());
+  const vec<C> v = xsimd::select(hidden, zero, load(value));
+
+  const vec<C> old_peak = load(chunk.peak + l);
+  const vec<C> peak = raise_peak<C>(old_peak, v);
+  const vec<C> shift = value_shift<C>(peak);
+  vec<C> num = times_pow2<C>(load(chunk.num + l), value_shift<C>(old_peak) - shift);
+  vec<C> den = load(chunk.den + l);
+
+  const frame<C> f = chunk.in(l);
+  const vec<C> near = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
+  const split_exp<C> e = exp_split<C>(near);
+  frame<C> next = f;
+  next.exponent = xsimd::select(near > highest_key<C>(f.exponent),
+                                e.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
+  vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
+  vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
+
+  const auto wide = f.base != zero;
+  const auto far = (!hidden) & (wide | (xsimd::abs(x) > vec<C>(exp_constants<C>::range)));
+  if (xsimd::any(far | wide)) {
+    const joined<C> j = join_far<C>(f, {x, zero});
+    // k = +inf has no finite maximum to subtract: inf - inf.
+    const auto endless = x == vec<C>(std::numeric_limits<C>::infinity());
+    weight = xsimd::select(far, xsimd::select(endless, x - x, j.second), xsimd::select(wide, zero, weight));
+    scale = xsimd::select(far, j.first, xsimd::select(wide, one, scale));
+    next.base = xsimd::select(far, j.common.base, f.base);
+    next.exponent = xsimd::select(far, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
+  }
+  num = xsimd::fma(weight, times_pow2<C>(v, -shift), num * scale);
+  den = xsimd::fma(weight, one, den * scale);
+  store(chunk.num + l, num);
+  store(chunk.den + l, den);
+  store(chunk.peak + l, peak);
+  store(chunk.base + l, next.base);
+  store(chunk.exponent + l, next.exponent);
+  if (xsimd::any((next.exponent != f.exponent) | far | (peak != old_peak)))
+    look_back<C, Emit>(chunk, job.before, job.view, l);
+  if constexpr (Emit) emit<C>(job, l, i, r, num, den, false);
+}
+
+/// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows.
+template <class C, bool Emit>
+inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
+                       index_t n) {
+  constexpr index_t rows = scan_tuning<C>::rows;
+  const fold_lanes<C>& chunk = job.chunk;
+  const vec<C> range(exp_constants<C>::range);
+  const vec<C> low(scan_tuning<C>::value_low);
+  const vec<C> high(scan_tuning<C>::value_high);
+  const vec<C> zero(C(0));
+  for (index_t i = 0; i < x.width; i += lanes<C>) {
+    const index_t l = x.lane + i;
+    if (n == rows) {
+      vec<C> k[rows];
+      vec<C> v[rows];
+      vec<C> top = -range;
+      vec<C> bottom = range;
+      vec<C> peak = load(chunk.peak + l);
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        k[r] = load(keys.row(r) + i);
+        v[r] = load(values.row(r) + i);
+        top = larger<C>(top, k[r]);
+        bottom = smaller<C>(bottom, k[r]);
+        peak = larger<C>(peak, xsimd::abs(v[r]));
+      }
+      const auto special = (top > load(job.view.limit + l)) | (bottom < -range) | (peak > high) |
+                           ((peak < low) & (peak > zero));
+      if (!xsimd::any(special)) {
+        const vec<C> exponent = load(chunk.exponent + l);
+        vec<C> num = load(chunk.num + l);
+        vec<C> den = load(chunk.den + l);
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) {
+          const split_exp<C> e = exp_split<C>(k[r]);
+          const vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - exponent);
+          num = xsimd::fma(weight, v[r], num);
+          den += weight;
+          if constexpr (Emit) emit<C>(job, l, i, r, num, den, true);
+        }
+        store(chunk.num + l, num);
+        store(chunk.den + l, den);
+        store(chunk.peak + l, peak);
+        continue;
+      }
+    }
+    for (index_t r = 0; r < n; ++r) fold_any<C, Emit>(job, l, i, r, keys.row(r) + i, values.row(r) + i);
+  }
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

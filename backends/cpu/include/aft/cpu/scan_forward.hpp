@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_forward.hpp  AFT-simple (AFT Eq. 5) as a scan: y[t] = gate(q[t]) sum_s e^k[s] v[s] / sum_s e^k[s].
+#pragma once
+
+#include "gates.hpp"
+#include "parallel.hpp"
+#include "scan_keys.hpp"
+#include "scratch.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The buffers of one thread of a forward call.
+template <class C>
+struct forward_desk : key_desk<C> {
+  C* q = nullptr;
+  C* y = nullptr;
+  C* average = nullptr;
+  C* lse = nullptr;
+
+  static index_t size(index_t width) { return key_desk<C>::size(width) + 4 * scan_tuning<C>::rows * width; }
+
+  forward_desk(C* at, index_t width) : key_desk<C>(at, width) {
+    const index_t rows = scan_tuning<C>::rows * width;
+    q = at + key_desk<C>::size(width);
+    y = q + rows;
+    average = y + rows;
+    lse = average + rows;
+  }
+};
+
+template <class C>
+class forward_pass {
+ public:
+  forward_pass(const problem& p, const scan_plan<C>& plan)
+      : p_(p), plan_(plan), keys_(p, plan), q_(p.q, p.d, 1), y_(p.y, p.d, 1), average_(p.average, p.d, 1),
+        lse_(p.lse, p.d, p.d / p.hk) {}
+
+  const key_scan<C>& keys() const { return keys_; }
+
+  /// Rows and keys of chunk c of a causal stretch, after the keys of desk.before, which then holds this chunk's too.
+  void causal_chunk(const stretch& x, index_t c, const forward_desk<C>& desk) const {
+    const index_t t0 = c * scan_tuning<C>::chunk;
+    const index_t t1 = std::min(t0 + scan_tuning<C>::chunk, p_.Tq);
+    const index_t s1 = std::max(t0, std::min(t1, keys_.end(x)));
+    if (t0 < s1) {
+      keys_.fold(x, t0, s1, desk, row_writer{this, &desk});
+      keys_.advance(x, desk);
+    }
+    if (s1 < t1) same_rows(x, s1, t1, desk);
+  }
+
+  /// Rows [t0, t1), which all see the keys of desk.before.
+  void same_rows(const stretch& x, index_t t0, index_t t1, const forward_desk<C>& desk) const {
+    fold_rows<C> out;
+    out.average = {desk.average, 0};
+    if (lse_.set()) out.lse = {desk.lse, 0};
+    keys_.last_row(x, desk, out);
+    plan_.for_strips(x, [&](const strip& part) {
+      const panel<C> average{desk.average + part.lane, 0};
+      for (index_t t = t0; t < t1; t += scan_tuning<C>::rows)
+        write_y(part, t, std::min(scan_tuning<C>::rows, t1 - t), average, desk);
+      if (average_.set()) average_.write(part, t0, t1 - t0, average);
+      if (lse_.set()) lse_.write(part, t0, t1 - t0, {desk.lse + part.lane, 0});
+    });
+  }
+
+ private:
+  /// Takes the averages of a panel of rows to the outputs.
+  struct row_writer {
+    static constexpr bool wanted = true;
+    const forward_pass* pass;
+    const forward_desk<C>* desk;
+
+    fold_rows<C> open(const strip& x, index_t t, index_t) const {
+      fold_rows<C> out;
+      out.average = average(x, t);
+      if (pass->lse_.set()) out.lse = pass->lse_.open(x, t, desk->lse);
+      return out;
+    }
+    void close(const strip& x, index_t t, index_t n) const {
+      pass->write_y(x, t, n, average(x, t), *desk);
+      if (pass->average_.set()) pass->average_.close(x, t, n, average(x, t));
+      if (pass->lse_.set()) pass->lse_.close(x, t, n, {desk->lse, x.width});
+    }
+    panel<C> average(const strip& x, index_t t) const {
+      return pass->average_.set() ? pass->average_.open(x, t, desk->average) : panel<C>{desk->average, x.width};
+    }
+  };
+
+  void write_y(const strip& x, index_t t, index_t n, const panel<C>& average, const forward_desk<C>& desk) const {
+    const panel<C> q = p_.gate_fn == gate::none ? panel<C>{desk.zeros, 0} : q_.read(x, t, n, desk.q);
+    const panel<C> y = y_.open(x, t, desk.y);
+    for (index_t r = 0; r < n; ++r)
+      for (index_t i = 0; i < x.width; i += lanes<C>)
+        store(y.row(r) + i, gate_value<C>(p_.gate_fn, load(q.row(r) + i)) * load(average.row(r) + i));
+    y_.close(x, t, n, y);
+  }
+
+  const problem& p_;
+  const scan_plan<C>& plan_;
+  key_scan<C> keys_;
+  columns<C> q_, y_, average_, lse_;
+};
+
+}  // namespace scan
+
+/// A problem in which every visible pair has bias 0 and no mask depends on the query.
+template <class C>
+void scan_forward(const problem& p, const cpu& exec) {
+  if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
+  const index_t work = p.B * p.d * (p.Tq + p.Tk);
+  const int threads = work < scan_tuning<C>::serial ? 1 : thread_count(exec);
+  const scan::scan_plan<C> plan(p, threads);
+  const scan::forward_pass<C> pass(p, plan);
+  const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
+  const bool whole = p.causal && plan.count() >= threads;
+  const int team = static_cast<int>(std::min<index_t>(threads, plan.count() * (whole ? 1 : std::max(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
+
+  scratch memory(exec);
+  const index_t size = scan::forward_desk<C>::size(plan.width());
+  C* const desks = memory.take<C>(team * size);
+  const auto desk = [&](int thread) { return scan::forward_desk<C>(desks + thread * size, plan.width()); };
+  if (whole) {
+    parallel_for(plan.count(), team, [&](index_t i, int thread) {
+      const scan::forward_desk<C> mine = desk(thread);
+      mine.before.clear(plan.width());
+      for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
+    });
+    return;
+  }
+  const scan::key_prefix<C> prefix(p, plan, pass.keys(), memory);
+  prefix.run(team, desk);
+  parallel_for(plan.count() * row_chunks, team, [&](index_t n, int thread) {
+    const index_t i = n / row_chunks;
+    const index_t c = n % row_chunks;
+    const scan::forward_desk<C> mine = desk(thread);
+    const scan::fold_lanes<C> sums = p.causal ? prefix.before(i, c) : prefix.total(i);
+    std::copy_n(sums.base, scan::fold_lanes<C>::arrays * plan.width(), mine.before.base);
+    if (p.causal) {
+      pass.causal_chunk(plan.at(i), c, mine);
+    } else {
+      const index_t t0 = c * scan_tuning<C>::chunk;
+      pass.same_rows(plan.at(i), t0, std::min(t0 + scan_tuning<C>::chunk, p.Tq), mine);
+    }
+  });
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_keys.hpp  Chunks of keys of a stretch through the fold; what the forward and the backward scan share.
+#pragma once
+
+#include <algorithm>
+
+#include "scan_fold.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The buffers of one thread, cut from one block.
+template <class C>
+struct key_desk {
+  fold_lanes<C> chunk, before;
+  fold_view<C> view;
+  C* keys = nullptr;
+  C* values = nullptr;
+  C* zeros = nullptr;  ///< a row, for tensors that are not needed
+
+  static index_t size(index_t width) {
+    return width * (2 * fold_lanes<C>::arrays + fold_view<C>::arrays + 2 * scan_tuning<C>::rows + 1);
+  }
+
+  key_desk(C* at, index_t width) {
+    const auto next = [&](index_t arrays) {
+      C* const here = at;
+      at += arrays * width;
+      return here;
+    };
+    chunk = {next(fold_lanes<C>::arrays), width};
+    before = {next(fold_lanes<C>::arrays), width};
+    view = {next(fold_view<C>::arrays), width};
+    keys = next(scan_tuning<C>::rows);
+    values = next(scan_tuning<C>::rows);
+    zeros = next(1);
+    std::fill_n(zeros, width, C(0));
+  }
+};
+
+/// Stands for rows that nobody wants.
+struct no_rows {
+  static constexpr bool wanted = false;
+  template <class C>
+  fold_rows<C> open(const strip&, index_t, index_t) const {
+    return {};
+  }
+  void close(const strip&, index_t, index_t) const {}
+};
+
+template <class C>
+class key_scan {
+ public:
+  /// Without values only the weights are summed.
+  key_scan(const problem& p, const scan_plan<C>& plan, bool with_values = true)
+      : p_(p), plan_(plan), k_(p.k, p.d, p.d / p.hk), v_(p.v, p.d, 1), with_values_(with_values) {}
+
+  static index_t chunks(index_t n) { return (n + scan_tuning<C>::chunk - 1) / scan_tuning<C>::chunk; }
+
+  /// Keys from here on are hidden from the whole stretch, or seen by no row of a causal problem.
+  index_t end(const stretch& x) const {
+    index_t most = 0;
+    for (index_t b = plan_.first_batch(x); b <= plan_.last_batch(x); ++b) most = std::max(most, p_.key_limit(b));
+    return p_.causal ? std::min(most, p_.Tq) : most;
+  }
+
+  /// desk.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
+  template <class Emitter>
+  void fold(const stretch& x, index_t s0, index_t s1, const key_desk<C>& desk, const Emitter& rows_to) const {
+    constexpr bool wanted = Emitter::wanted;
+    fold_job<C> job{desk.chunk, desk.before, desk.view, {}};
+    start<wanted>(x, job);
+    for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
+      const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
+      plan_.for_strips(x, [&](const strip& part) {
+        const panel<C> keys = read_keys(part, s, n, desk.keys);
+        const panel<C> values = with_values_ ? v_.read(part, s, n, desk.values) : panel<C>{desk.zeros, 0};
+        if constexpr (wanted) job.out = rows_to.open(part, s, n);
+        fold_panel<C, wanted>(job, part, keys, values, n);
+        rows_to.close(part, s, n);
+      });
+    }
+  }
+
+  /// desk.before += desk.chunk
+  void advance(const stretch& x, const key_desk<C>& desk) const {
+    merge_folds<C>(desk.before, desk.chunk, padded(x));
+  }
+
+  /// The row that sees exactly the keys of desk.before, at lane positions of `out`. Changes desk.chunk.
+  void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
+    const fold_job<C> job{desk.chunk, desk.before, desk.view, out};
+    start<true>(x, job);
+    for (index_t l = 0; l < padded(x); l += lanes<C>) emit<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)), false);
+  }
+
+  panel<C> read_keys(const strip& x, index_t s, index_t n, C* buffer) const {
+    if (!hides_keys(p_, x)) return k_.read(x, s, n, buffer);
+    const panel<C> keys = k_.copy(x, s, n, buffer);
+    hide_keys<C>(p_, x, s, n, keys);
+    return keys;
+  }
+
+  /// Lanes that a stretch uses.
+  static index_t padded(const stretch& x) { return (x.count + lanes<C> - 1) / lanes<C> * lanes<C>; }
+
+ private:
+  template <bool Emit>
+  void start(const stretch& x, const fold_job<C>& job) const {
+    job.chunk.clear(padded(x));
+    for (index_t l = 0; l < padded(x); l += lanes<C>) look_back<C, Emit>(job.chunk, job.before, job.view, l);
+  }
+
+  const problem& p_;
+  const scan_plan<C>& plan_;
+  columns<C> k_;
+  columns<C> v_;
+  bool with_values_;
+};
+
+/// The sums over all keys, or over those before each chunk, by threads: first every chunk apart, then joined in order.
+/// The sums are the same as if one thread had gone through the chunks.
+template <class C>
+class key_prefix {
+ public:
+  key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, scratch& memory)
+      : plan_(plan), keys_(keys), chunks_(key_scan<C>::chunks(p.causal ? std::min(p.Tk, p.Tq) : p.Tk)) {
+    const index_t one = fold_lanes<C>::arrays * plan.width();
+    folds_ = memory.take<C>(plan.count() * chunks_ * one);
+    before_ = memory.take<C>(plan.count() * (chunks_ + 1) * one);
+  }
+
+  template <class Desk>
+  void run(int threads, const Desk& desk) const {
+    if (chunks_ > 0) {
+      parallel_for(plan_.count() * chunks_, threads, [&](index_t i, int thread) {
+        const stretch x = plan_.at(i / chunks_);
+        const index_t s0 = i % chunks_ * scan_tuning<C>::chunk;
+        key_desk<C> mine = desk(thread);
+        mine.chunk = at(folds_, i);
+        keys_.fold(x, s0, std::max(s0, std::min(s0 + scan_tuning<C>::chunk, keys_.end(x))), mine, no_rows{});
+      });
+    }
+    parallel_for(plan_.count(), threads, [&](index_t i, int) {
+      const index_t width = plan_.width();
+      at(before_, i * (chunks_ + 1)).clear(width);
+      for (index_t c = 0; c < chunks_; ++c) {
+        const fold_lanes<C> sum = at(before_, i * (chunks_ + 1) + c + 1);
+        std::copy_n(before(i, c).base, fold_lanes<C>::arrays * width, sum.base);
+        merge_folds<C>(sum, at(folds_, i * chunks_ + c), key_scan<C>::padded(plan_.at(i)));
+      }
+    });
+  }
+
+  /// The sums over keys before chunk c of stretch i; over all keys from the last chunk on.
+  fold_lanes<C> before(index_t i, index_t c) const {
+    return at(before_, i * (chunks_ + 1) + std::min(c, chunks_));
+  }
+  fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
+
+ private:
+  fold_lanes<C> at(C* from, index_t i) const {
+    return {from + i * fold_lanes<C>::arrays * plan_.width(), plan_.width()};
+  }
+
+  const scan_plan<C>& plan_;
+  const key_scan<C>& keys_;
+  index_t chunks_;
+  C* folds_ = nullptr;
+  C* before_ = nullptr;
+};
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

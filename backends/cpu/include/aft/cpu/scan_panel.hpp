@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_panel.hpp  Rows of a strip as contiguous vectors of C: in place where storage allows, else staged.
+#pragma once
+
+#include <limits>
+
+#include "scan_plan.hpp"
+#include "stage.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// Rows of a strip. Stride 0 repeats one row.
+template <class C>
+struct panel {
+  C* data = nullptr;
+  index_t stride = 0;
+  C* row(index_t r) const { return data + r * stride; }
+};
+
+/// A field seen as columns (b, c) by rows t. `group` value channels share one of its channels.
+template <class C>
+class columns {
+ public:
+  columns(const field& f, index_t d, index_t group) : f_(f), d_(d), group_(group) {}
+
+  bool set() const { return f_.set; }
+
+  /// True where rows can be used as they lie.
+  bool direct(const strip& x) const {
+    return f_.type == dtype_of<C> && f_.sc == 1 && group_ == 1 && x.count == x.width &&
+           x.first / d_ == (x.first + x.count - 1) / d_;
+  }
+
+  /// Rows [t0, t0 + n). `buffer` takes them where they must be staged; unused lanes are 0.
+  panel<C> read(const strip& x, index_t t0, index_t n, C* buffer) const {
+    if (direct(x)) return in_place(x, t0);
+    stage(x, t0, n, buffer);
+    return {buffer, x.width};
+  }
+
+  /// As read, but always into `buffer`, for rows that are to be changed.
+  panel<C> copy(const strip& x, index_t t0, index_t n, C* buffer) const {
+    stage(x, t0, n, buffer);
+    return {buffer, x.width};
+  }
+
+  /// Where rows [t0, t0 + n) can be written; close() takes them to the field.
+  panel<C> open(const strip& x, index_t t0, C* buffer) const {
+    if (direct(x)) return in_place(x, t0);
+    return {buffer, x.width};
+  }
+
+  void close(const strip& x, index_t t0, index_t n, const panel<C>& from) const {
+    if (!direct(x)) write(x, t0, n, from);
+  }
+
+  /// With a group, the first of the channels that share an element writes it.
+  void write(const strip& x, index_t t0, index_t n, const panel<C>& from) const {
+    for_segments(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+      const index_t kc = (c + group_ - 1) / group_;
+      const index_t skipped = kc * group_ - c;
+      for (index_t r = 0; r < n; ++r) {
+        const C* const in = from.row(r) + at;
+        if (group_ == 1) {
+          write_strided<C>(f_.type, address(b, t0 + r, c), f_.sc, count, in);
+        } else {
+          for (index_t i = skipped, j = kc; i < count; i += group_, ++j)
+            write_strided<C>(f_.type, address(b, t0 + r, j), f_.sc, 1, in + i);
+        }
+      }
+    });
+  }
+
+  /// dk[kc] = sum of its channels' terms, each group's from left to right, vectors first.
+  void write_group_sums(const strip& x, index_t t0, index_t n, const panel<C>& from) const {
+    for_segments(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+      for (index_t r = 0; r < n; ++r) {
+        for (index_t i = 0; i < count; i += group_) {
+          const C sum = group_sum(from.row(r) + at + i);
+          write_strided<C>(f_.type, address(b, t0 + r, (c + i) / group_), f_.sc, 1, &sum);
+        }
+      }
+    });
+  }
+
+  void fill(const strip& x, index_t t0, index_t t1, C value, C* row) const {
+    for (index_t l = 0; l < x.width; ++l) row[l] = value;
+    if (t0 < t1) write(x, t0, t1 - t0, {row, 0});
+  }
+
+ private:
+  std::byte* address(index_t b, index_t t, index_t c) const {
+    return f_.data + (b * f_.sb + t * f_.sx[2] + c * f_.sc) * size_of(f_.type);
+  }
+
+  panel<C> in_place(const strip& x, index_t t0) const {
+    return {reinterpret_cast<C*>(address(x.first / d_, t0, x.first % d_)), f_.sx[2]};
+  }
+
+  void stage(const strip& x, index_t t0, index_t n, C* buffer) const {
+    for_segments(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+      for (index_t r = 0; r < n; ++r) {
+        C* const out = buffer + r * x.width + at;
+        if (group_ == 1) {
+          read_strided<C>(f_.type, address(b, t0 + r, c), f_.sc, count, out);
+        } else {
+          for (index_t i = 0; i < count;) {
+            const index_t kc = (c + i) / group_;
+            C value;
+            read_strided<C>(f_.type, address(b, t0 + r, kc), f_.sc, 1, &value);
+            for (const index_t end = kc * group_ + group_ - c; i < end && i < count; ++i) out[i] = value;
+          }
+        }
+      }
+    });
+    for (index_t r = 0; r < n; ++r)
+      for (index_t l = x.count; l < x.width; ++l) buffer[r * x.width + l] = C(0);
+  }
+
+  C group_sum(const C* terms) const {
+    index_t i = 0;
+    C sum = C(0);
+    if (group_ >= lanes<C>) {
+      vec<C> acc = load(terms);
+      for (i = lanes<C>; i + lanes<C> <= group_; i += lanes<C>) acc += load(terms + i);
+      C part[lanes<C>];
+      store(part, acc);
+      for (index_t l = 0; l < lanes<C>; ++l) sum += part[l];
+    }
+    for (; i < group_; ++i) sum += terms[i];
+    return sum;
+  }
+
+  const field& f_;
+  index_t d_;
+  index_t group_;
+};
+
+/// True where single keys of a strip must be set to -inf, beyond the end that the whole strip has.
+inline bool hides_keys(const problem& p, const strip& x) {
+  return p.mask != nullptr || (p.lengths != nullptr && x.first / p.d != (x.first + x.count - 1) / p.d);
+}
+
+/// k = -inf where key_lengths or the mask hides the key. From then on one test says that a key is hidden.
+template <class C>
+inline void hide_keys(const problem& p, const strip& x, index_t s0, index_t n, const panel<C>& k) {
+  for_segments(x, p.d, [&](index_t b, index_t, index_t at, index_t count) {
+    const index_t limit = p.key_limit(b);
+    for (index_t r = 0; r < n; ++r) {
+      if (s0 + r < limit && !p.mask_hides(b, 0, s0 + r)) continue;
+      C* const row = k.row(r) + at;
+      for (index_t i = 0; i < count; ++i) row[i] = -std::numeric_limits<C>::infinity();
+    }
+  });
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_plan.hpp  How the (batch, channel) columns of a problem are cut into stretches.
+#pragma once
+
+#include <aft/core/problem.hpp>
+
+#include "tuning_scan.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// Columns [first, first + count) of the flattened (b, c), column n being batch n / d, channel n % d. Their sums lie at
+/// lanes [lane, lane + width) of a stretch's arrays, width being a whole number of vectors.
+struct strip {
+  index_t first = 0;
+  index_t count = 0;
+  index_t width = 0;
+  index_t lane = 0;
+};
+
+/// A stretch: what one thread scans along the sequence. Either a range of channels of one batch element, or, where rows
+/// are shorter than a vector, several whole batch elements.
+struct stretch {
+  index_t first = 0;
+  index_t count = 0;
+};
+
+/// Rows are read from memory in order and whole, or in pieces of kilobytes: walking down a column of one vector reaches
+/// half the bandwidth.
+template <class C>
+class scan_plan {
+ public:
+  scan_plan(const problem& p, int threads) : B_(p.B), d_(p.d) {
+    using tune = scan_tuning<C>;
+    const index_t group = p.d / p.hk;
+    shared_ = group > 1;
+    if (p.d < lanes<C> && p.B > 1) {
+      const index_t several = (4 * lanes<C> + p.d - 1) / p.d;
+      const index_t batches = several < p.B ? several : p.B;
+      columns_ = batches * p.d;
+      count_ = (p.B + batches - 1) / batches;
+      packed_ = true;
+    } else {
+      // Channels that share a key stay together, for dk sums over them.
+      const index_t unit = group == 1 ? lanes<C> : group * ((lanes<C> + group - 1) / group);
+      pieces_ = (p.d + tune::stretch - 1) / tune::stretch;
+      if (p.B * pieces_ < threads) {
+        const index_t wanted = (threads + p.B - 1) / p.B;
+        const index_t most = p.d / tune::narrowest;
+        const index_t some = wanted < most ? wanted : most;
+        if (some > pieces_) pieces_ = some;
+      }
+      columns_ = ((p.d + pieces_ - 1) / pieces_ + unit - 1) / unit * unit;
+      if (columns_ > p.d) columns_ = p.d;
+      pieces_ = (p.d + columns_ - 1) / columns_;
+      count_ = p.B * pieces_;
+    }
+    width_ = (columns_ + lanes<C> - 1) / lanes<C> * lanes<C>;
+  }
+
+  index_t count() const { return count_; }
+  /// Lanes of the widest stretch.
+  index_t width() const { return width_; }
+
+  stretch at(index_t i) const {
+    if (packed_) {
+      const index_t first = i * columns_;
+      const index_t left = B_ * d_ - first;
+      return {first, left < columns_ ? left : columns_};
+    }
+    const index_t c = i % pieces_ * columns_;
+    return {i / pieces_ * d_ + c, d_ - c < columns_ ? d_ - c : columns_};
+  }
+
+  /// Calls f for the whole vectors of a stretch, which can then be read in place, and for the rest. Channels that share
+  /// a key are not torn apart.
+  template <class F>
+  void for_strips(const stretch& x, const F& f) const {
+    const index_t whole = shared_ ? 0 : x.count / lanes<C> * lanes<C>;
+    if (whole > 0) f(strip{x.first, whole, whole, 0});
+    const index_t rest = x.count - whole;
+    if (rest > 0) f(strip{x.first + whole, rest, (rest + lanes<C> - 1) / lanes<C> * lanes<C>, whole});
+  }
+
+  index_t first_batch(const stretch& x) const { return x.first / d_; }
+  index_t last_batch(const stretch& x) const { return (x.first + x.count - 1) / d_; }
+
+ private:
+  index_t B_;
+  index_t d_;
+  index_t columns_ = 0;
+  index_t pieces_ = 1;
+  index_t count_ = 0;
+  index_t width_ = 0;
+  bool packed_ = false;
+  bool shared_ = false;
+};
+
+/// Calls f(b, c, at, n): n consecutive channels of one batch element, `at` columns into the strip.
+template <class F>
+inline void for_segments(const strip& x, index_t d, const F& f) {
+  for (index_t at = 0; at < x.count;) {
+    const index_t b = (x.first + at) / d;
+    const index_t c = (x.first + at) % d;
+    const index_t n = d - c < x.count - at ? d - c : x.count - at;
+    f(b, c, at, n);
+    at += n;
+  }
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file tuning_scan.hpp  Sizes and thresholds of the scan, each with the measurement that chose it.
+#pragma once
+
+#include "simd.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+template <class C>
+struct scan_tuning {
+  /// Keys that are summed apart before they join what came before, at multiples of it whatever T and the number of
+  /// threads are: part of the result's bits. Longer chunks round like the plain loop does; shorter ones pay for more
+  /// joins (128: +3%, 256: +1.5% of the fold).
+  static constexpr index_t chunk = 256;
+  /// Rows that go through the kernel together. One load and store of a lane's sums then serves as many keys.
+  static constexpr index_t rows = 4;
+  /// Most channels of one stretch: its sums take nine arrays, which must leave room for rows in the first-level cache.
+  static constexpr index_t stretch = 2048 / static_cast<index_t>(sizeof(C));
+  /// Narrowest stretch that a row is cut into for the sake of more threads; below a kilobyte the memory system delivers
+  /// half its bandwidth.
+  static constexpr index_t narrowest = 1024 / static_cast<index_t>(sizeof(C));
+  /// Elements below which starting threads costs more than it saves.
+  static constexpr index_t serial = 1 << 15;
+  /// When a maximum moves, the exponent is set this far above it, so that random keys soon stop moving it.
+  static constexpr C headroom = C(16);
+  /// Values in this range need no scale: sums of 2^40 of them stay finite, and what their least weights lose is below
+  /// the rounding of the sum.
+  static constexpr C value_low = sizeof(C) == 4 ? C(0x1p-40) : C(0x1p-300);
+  static constexpr C value_high = sizeof(C) == 4 ? C(0x1p40) : C(0x1p300);
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
