@@ -3,6 +3,7 @@
 """House rules that no compiler checks: licence lines, file sizes, finished text, and documents that name real paths."""
 
 import fnmatch
+import json
 import pathlib
 import re
 import subprocess
@@ -82,6 +83,16 @@ def document_paths(name, text, files):
             yield f"{name}: names {shown}, which is not in the tree"
 
 
+def version_rules(top):
+    """One version everywhere: the header's."""
+    header = (top / "include/aft/core/version.hpp").read_text(encoding="utf-8")
+    version = ".".join(re.search(rf"AFT_VERSION_{part} +(\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
+    if json.loads((top / "vcpkg.json").read_text(encoding="utf-8")).get("version-semver") != version:
+        yield f"vcpkg.json: its version is not {version}"
+    if f"\n## {version}\n" not in (top / "CHANGELOG.md").read_text(encoding="utf-8"):
+        yield f"CHANGELOG.md: has no section {version}"
+
+
 def self_test():
     files = ["include/aft/ops/full.hpp", "scripts/test", "README.md", "docs/adr/0001-a.md"]
     assert not list(document_paths("README.md", "`scripts/test` `include/aft/ops/<name>.hpp` `aft::full`", files))
@@ -99,7 +110,7 @@ def main():
     self_test()
     top = pathlib.Path(sys.argv[1])
     files = tracked(top)
-    found = []
+    found = list(version_rules(top))
     for name in files:
         try:
             text = (top / name).read_text(encoding="utf-8")
