@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// char_lm: trains the same language model with several mixers and compares them.
+
+#include "progress.hpp"
+#include "report.hpp"
+#include "training.hpp"
+#include "user_error.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+namespace {
+
+using namespace char_lm;
+
+// The current step is finished and saved first; a second Ctrl-C ends the program at once.
+volatile std::sig_atomic_t interrupted = 0;
+
+extern "C" void note_interrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+constexpr int exit_user_error = 2;
+constexpr int exit_interrupted = 130;
+
+void train(training& run, const command_line& line, const std::filesystem::path& save) {
+  const training_settings& s = run.settings();
+  const std::int64_t end = line.stop_at > 0 ? std::min(line.stop_at, s.steps) : s.steps;
+  progress display(std::string(name_of(s.shape.mixer)), s.steps, run.steps_done());
+  while (run.steps_done() < end && interrupted == 0) {
+    const double bits = run.step();
+    const double seconds = run.step_milliseconds() / 1e3;
+    const auto tokens = static_cast<double>(s.batch * s.shape.context);
+    display.step(run.steps_done(), bits, tokens / seconds, seconds * static_cast<double>(end - run.steps_done()));
+    if (!save.empty() && run.steps_done() % line.save_every == 0 && run.steps_done() < end) run.save(save);
+  }
+  display.finish();
+  if (!save.empty()) run.save(save);
+}
+
+result result_of(training& run, const command_line& line) {
+  result r;
+  r.settings = run.settings();
+  r.parameters = run.network().parameter_count();
+  r.peak_bytes = memory_meter::peak();
+  r.mixer_milliseconds = run.mixer_milliseconds();
+  r.step_milliseconds = run.step_milliseconds();
+  r.past = run.past();
+  r.held_out_bits = run.held_out_bits();
+  r.written = run.write(line.prompt, line.generate, line.temperature);
+  for (index_t layer = 0; layer < r.settings.shape.layers; ++layer)
+    if (const parameter<float>* bias = run.network().position_bias(layer))
+      r.biases.push_back({bias->shape, {bias->value.begin(), bias->value.end()}});
+  return r;
+}
+
+std::unique_ptr<training> start(const command_line& line, mixer_kind mixer, const text& data) {
+  if (line.load.empty()) return std::make_unique<training>(settings_for(line, mixer), data, line.threads);
+  const std::filesystem::path file = file_for(line, line.load, mixer);
+  const checkpoint from = checkpoint::read(file);
+  if (from.settings.shape.mixer != mixer)
+    throw user_error("checkpoint " + file.string() + ": its mixer is " +
+                     std::string(name_of(from.settings.shape.mixer)) + ", not " + std::string(name_of(mixer)));
+  return std::make_unique<training>(from, data, line.threads);
+}
+
+int run(const command_line& line) {
+  const text data = text::read(line.text);
+  const double order1 = entropy(data.bytes(), 1);
+  std::printf("%s: %zu bytes, %lld distinct, entropy %.3f bits (%.3f with the byte before known); %d threads\n",
+              line.text.c_str(), data.bytes().size(), static_cast<long long>(data.distinct()),
+              entropy(data.bytes(), 0), order1, line.threads);
+  if (!line.out.empty()) std::filesystem::create_directories(line.out);
+  std::signal(SIGINT, note_interrupt);
+  std::signal(SIGTERM, note_interrupt);
+  std::vector<result> results;
+  for (const mixer_kind mixer : line.mixers) {
+    memory_meter::restart();
+    const std::unique_ptr<training> one = start(line, mixer, data);
+    const std::filesystem::path save = file_for(line, line.save, mixer);
+    if (!line.eval_only) train(*one, line, save);
+    if (interrupted != 0) {
+      std::printf("interrupted at step %lld%s%s\n", static_cast<long long>(one->steps_done()),
+                  save.empty() ? "" : "; go on with --load ", save.c_str());
+      return exit_interrupted;
+    }
+    results.push_back(result_of(*one, line));
+    // After each mixer: what is finished is not lost with what is not.
+    if (!line.out.empty()) write_json(line.out / "results.json", results, line.threads, order1);
+  }
+  std::printf("\n");
+  print_table(stdout, results);
+  const auto best = std::min_element(results.begin(), results.end(), [](const result& a, const result& b) {
+    return a.held_out_bits < b.held_out_bits;
+  });
+  if (line.generate > 0)
+    std::printf("\n%s writes:\n%s%s\n", std::string(name_of(best->settings.shape.mixer)).c_str(),
+                line.prompt.c_str(), printable(best->written).c_str());
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    parsed arguments = parse(argc, argv);
+    command_line& line = arguments.line;
+    if (!arguments.finished && line.mixers.empty())
+      line.mixers = {char_lm::checkpoint::read(line.load).settings.shape.mixer};
+    return arguments.finished ? EXIT_SUCCESS : run(line);
+  } catch (const char_lm::user_error& e) {
+    std::fprintf(stderr, "char_lm: %s\n", e.what());
+    return exit_user_error;
+  } catch (const std::filesystem::filesystem_error& e) {
+    std::fprintf(stderr, "char_lm: %s\n", e.what());
+    return exit_user_error;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "char_lm: %s\n", e.what());
+    return EXIT_FAILURE;
+  }
+}
