@@ -129,13 +129,12 @@ TEST_CASE("large layouts are decided at once, and strides without any order are 
   SUBCASE("irregular") {
     // Sixteen steps without a common divisor or any order of magnitude between them: a knapsack problem.
     aft::tensor_view<float, 8> views[2];
-    index_t seed = 123456789;
+    std::mt19937_64 rng(1);
     for (auto& v : views) {
       std::array<index_t, 8> extents{}, strides{};
       for (std::size_t i = 0; i < 8; ++i) {
-        seed = (seed * 1103515245 + 12345) % (index_t{1} << 40);
         extents[i] = 4;
-        strides[i] = (index_t{1} << 41) + 2 * seed;
+        strides[i] = (index_t{1} << 41) + 2 * static_cast<index_t>(rng() % (std::uint64_t{1} << 40));
       }
       v = {memory.data(), extents, strides};
     }

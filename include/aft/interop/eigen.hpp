@@ -66,12 +66,14 @@ auto as_view(M&& m) {
   constexpr auto rank = static_cast<std::size_t>(tensor::NumDimensions);
   // Eigen::RowMajor is 1 and Eigen::ColMajor 0.
   constexpr bool row_major = static_cast<int>(tensor::Layout) == 1;
-  std::array<index_t, rank> extents{};
+  // Tensors and maps of them take the axis as different integer types; a constant converts to either.
+  const auto extents = [&]<std::size_t... Axis>(std::index_sequence<Axis...>) {
+    return std::array<index_t, rank>{static_cast<index_t>(m.dimension(Axis))...};
+  }(std::make_index_sequence<rank>{});
   std::array<index_t, rank> strides{};
   index_t step = 1;
   for (std::size_t i = 0; i < rank; ++i) {
     const std::size_t axis = row_major ? rank - 1 - i : i;
-    extents[axis] = static_cast<index_t>(m.dimension(axis));
     strides[axis] = step;
     step *= extents[axis];
   }
