@@ -7,6 +7,7 @@
 #pragma once
 
 #include "exp.hpp"
+#include "pair_geometry.hpp"
 #include "row_state.hpp"
 #include "tuning.hpp"
 #include "value_scale.hpp"
@@ -27,14 +28,13 @@ struct exact_row_result {
 };
 
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
-/// instance of the tile's head (and batch element, where it has one).
+/// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by.
 template <class C>
-inline void exact_row(const problem& p, const pair_weights<C>& weights, const lane_tile<C>& tile, index_t t,
-                      exact_row_result<C>& out) {
+inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
+                      const lane_tile<C>& tile, index_t t, exact_row_result<C>& out) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 64;
-  static_assert(tuning<C>::depth_block % chunk == 0);
   constexpr C inf = std::numeric_limits<C>::infinity();
   const index_t group = p.d / p.hk;
   const lane_field<C> keys(p.k, p.grid, tile, group);
@@ -88,49 +88,78 @@ inline void exact_row(const problem& p, const pair_weights<C>& weights, const la
   top = xsimd::select(top > vec<C>(-inf), top, zero);
   const vec<C> start_hi = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
 
-  // Pass 2: sums per depth block, joined like the tile engine joins them.
-  vec<C> num(zero), den(zero), block_num(zero), block_den(zero);
-  for (index_t s0 = 0; s0 < p.Tk; s0 += chunk) {
-    const index_t s1 = s0 + chunk < p.Tk ? s0 + chunk : p.Tk;
-    stage(s0, s1);
-    for (index_t s = 0; s < s1 - s0; ++s) {
-      if (w[s] == -inf) continue;
-      const vec<C> weight(w[s]);
-      const vec<C> key = load(k + s * L);
-      const auto seen = key != vec<C>(-inf);
-      const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
-      const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
-      const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
-      vec<C> factor = ew.mantissa;
-      vec<C> mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);
-      if (xsimd::any(exact_lane)) {
-        const half_sum<C> z = add_halves<C>(key, weight);
-        const vec<C> x = vec<C>(C(2)) * ((z.hi - start_hi) + (z.lo - most_lo));
-        mass = xsimd::select(exact_lane, exp_scaled<C>(x, guard_bits), mass);
-        factor = xsimd::select(exact_lane, vec<C>(C(1)), factor);
+  // Pass 2: the sums, cut and joined as the tile engine cuts and joins them.
+  vec<C> num(zero), den(zero);
+  const auto add = [&](index_t from, index_t to, vec<C>& num_sum, vec<C>& den_sum) {
+    vec<C> block_num(zero), block_den(zero);
+    for (index_t s0 = from; s0 < to; s0 += chunk) {
+      const index_t s1 = s0 + chunk < to ? s0 + chunk : to;
+      stage(s0, s1);
+      for (index_t s = 0; s < s1 - s0; ++s) {
+        if (w[s] == -inf) continue;
+        const vec<C> weight(w[s]);
+        const vec<C> key = load(k + s * L);
+        const auto seen = key != vec<C>(-inf);
+        const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
+        const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
+        const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+        vec<C> factor = ew.mantissa;
+        vec<C> mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);
+        if (xsimd::any(exact_lane)) {
+          const half_sum<C> z = add_halves<C>(key, weight);
+          const vec<C> x = vec<C>(C(2)) * ((z.hi - start_hi) + (z.lo - most_lo));
+          mass = xsimd::select(exact_lane, exp_scaled<C>(x, guard_bits), mass);
+          factor = xsimd::select(exact_lane, vec<C>(C(1)), factor);
+        }
+        mass = xsimd::select(seen, mass, zero);
+        block_num = xsimd::fma(factor, mass * value, block_num);
+        block_den = xsimd::fma(factor, mass, block_den);
       }
-      mass = xsimd::select(seen, mass, zero);
-      block_num = xsimd::fma(factor, mass * value, block_num);
-      block_den = xsimd::fma(factor, mass, block_den);
     }
-    if (s1 % tuning<C>::depth_block == 0 || s1 == p.Tk) {
-      num = num + block_num;
-      den = den + block_den;
-      block_num = zero;
-      block_den = zero;
+    num_sum = num_sum + block_num;
+    den_sum = den_sum + block_den;
+  };
+  constexpr index_t depth = tuning<C>::depth_block;
+  constexpr index_t M = tuning<C>::rows;
+  const auto span_of = [&](index_t panel) { return g.dense(panel * M, (panel + 1) * M < g.R ? (panel + 1) * M : g.R); };
+  const auto span = span_of(t / M);
+  for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth)
+    add(span.lo > k0 ? span.lo : k0, span.hi < k0 + depth ? span.hi : k0 + depth, num, den);
+  if (g.has_prefix(span)) {
+    vec<C> outer_num(zero), outer_den(zero);
+    index_t at = 0;
+    for (index_t panel = 0; panel <= t / M; ++panel) {
+      const index_t lo = span_of(panel).lo;
+      if (lo > at) add(at, lo, outer_num, outer_den);
+      at = lo > at ? lo : at;
     }
+    num = num + outer_num;
+    den = den + outer_den;
+  }
+  if (g.has_suffix(span)) {
+    vec<C> outer_num(zero), outer_den(zero);
+    index_t at = g.K;
+    for (index_t panel = (g.R + M - 1) / M; panel-- > t / M;) {
+      const index_t hi = span_of(panel).hi;
+      if (hi < at) add(hi, at, outer_num, outer_den);
+      at = hi < at ? hi : at;
+    }
+    num = num + outer_num;
+    den = den + outer_den;
   }
   // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons above made of it.
   den = xsimd::select(tainted > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den);
 
   const auto empty = den == zero;
   const vec<C> safe = xsimd::select(empty, vec<C>(C(1)), den);
-  // The average lies in the hull of the values; rounding alone could carry it past, and past FLT_MAX.
+  // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
+  // there, so that elsewhere the bits remain those of the fast path.
+  const vec<C> ratio = num / safe;
   const vec<C> hull = load(largest) * value_scaled;
-  vec<C> average = num / safe;
-  average = xsimd::select((average > hull) && (average < vec<C>(inf)), hull, average);
-  average = xsimd::select((average < -hull) && (average > vec<C>(-inf)), -hull, average);
-  average = xsimd::select(empty, zero, average * load(unscale));
+  vec<C> average = ratio * load(unscale);
+  const auto over = (xsimd::abs(average) == vec<C>(inf)) && (xsimd::abs(ratio) < vec<C>(inf));
+  average = xsimd::select(over, xsimd::select(ratio > zero, hull, -hull) * load(unscale), average);
+  average = xsimd::select(empty, zero, average);
   const vec<C> exponent = xsimd::select(exact_lane, guard_bits, top + guard_bits);
   const vec<C> base_hi = xsimd::select(exact_lane, start_hi, zero);
   const vec<C> base_lo = xsimd::select(exact_lane, most_lo, zero);

@@ -15,8 +15,8 @@ namespace cpu_impl {
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
 /// is read before its y is written.
 template <class C>
-inline void finish_queries(const problem& p, const row_state& state, const pair_weights<C>& weights,
-                           const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
+inline void finish_queries(const problem& p, const pair_geometry& g, const row_state& state,
+                           const pair_weights<C>& weights, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
                            const row_scale<C>& rs, const C* c) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
@@ -59,7 +59,7 @@ inline void finish_queries(const problem& p, const row_state& state, const pair_
       C flag[L];
       store(flag, xsimd::select(proven, one, zero));
       exact_row_result<C> exact;
-      exact_row<C>(p, weights, tile, r0 + r, exact);
+      exact_row<C>(p, g, weights, tile, r0 + r, exact);
       for (index_t l = 0; l < tile.count; ++l) {
         if (flag[l] != C(0)) continue;
         average[r * L + l] = exact.average[l];
@@ -82,13 +82,13 @@ inline void finish_queries(const problem& p, const row_state& state, const pair_
   if (p.lse.set) lane_field<C>(p.lse, p.grid, tile, group).write(r0, r1, lse);
   if (state.set) {
     const std::array<index_t, 3> flat{1, 1, p.Tq};
-    lane_field<C>(state.inverse, flat, tile, group).write(r0, r1, inverse);
-    lane_field<C>(state.exponent, flat, tile, group).write(r0, r1, exponent);
+    lane_field<C>(state.inverse, flat, tile, p.d / state_channels(p)).write(r0, r1, inverse);
+    lane_field<C>(state.exponent, flat, tile, p.d / state_channels(p)).write(r0, r1, exponent);
   }
   if (state.base_hi.set) {
     const std::array<index_t, 3> flat{1, 1, p.Tq};
-    lane_field<C>(state.base_hi, flat, tile, group).write(r0, r1, hi);
-    lane_field<C>(state.base_lo, flat, tile, group).write(r0, r1, lo);
+    lane_field<C>(state.base_hi, flat, tile, p.d / state_channels(p)).write(r0, r1, hi);
+    lane_field<C>(state.base_lo, flat, tile, p.d / state_channels(p)).write(r0, r1, lo);
   }
 }
 
@@ -111,7 +111,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
           pack_keys<C>(p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, cs);
         },
         [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
-          finish_queries<C>(p, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
+          finish_queries<C>(p, plan.g, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
         });
   });
 }

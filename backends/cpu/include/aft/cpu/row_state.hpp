@@ -13,7 +13,11 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// For each (b, t, key channel), a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) * 2^-exponent * inverse. A float lse
+/// The channels whose weights differ: the key channels, unless one of them serves several heads, whose biases then
+/// part its value channels.
+inline index_t state_channels(const problem& p) { return p.hk % p.bias.heads == 0 ? p.hk : p.d; }
+
+/// For each (b, t, state channel), a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) * 2^-exponent * inverse. A float lse
 /// of 1000 is known to 6e-5 only, and so would be every gradient; these four lose nothing. inverse is 0 for a row
 /// that sees no key. base is 0 unless the row's logits lie beyond exp_constants::range; it is halved so that
 /// FLT_MAX + FLT_MAX has a place.
@@ -38,8 +42,8 @@ inline field scratch_field(scratch& memory, index_t B, index_t T, index_t channe
 template <class C>
 inline row_state scratch_state(scratch& memory, const problem& p) {
   row_state state;
-  state.inverse = scratch_field<C>(memory, p.B, p.Tq, p.hk);
-  state.exponent = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.inverse = scratch_field<C>(memory, p.B, p.Tq, state_channels(p));
+  state.exponent = scratch_field<C>(memory, p.B, p.Tq, state_channels(p));
   state.beyond = ::new (memory.take<std::atomic<bool>>(1)) std::atomic<bool>(false);
   state.set = true;
   return state;
@@ -47,8 +51,8 @@ inline row_state scratch_state(scratch& memory, const problem& p) {
 
 template <class C>
 inline void add_state_bases(scratch& memory, const problem& p, row_state& state) {
-  state.base_hi = scratch_field<C>(memory, p.B, p.Tq, p.hk);
-  state.base_lo = scratch_field<C>(memory, p.B, p.Tq, p.hk);
+  state.base_hi = scratch_field<C>(memory, p.B, p.Tq, state_channels(p));
+  state.base_lo = scratch_field<C>(memory, p.B, p.Tq, state_channels(p));
 }
 
 /// den = m 2^e with m in [1, 2): what of a denominator goes into `inverse` and what into `exponent`.

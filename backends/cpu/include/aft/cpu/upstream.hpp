@@ -27,7 +27,7 @@ template <class C>
 inline void read_row_weights(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* inverse,
                              C* exponent, C* base_hi, C* base_lo) {
   const backward_problem& p = *in.p;
-  const index_t group = p.d / p.hk;
+  const index_t group = p.d / state_channels(p);
   const index_t n = (t1 - t0) * lanes<C>;
   if (in.from_lse) {
     const lane_field<C> lse(p.lse, p.grid, tile, group);
@@ -81,14 +81,16 @@ struct upstream {
   }
 };
 
-/// Where o and the rows' weights come from: the caller's lse and average when both are given, else `recompute(problem,
+/// Where o and the rows' weights come from: the caller's lse and average when both are given
+/// and enough, else `recompute(problem,
 /// state)` is asked to fill scratch with them.
 template <class C, class Recompute>
 inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memory, const Recompute& recompute) {
   gradient_inputs in;
   in.p = &p;
   in.g = scratch_field<C>(memory, p.B, p.Tq, p.d);
-  in.from_lse = p.lse.set && p.average.set;
+  // A key channel that serves several heads has one lse but several sums, so that lse does not suffice.
+  in.from_lse = p.lse.set && p.average.set && state_channels(p) == p.hk;
   in.average = p.average;
   if (in.from_lse) return in;
   in.average = scratch_field<C>(memory, p.B, p.Tq, p.d);
