@@ -262,3 +262,26 @@ TEST_CASE("conv: grid, heads, taps, causal") {
   }
   CHECK(written.untouched());
 }
+
+TEST_CASE("zero-size tensors are valid, null data and all") {
+  std::vector<float> memory(400, 0.5f), written(400, 42.0f), simple(400);
+  const auto run = [&](index_t b, index_t tq, index_t tk, index_t channels) {
+    const auto data = [&](index_t size) { return size == 0 ? nullptr : memory.data(); };
+    const in3 q{data(b * tq * channels), {b, tq, channels}}, v{data(b * tk * channels), {b, tk, channels}};
+    const in2 w{data(tq * tk), {tq, tk}};
+    const out3 y{b * tq * channels == 0 ? nullptr : written.data(), {b, tq, channels}};
+    return error_of([&] { aft::full(q, v, v, aft::dense_bias{w}, y); });
+  };
+  CHECK(run(0, 3, 3, 4) == "no shape_error");
+  CHECK(run(2, 0, 3, 4) == "no shape_error");
+  CHECK(run(2, 3, 3, 0) == "no shape_error");
+  for (float x : written) CHECK(x == 42.0f);
+  // No keys at all: every row sees none, and is 0.
+  CHECK(run(2, 3, 0, 4) == "no shape_error");
+  for (std::size_t i = 0; i < written.size(); ++i) CHECK(written[i] == (i < 2 * 3 * 4 ? 0.0f : 42.0f));
+
+  const in3 x{memory.data(), {2, 5, 4}};
+  aft::conv(x, x, x, in2{nullptr, {2, 0}}, out3{written.data(), {2, 5, 4}});
+  aft::simple(x, x, x, out3{simple.data(), {2, 5, 4}});
+  for (std::size_t i = 0; i < 2 * 5 * 4; ++i) CHECK(written[i] == simple[i]);
+}

@@ -110,7 +110,6 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   }
   for (std::size_t i = 0; i < axes; ++i) {
     const index_t taps = r.extent(1 + i);
-    if (taps == 0) fail(c.op, c.bias.r, axis_text(1 + i, "taps") << " to be at least 1", "0");
     p.taps[3 - axes + i] = taps;
     p.left[3 - axes + i] = p.causal ? taps - 1 : (taps - 1) / 2;
   }

@@ -53,7 +53,7 @@ inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::ran
 /// Shapes: filter (H, taps) with q, v, y (B, T, d) or (T, d); filter (H, kh, kw) with (B, H, W, d); filter
 /// (H, kd, kh, kw) with (B, D, H, W, d). k has hk channels in place of d; the papers tie hk to the heads of the filter.
 /// The number of heads divides d and channel c uses head c / (d/heads); hk divides d likewise. Taps may be odd or even
-/// and more than the grid is wide. left = (taps-1)/2 per axis ("same" placement); with options.causal, for 1-D grids
+/// and more than the grid is wide; a filter without taps is AFT-simple. left = (taps-1)/2 per axis ("same" placement); with options.causal, for 1-D grids
 /// only, left = taps-1. It is a cross-correlation, as in every deep-learning framework: y at t reads key t + j - left
 /// with weight exp(filter[j]).
 /// Types: q, k, v, y hold one of float, double, half, bfloat16; the filter holds the same or float (double for double).
