@@ -28,35 +28,12 @@ inline int worker_count(const cpu& exec, index_t items) {
   return items < threads ? static_cast<int>(items) : threads;
 }
 
-/// Channels that share a key channel share its lse; the first of them writes it, so that each is written once.
-template <class C>
-inline void write_shared(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile, index_t group,
-                         index_t t0, index_t t1, C* values) {
-  constexpr index_t L = lanes<C>;
-  if (group == 1) {
-    lane_field<C>(f, grid, tile, 1).write(t0, t1, values);
-    return;
-  }
-  lane_tile<C> firsts;
-  index_t from[L] = {};
-  for (index_t l = 0; l < tile.count; ++l) {
-    if (tile.c[l] % group != 0) continue;
-    firsts.b[firsts.count] = tile.b[l];
-    firsts.c[firsts.count] = tile.c[l];
-    from[firsts.count++] = l;
-  }
-  if (firsts.count == 0) return;
-  for (index_t i = 0; i < t1 - t0; ++i)
-    for (index_t l = 0; l < firsts.count; ++l) values[i * L + l] = values[i * L + from[l]];
-  lane_field<C>(f, grid, firsts, group).write(t0, t1, values);
-}
-
 /// Gates and stores a block. y may be q itself, so a block's q is read before its y is written.
 template <class C>
 inline void store_queries(const problem& p, const lane_tile<C>& tile, index_t t0, index_t t1, query_block<C>& block) {
   constexpr index_t L = lanes<C>;
   if (p.average.set) lane_field<C>(p.average, p.grid, tile, 1).write(t0, t1, block.average);
-  if (p.lse.set) write_shared<C>(p.lse, p.grid, tile, p.d / p.hk, t0, t1, block.lse);
+  if (p.lse.set) lane_field<C>(p.lse, p.grid, tile, p.d / p.hk).write(t0, t1, block.lse);
   if (p.gate_fn != gate::none) {
     C* const q = block.sums;  // not needed any more
     lane_field<C>(p.q, p.grid, tile, 1).read(t0, t1, q);
@@ -68,10 +45,12 @@ inline void store_queries(const problem& p, const lane_tile<C>& tile, index_t t0
 
 /// bias_kind::filter without a mask per pair. O(B T taps d) multiply-adds, O(T) scratch per thread and lane tile.
 template <class C>
-void stencil_forward(const problem& p, const cpu& exec) {
-  if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
+void stencil_forward(const problem& call, const cpu& exec) {
+  if (call.B == 0 || call.Tq == 0 || call.d == 0) return;
   scratch memory(exec);
-  const stencil_shape shape = shape_of(p);
+  const stencil_shape shape = shape_of(call);
+  problem p = call;
+  if (flatten(p, {&p.q, &p.k, &p.v, &p.y, &p.lse, &p.average})) p.grid = {1, 1, p.Tq};
   const lane_plan<C> plan(p.B, p.d);
   const index_t items = plan.tiles * plan.groups;
   const int threads = worker_count(exec, items);

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil_backward.hpp  Gradients of a convolution: the forward fold with time transposed, and a correlation.
+#pragma once
+
+#include "stencil_filter_gradient.hpp"
+#include "stencil_forward.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+template <class C>
+struct gradient_worker {
+  stencil_worker<C> forward;
+  upstream_rows<C> rows;
+  C* Q = nullptr;
+
+  void take(const stencil_shape& shape, scratch& memory) {
+    forward.take(shape, memory);
+    rows.take(shape.positions(), memory);
+    Q = memory.take<C>((shape.positions() + stencil_padding<C>) * 2 * lanes<C>);
+  }
+};
+
+/// One lane tile of one group of batch elements, its upstream and payload in place.
+template <class C>
+struct key_gradients {
+  const backward_problem& p;
+  const stencil_shape& back;  ///< transposed
+  const stencil_table<C>& table;
+  const lane_tile<C>& tile;
+  const column_scales<C>& cs;
+  const payload_scales<C>& ps;
+  const upstream_rows<C>& rows;
+
+  /// block.sums hold A = sum_t e^w X g and B = sum_t e^w X g o of keys [s0, s1): dv = e^k A, dk = e^k (v A - B).
+  void finish(index_t s0, index_t s1, query_block<C>& block, const field& dk,
+              const std::array<index_t, 3>& dk_grid) const {
+    constexpr index_t L = lanes<C>;
+    constexpr C inf = std::numeric_limits<C>::infinity();
+    C* const k = block.lse;
+    C* const v = block.average;
+    lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
+    lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, v);
+    hide_keys(p, tile, s0, s1, k);
+    const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest), most(stencil_most_scale<C>);
+    const vec<C> range(exp_constants<C>::range), unscale = load(ps.unscale);
+    const vec<C> exponents = load(table.exponent) + load(ps.exponent);
+    const auto usable = load(ps.usable) == one;
+    for (index_t i = 0; i < s1 - s0; ++i) {
+      const vec<C> key = load(k + i * L);
+      const vec<C> value = load(v + i * L);
+      const auto hidden = key == vec<C>(-inf);  // idle lanes too
+      const auto within = xsimd::abs(key) <= range;
+      const split_exp<C> e = exp_split<C>(xsimd::select(within, key, zero));
+      const vec<C> scale = e.exponent + exponents;
+      const vec<C> factor = e.mantissa * pow2<C>(xsimd::select(scale > most, most, scale));
+      const vec<C> A = load(block.sums + i * 2 * L);
+      const vec<C> B = load(block.sums + i * 2 * L + L);
+      vec<C> dv = (factor * A) * unscale;
+      vec<C> dk_lane = (factor * ((value * load(cs.scale)) * A - B)) * unscale * load(cs.unscale);
+      const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
+      const auto proven = hidden || (usable && within && (scale <= most) && finite);
+      dv = xsimd::select(hidden, zero, dv);
+      dk_lane = xsimd::select(hidden, zero, dk_lane);
+      if (!xsimd::all(proven)) {
+        C dv_exact[L], dk_exact[L];
+        exact_stencil_key<C>(back, table.logs, rows, s0 + i, key, value, dv_exact, dk_exact);
+        dv = xsimd::select(proven, dv, load(dv_exact));
+        dk_lane = xsimd::select(proven, dk_lane, load(dk_exact));
+      }
+      store(v + i * L, dv);
+      store(k + i * L, dk_lane);
+    }
+    if (p.dv.set) lane_field<C>(p.dv, p.grid, tile, 1).write(s0, s1, v);
+    if (dk.set) lane_field<C>(dk, dk_grid, tile, 1).write(s0, s1, k);
+  }
+
+  void run(const C* Q, box_complement<C>& rest, query_block<C>& block, const field& dk,
+           const std::array<index_t, 3>& dk_grid) const {
+    constexpr index_t most = query_block<C>::most;
+    const vec<C> outside = load(table.outside);
+    rest.prepare(Q);
+    for (index_t row = 0; row < back.rows(); ++row) {
+      const index_t y0 = row / back.grid[1];
+      const index_t y1 = row % back.grid[1];
+      rest.begin_row(Q, y0, y1);
+      for (index_t x0 = 0; x0 < back.width(); x0 += most) {
+        const index_t x1 = x0 + most < back.width() ? x0 + most : back.width();
+        stencil_row<C>(back, table.flipped, outside, Q, rest, y0, y1, x0, x1, block.sums);
+        const index_t s0 = row * back.width() + x0;
+        finish(s0, s0 + (x1 - x0), block, dk, dk_grid);
+      }
+    }
+  }
+};
+
+/// dk[b,s,kc] = the sum over the value channels that share key channel kc, in their order.
+template <class C>
+inline void join_shared_keys(const backward_problem& p, const field& per_channel, const cpu& exec) {
+  const index_t group = p.d / p.hk;
+  const index_t strips = (p.Tk + 63) / 64;
+  parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int) {
+    const index_t b = item / strips;
+    const index_t s0 = item % strips * 64;
+    for (index_t s = s0; s < s0 + 64 && s < p.Tk; ++s) {
+      const C* from = reinterpret_cast<const C*>(per_channel.data) + (b * p.Tk + s) * p.d;
+      const index_t to = b * p.dk.sb + position_offset(p.dk, p.grid, s);
+      for (index_t c = 0; c < p.hk; ++c) {
+        C sum = C(0);
+        for (index_t i = 0; i < group; ++i) sum += *from++;
+        write_strided(p.dk.type, p.dk.data + (to + c * p.dk.sc) * size_of(p.dk.type), 1, 1, &sum);
+      }
+    }
+  });
+}
+
+/// Every gradient of the problem that is set, for bias_kind::filter without a mask per pair. As many multiply-adds
+/// as the forward call for dk and dv together, and as many again for dr and for a forward fold that was not saved.
+template <class C>
+void stencil_backward(const backward_problem& call, const cpu& exec) {
+  scratch memory(exec);
+  const stencil_shape shape = shape_of(call);
+  const stencil_shape back = shape.transposed();
+  backward_problem p = call;
+  if (flatten(p, {&p.q, &p.k, &p.v, &p.lse, &p.average, &p.dy, &p.dq, &p.dk, &p.dv})) p.grid = {1, 1, p.Tq};
+  const bool filter_wanted = p.dbias.kind != bias_kind::none;
+  const bool keys_wanted = p.dk.set || p.dv.set;
+  const bool saved = p.lse.set && p.average.set;
+  const lane_plan<C> plan(p.B, p.d);
+  const bool work = p.B > 0 && p.Tq > 0 && p.d > 0;
+  const index_t parts = filter_wanted && plan.groups > tuning_stencil<C>::batch_parts
+                            ? tuning_stencil<C>::batch_parts
+                            : plan.groups;
+  const index_t items = work ? plan.tiles * parts : 0;
+  const int threads = worker_count(exec, items);
+  const index_t table_size = shape.tap_count() * lanes<C>;
+  stencil_table<C>* const tables = take_tables<C>(shape, plan, true, memory);
+  gradient_worker<C>* const workers = memory.take<gradient_worker<C>>(threads);
+  for (int i = 0; i < threads; ++i) (::new (workers + i) gradient_worker<C>{})->take(shape, memory);
+  C* const partials = memory.take<C>(filter_wanted ? items * table_size : 0);
+  const bool shared = work && p.dk.set && p.hk != p.d;
+  const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
+  const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
+
+  if (work) fill_tables<C>(p, shape, plan, exec, tables);
+  parallel_for(items, threads, [&](index_t item, int thread) {
+    const gradient_worker<C>& worker = workers[thread];
+    query_block<C>& block = *worker.forward.block;
+    const index_t part = item % parts;
+    const stencil_table<C>& table = tables[item / parts];
+    C* const partial = partials + (part * plan.tiles + item / parts) * table_size;
+    if (filter_wanted)
+      for (index_t i = 0; i < table_size; ++i) partial[i] = C(0);
+    box_complement<C> rest(shape, worker.forward.rest);
+    box_complement<C> back_rest(back, worker.forward.rest);
+    for (index_t group = plan.groups * part / parts; group < plan.groups * (part + 1) / parts; ++group) {
+      const lane_tile<C> tile = plan.tile(group, item / parts);
+      column_scales<C> cs;
+      fill_columns<C>(p, tile, table, worker.forward.P, cs);
+      if (saved) {
+        read_saved<C>(p, tile, worker.rows);
+      } else {
+        const query_fold<C> fold{p, shape, table, tile, cs, worker.forward.P};
+        recompute<C>(fold, rest, block, worker.rows);
+      }
+      fill_upstream<C>(p, tile, block, worker.rows);
+      if (!keys_wanted && !filter_wanted) continue;
+      payload_scales<C> ps;
+      fill_payload<C>(p, worker.rows, cs, worker.Q, ps);
+      if (keys_wanted) {
+        const key_gradients<C> keys{p, back, table, tile, cs, ps, worker.rows};
+        keys.run(worker.Q, back_rest, block, dk, dk_grid);
+      }
+      if (filter_wanted)
+        add_filter_gradient<C>(p, shape, tile, table, cs, ps, worker.rows, worker.forward.P, worker.Q, block.sums,
+                               partial);
+    }
+  });
+  if (shared) join_shared_keys<C>(p, dk, exec);
+  if (filter_wanted) write_filter_gradient<C>(p, shape, plan, work ? parts : 0, partials, exec);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

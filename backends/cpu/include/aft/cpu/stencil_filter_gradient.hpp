@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil_filter_gradient.hpp  dr[h,j] = sum over b, t and the channels of h of a[t,s,c] g (v[s] - o[t]).
+#pragma once
+
+#include "stencil_exact_gradient.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Terms below 2^-126 were dropped before the scales of keys, rows and taps multiply them: a power of two up to this
+/// keeps what is lost below 2^-60 of max |g|.
+template <class C>
+inline constexpr C stencil_most_scale = sizeof(C) == 4 ? C(40) : C(400);
+
+/// partial[j][lane] += the tile's part of dr. A correlation of the payload with P, which is the stencil again with
+/// taps for outputs: sum_t Q0[t] P0[s] - Q1[t] P1[s], two weights and two inputs per step. `sums` holds a block.
+template <class C>
+inline void add_filter_gradient(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
+                                const stencil_table<C>& table, const column_scales<C>& cs,
+                                const payload_scales<C>& ps, const upstream_rows<C>& rows, const C* P, const C* Q,
+                                C* sums, C* partial) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t most = query_block<C>::most;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest), most_scale(stencil_most_scale<C>);
+  const vec<C> exponents = load(cs.exponent) + load(ps.exponent);
+  C used[L];
+  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
+  const auto idle = load(used) == zero;
+  const auto usable = load(ps.usable) == one;
+  const index_t row = shape.width() * 2 * L;
+  stencil_run<C> run;
+  run.weight_row = run.in_row = row;
+  run.weight_plane = run.in_plane = shape.grid[1] * row;
+  run.taps = run.width = shape.width();
+  run.shift = -shape.left[2];
+  const C* logs = table.logs;
+  // Outputs with an input under a tap, on one axis.
+  const auto outputs = [&](std::size_t axis, index_t j) {
+    const index_t shift = j - shape.left[axis];
+    const index_t lo = shift < 0 ? -shift : 0;
+    const index_t hi = shift > 0 ? shape.grid[axis] - shift : shape.grid[axis];
+    return stencil_shape::span{lo, hi < lo ? lo : hi};
+  };
+  for (index_t j0 = 0; j0 < shape.taps[0]; ++j0)
+    for (index_t j1 = 0; j1 < shape.taps[1]; ++j1) {
+      const auto planes = outputs(0, j0);
+      const auto lines = outputs(1, j1);
+      run.planes = planes.hi - planes.lo;
+      run.rows = lines.hi - lines.lo;
+      run.weights = Q + (planes.lo * shape.grid[1] + lines.lo) * row;
+      run.in = P + ((planes.lo + j0 - shape.left[0]) * shape.grid[1] + lines.lo + j1 - shape.left[1]) * row;
+      for (index_t j = 0; j < shape.taps[2]; j += most) {
+        const index_t end = j + most < shape.taps[2] ? j + most : shape.taps[2];
+        stencil_outputs<C, 2>(run, j, end, sums);
+        for (index_t j2 = j; j2 < end; ++j2, logs += L, partial += L) {
+          const vec<C> r = load(logs);
+          const auto within = xsimd::abs(r) <= vec<C>(stencil_range<C>);
+          const split_exp<C> e = exp_split<C>(xsimd::select(within, r, zero));
+          const vec<C> scale = e.exponent + exponents;
+          const vec<C> factor = e.mantissa * pow2<C>(xsimd::select(scale > most_scale, most_scale, scale));
+          const C* const sum = sums + (j2 - j) * 2 * L;
+          vec<C> dr = (factor * (load(sum) - load(sum + L))) * load(ps.unscale) * load(cs.unscale);
+          const auto hidden = idle || (r == vec<C>(-inf));
+          const auto proven = hidden || (usable && within && (scale <= most_scale) && (xsimd::abs(dr) <= largest));
+          dr = xsimd::select(hidden, zero, dr);
+          if (!xsimd::all(proven)) {
+            const vec<C> exact = exact_stencil_tap<C>(p, shape, tile, r, rows, j0, j1, j2);
+            dr = xsimd::select(proven, dr, exact);
+          }
+          store(partial, load(partial) + dr);
+        }
+      }
+    }
+}
+
+/// Joins the partial sums [part][tile][tap][lane] in a fixed order and writes dr. Taps that reach no key get 0.
+template <class C>
+inline void write_filter_gradient(const backward_problem& p, const stencil_shape& shape, const lane_plan<C>& plan,
+                                  index_t parts, const C* partials, const cpu& exec) {
+  constexpr index_t L = lanes<C>;
+  const bias_ref& to = p.dbias;
+  const index_t per_head = p.d / to.heads;
+  const index_t size = shape.tap_count() * L;
+  parallel_for(to.heads, thread_count(exec), [&](index_t h, int) {
+    for (index_t j0 = 0; j0 < p.taps[0]; ++j0)
+      for (index_t j1 = 0; j1 < p.taps[1]; ++j1)
+        for (index_t j2 = 0; j2 < p.taps[2]; ++j2) {
+          const index_t i0 = j0 - shape.skipped[0];
+          const index_t i1 = j1 - shape.skipped[1];
+          const index_t i2 = j2 - shape.skipped[2];
+          const bool kept = i0 >= 0 && i0 < shape.taps[0] && i1 >= 0 && i1 < shape.taps[1] && i2 >= 0 &&
+                            i2 < shape.taps[2];
+          C sum = C(0);
+          if (kept) {
+            const C* const tap = partials + ((i0 * shape.taps[1] + i1) * shape.taps[2] + i2) * L;
+            for (index_t part = 0; part < parts; ++part)
+              for (index_t i = 0; i < plan.together; ++i)
+                for (index_t c = h * per_head; c < (h + 1) * per_head; ++c) {
+                  const index_t n = i * p.d + c;
+                  sum += tap[(part * plan.tiles + n / L) * size + n % L];
+                }
+          }
+          const index_t at = h * to.r_sh + j0 * to.r_sj[0] + j1 * to.r_sj[1] + j2 * to.r_sj[2];
+          write_strided(to.r_type, to.r + at * size_of(to.r_type), 1, 1, &sum);
+        }
+  });
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

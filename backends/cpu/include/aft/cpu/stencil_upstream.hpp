@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil_upstream.hpp  What the gradients of one lane tile start from: g = dy gate(q), o, and the rows' weights.
+#pragma once
+
+#include "gates.hpp"
+#include "stencil_queries.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Per query and lane, [t][lane]. The last four are a row's weight as row_state has it.
+template <class C>
+struct upstream_rows {
+  C* g = nullptr;
+  C* o = nullptr;
+  C* inverse = nullptr;
+  C* exponent = nullptr;
+  C* base_hi = nullptr;
+  C* base_lo = nullptr;
+
+  void take(index_t T, scratch& memory) {
+    const index_t size = T * lanes<C>;
+    C* const all = memory.take<C>(6 * size);
+    g = all;
+    o = all + size;
+    inverse = all + 2 * size;
+    exponent = all + 3 * size;
+    base_hi = all + 4 * size;
+    base_lo = all + 5 * size;
+  }
+};
+
+/// Fills o and the weights from the caller's lse and average.
+template <class C>
+inline void read_saved(const problem& p, const lane_tile<C>& tile, const upstream_rows<C>& rows) {
+  constexpr index_t L = lanes<C>;
+  lane_field<C>(p.average, p.grid, tile, 1).read(0, p.Tq, rows.o);
+  lane_field<C>(p.lse, p.grid, tile, p.d / p.hk).read(0, p.Tq, rows.inverse);
+  for (index_t i = 0; i < p.Tq * L; i += L) {
+    const lane_state<C> state = state_from_lse<C>(load(rows.inverse + i));
+    store(rows.inverse + i, state.inverse);
+    store(rows.exponent + i, state.exponent);
+    store(rows.base_hi + i, state.base_hi);
+    store(rows.base_lo + i, state.base_lo);
+  }
+}
+
+/// Fills o and the weights by the forward fold.
+template <class C>
+inline void recompute(const query_fold<C>& fold, box_complement<C>& rest, query_block<C>& block,
+                      const upstream_rows<C>& rows) {
+  constexpr index_t L = lanes<C>;
+  fold_queries<C>(fold, query_results::state, rest, block, [&](index_t t0, index_t t1, const query_block<C>& from) {
+    for (index_t i = 0; i < (t1 - t0) * L; i += L) {
+      store(rows.o + t0 * L + i, load(from.average + i));
+      store(rows.inverse + t0 * L + i, load(from.inverse + i));
+      store(rows.exponent + t0 * L + i, load(from.exponent + i));
+      store(rows.base_hi + t0 * L + i, load(from.base_hi + i));
+      store(rows.base_lo + t0 * L + i, load(from.base_lo + i));
+    }
+  });
+}
+
+/// g = dy gate(q) and dq = dy gate'(q) o. Rows that see no key get g = o = dq = 0, whatever dy holds there. `block`
+/// lends its buffers.
+template <class C>
+inline void fill_upstream(const backward_problem& p, const lane_tile<C>& tile, query_block<C>& block,
+                          const upstream_rows<C>& rows) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t most = query_block<C>::most;
+  const bool gated = p.gate_fn != gate::none;
+  const vec<C> zero(C(0));
+  C* const q = block.average;
+  C* const dq = block.lse;
+  for (index_t t0 = 0; t0 < p.Tq; t0 += most) {
+    const index_t t1 = t0 + most < p.Tq ? t0 + most : p.Tq;
+    lane_field<C>(p.dy, p.grid, tile, 1).read(t0, t1, rows.g + t0 * L);
+    if (gated) lane_field<C>(p.q, p.grid, tile, 1).read(t0, t1, q);
+    for (index_t i = 0; i < (t1 - t0) * L; i += L) {
+      const index_t at = t0 * L + i;
+      const auto empty = load(rows.inverse + at) == zero;
+      const vec<C> dy = load(rows.g + at);
+      const vec<C> o = xsimd::select(empty, zero, load(rows.o + at));
+      store(rows.o + at, o);
+      vec<C> g = dy;
+      vec<C> slope = zero;
+      if (gated) {
+        g = dy * gate_value<C>(p.gate_fn, load(q + i));
+        slope = dy * gate_slope<C>(p.gate_fn, load(q + i)) * o;
+      }
+      store(rows.g + at, xsimd::select(empty, zero, g));
+      store(dq + i, xsimd::select(empty, zero, slope));
+    }
+    if (p.dq.set) lane_field<C>(p.dq, p.grid, tile, 1).write(t0, t1, dq);
+  }
+}
+
+/// Q[t] = [X g, X g o], X = exp(-lse), as the transposed fold takes them, and what they were scaled by.
+template <class C>
+struct payload_scales {
+  C exponent[lanes<C>];  ///< X was divided by 2^exponent
+  C unscale[lanes<C>];   ///< of g
+  C usable[lanes<C>];    ///< 0: the lane is left to the exact path
+};
+
+template <class C>
+inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs, C* Q,
+                         payload_scales<C>& ps) {
+  constexpr index_t L = lanes<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const vec<C> zero(C(0)), one(C(1));
+  vec<C> top(-inf), high(zero), beyond(zero);
+  for (index_t i = 0; i < p.Tq * L; i += L) {
+    const auto empty = load(rows.inverse + i) == zero;
+    const vec<C> exponent = -load(rows.exponent + i);
+    const vec<C> size = xsimd::abs(load(rows.g + i));
+    top = xsimd::select(!empty && (exponent > top), exponent, top);
+    high = xsimd::select((size > high) && (size < vec<C>(inf)), size, high);
+    beyond = xsimd::select(load(rows.base_hi + i) == zero, beyond, one);
+  }
+  C highs[L], scales[L];
+  store(highs, high);
+  for (index_t l = 0; l < L; ++l) value_scale(highs[l], scales[l], ps.unscale[l]);
+  top = xsimd::select(top > vec<C>(-inf), top, zero);
+  store(ps.exponent, top);
+  store(ps.usable, xsimd::select(beyond == zero, load(cs.usable), zero));
+  const vec<C> by = load(scales), value_by = load(cs.scale);
+  for (index_t t = 0; t < p.Tq; ++t) {
+    const vec<C> inverse = load(rows.inverse + t * L);
+    const vec<C> weight = inverse * pow2<C>(-load(rows.exponent + t * L) - top);
+    const vec<C> g = xsimd::select(inverse == zero, zero, weight * (load(rows.g + t * L) * by));
+    store(Q + t * 2 * L, g);
+    store(Q + t * 2 * L + L, xsimd::select(inverse == zero, zero, g * (load(rows.o + t * L) * value_by)));
+  }
+  for (index_t i = p.Tq * 2 * L; i < (p.Tq + stencil_padding<C>) * 2 * L; i += L) store(Q + i, zero);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
