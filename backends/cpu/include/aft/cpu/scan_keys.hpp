@@ -97,7 +97,7 @@ class key_scan {
   }
 
   panel<C> read_keys(const strip& x, index_t s, index_t n, C* buffer) const {
-    if (!hides_keys(p_, x)) return k_.read(x, s, n, buffer);
+    if (p_.mask == nullptr && (p_.lengths == nullptr || !plan_.packed())) return k_.read(x, s, n, buffer);
     const panel<C> keys = k_.copy(x, s, n, buffer);
     hide_keys<C>(p_, x, s, n, keys);
     return keys;

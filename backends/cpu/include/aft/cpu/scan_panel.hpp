@@ -139,11 +139,6 @@ class columns {
   index_t group_;
 };
 
-/// True where single keys of a strip must be set to -inf, beyond the end that the whole strip has.
-inline bool hides_keys(const problem& p, const strip& x) {
-  return p.mask != nullptr || (p.lengths != nullptr && x.first / p.d != (x.first + x.count - 1) / p.d);
-}
-
 /// k = -inf where key_lengths or the mask hides the key. From then on one test says that a key is hidden.
 template <class C>
 inline void hide_keys(const problem& p, const strip& x, index_t s0, index_t n, const panel<C>& k) {

@@ -84,6 +84,8 @@ class scan_plan {
     if (rest > 0) f(strip{x.first + whole, rest, (rest + lanes<C> - 1) / lanes<C> * lanes<C>, whole});
   }
 
+  /// A stretch may hold several batch elements, whose keys end at different places.
+  bool packed() const { return packed_; }
   index_t first_batch(const stretch& x) const { return x.first / d_; }
   index_t last_batch(const stretch& x) const { return (x.first + x.count - 1) / d_; }
 
