@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every finite input: large scales, the ends of the type's range, and cases where separate exponentials are 0/0.
+#include <doctest/doctest.h>
+
+#include "harness.hpp"
+
+using namespace aft::test;
+using aft::gate;
+using aft::index_t;
+using aft::outside;
+
+namespace {
+
+/// One setup per operator and bias form.
+std::vector<setup> operators(index_t T = 24) {
+  const setup base{.B = 2, .Tq = T, .Tk = T, .d = 4, .H = 2, .win = {5, 4}, .grid = {T}, .taps = {7}};
+  std::vector<setup> all;
+  for (bool causal : {false, true})
+    for (auto [call, form] : {std::pair<op, bias_form>{op::full, bias_form::dense_htt},
+                              {op::full, bias_form::factorized_htn},
+                              {op::local, bias_form::dense_htt},
+                              {op::local, bias_form::banded_htj},
+                              {op::simple, bias_form::dense_htt},
+                              {op::conv, bias_form::dense_htt}}) {
+      all.push_back(base);
+      all.back().call = call;
+      all.back().bias = form;
+      all.back().causal = causal;
+    }
+  all.push_back(base);
+  all.back().call = op::conv;
+  all.back().grid = {4, T / 4};
+  all.back().taps = {3, 3};
+  return all;
+}
+
+double largest(aft::dtype type) { return static_cast<double>(precision_of(type).max); }
+double least_normal(aft::dtype type) { return std::ldexp(1.0, precision_of(type).min_exponent); }
+double least(aft::dtype type) { return std::ldexp(least_normal(type), 1 - precision_of(type).digits); }
+
+void check_both(aft::dtype type, const setup& s, const numbers& x) {
+  check_forward(type, s, x);
+  check_backward(type, s, x);
+}
+
+}  // namespace
+
+TEST_CASE("extremes: k and w at every scale") {
+  for (setup s : operators())
+    for (double k : {1., 10., 50., 200.})
+      for (double w : {1., 10., 50., 200.}) {
+        s.k_scale = k;
+        s.w_scale = w;
+        check(s);
+        s.save = !s.save;
+      }
+}
+
+TEST_CASE("extremes: keys and biases that cancel, where exp(k - max k) exp(w - max w) is 0/0") {
+  for (double size : {60., 88., 120., 700., 5000.}) {
+    setup s{.B = 1, .Tq = 2, .Tk = 2, .d = 1, .bias = bias_form::dense_tt};
+    numbers x = random_numbers(s);
+    x.k = {size, -size};
+    x.w = {-size, size, 0, 0};
+    for (auto type : all_types) check_both(type, s, x);
+    s.bias = bias_form::factorized_tn;
+    s.n = 1;
+    x.u = {1, 0};
+    x.f = {-size, size};
+    for (auto type : all_types) check_both(type, s, x);
+    s.call = op::conv;
+    s.grid = {2};
+    s.taps = {3};
+    x.k = {size, -size};
+    x.r = {size, -size, -size};
+    for (auto type : all_types) check_both(type, s, x);
+    s.call = op::local;
+    s.bias = bias_form::banded_tj;
+    s.win = {1, 1};
+    x.w = {0, -size, size, size, -size, 0};
+    for (auto type : all_types) check_both(type, s, x);
+  }
+}
+
+TEST_CASE("extremes: a bias that is very negative where the keys peak, as in the papers' cancelling forms") {
+  for (setup s : operators()) {
+    numbers x = random_numbers(s);
+    for (std::size_t i = 0; i < x.k.size(); ++i) x.k[i] += i / 4 % 5 == 0 ? 30 : 0;
+    for (auto* bias : {&x.w, &x.r})
+      for (double& e : *bias) e = -40 + e;
+    for (auto type : all_types) check_both(type, s, x);
+  }
+}
+
+TEST_CASE("extremes: a large negative number as a mask, in some pairs or in whole rows") {
+  for (setup s : operators()) {
+    if (s.call == op::simple) continue;
+    for (bool whole_rows : {false, true}) {
+      for (auto type : all_types) {
+        const double masked = type == aft::dtype::f16 ? -6e4 : -1e9;
+        numbers x = random_numbers(s);
+        for (auto* bias : {&x.w, &x.r})
+          for (std::size_t i = 0; i < bias->size(); ++i) {
+            if (whole_rows ? i / static_cast<std::size_t>(s.Tk) % 3 == 0 : i % 3 == 0) (*bias)[i] = masked;
+          }
+        check_both(type, s, x);
+      }
+    }
+  }
+}
+
+TEST_CASE("extremes: k and w at the ends of the range, where k + w is not representable") {
+  for (setup s : operators(9))
+    for (int which = 0; which < 4; ++which)
+      for (auto type : all_types)
+        for (double size : {largest(type), -largest(type), largest(type) / 1e8}) {
+          numbers x = random_numbers(s);
+          std::size_t i = 0;
+          for (auto* tensor : {&x.k, &x.w, &x.r})
+            for (double& e : *tensor) {
+              ++i;
+              if (which == 0 && i % 5 == 0) e = size;
+              if (which == 1 && i % 2 == 0) e = i % 4 == 0 ? size : -size;
+              if (which == 2) e = size;
+              if (which == 3 && tensor == &x.k) e = size * (1 + e / 10 < 1 ? 1 + e / 10 : 1);
+            }
+          check_both(type, s, x);
+        }
+}
+
+TEST_CASE("extremes: values at the ends of the range, tiny, denormal or huge") {
+  for (setup s : operators(9))
+    for (auto type : all_types)
+      for (double size : {least(type), 100 * least(type), 8 * least_normal(type), 1e-30, largest(type) / 4, largest(type)}) {
+        numbers x = random_numbers(s);
+        for (double& v : x.v) v = size * std::tanh(v);
+        check_forward(type, s, x);
+        for (double& v : x.v) v = v > 0 ? size : -size;
+        check_forward(type, s, x);
+        for (double& v : x.v) v = size;
+        check_forward(type, s, x);
+        if (size < 1) check_backward(type, s, x);
+      }
+}
+
+TEST_CASE("extremes: gradients of huge values under small upstream gradients, and the reverse") {
+  for (setup s : operators(9))
+    for (auto type : all_types)
+      for (double size : {largest(type) / 1e3, 1 / (largest(type) / 1e3)}) {
+        numbers x = random_numbers(s);
+        for (double& v : x.v) v = size * std::tanh(v);
+        for (double& g : x.dy) g /= 10 * size;
+        check_backward(type, s, x);
+      }
+}
+
+TEST_CASE("extremes: gates of arguments at the ends of the range") {
+  for (auto g : {gate::none, gate::identity, gate::sigmoid, gate::relu, gate::tanh, gate::silu})
+    for (auto type : all_types) {
+      const setup s{.B = 1, .Tq = 16, .Tk = 3, .d = 1, .bias = bias_form::dense_tt, .gate_fn = g};
+      numbers x = random_numbers(s);
+      const double most = largest(type);
+      x.q = {0, -0., 1e-3, -1e-3, 5, -5, 17, -17, 88, -88, 104, -104, most / 8, -most / 8, least(type), -least(type)};
+      check_both(type, s, x);
+    }
+}
+
+TEST_CASE("extremes: one key far above all others, at every place") {
+  for (setup s : operators(20))
+    for (double height : {20., 100., 1000.})
+      for (index_t where : {0, 3, 10, 19}) {
+        numbers x = random_numbers(s);
+        for (index_t b = 0; b < s.B; ++b)
+          for (index_t c = 0; c < 4; ++c) x.k[static_cast<std::size_t>((b * 20 + where) * 4 + c)] += height;
+        for (auto type : all_types) check_both(type, s, x);
+      }
+}
+
+TEST_CASE("extremes: heights that fall along the sequence, each key beyond the reach of the one before") {
+  for (setup s : operators(20))
+    for (double step : {-30., 30.}) {
+      numbers x = random_numbers(s);
+      for (std::size_t i = 0; i < x.k.size(); ++i) x.k[i] += step * static_cast<double>(i / 4 % 20);
+      for (auto type : all_types) check_both(type, s, x);
+      for (std::size_t i = 0; i < x.w.size(); ++i) x.w[i] -= step * static_cast<double>(i % 20);
+      for (auto type : all_types) check_both(type, s, x);
+    }
+}

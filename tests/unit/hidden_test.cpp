@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hidden key, value or pair may hold anything; a row that sees nothing is 0; NaN in sight stays in its row.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "harness.hpp"
+
+using namespace aft::test;
+using aft::index_t;
+using aft::outside;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// Element of a (B, T, channels) array.
+double& at(std::vector<double>& x, index_t T, index_t channels, index_t b, index_t t, index_t c) {
+  return x[static_cast<std::size_t>((b * T + t) * channels + c)];
+}
+
+/// k and v of one key, in all channels.
+void poison_key(const setup& s, numbers& x, index_t b, index_t key, double value) {
+  const setup whole = completed(s);
+  for (index_t c = 0; c < whole.hk; ++c) at(x.k, whole.Tk, whole.hk, b, key, c) = value;
+  for (index_t c = 0; c < whole.d; ++c) at(x.v, whole.Tk, whole.d, b, key, c) = value;
+}
+
+/// Poisoned numbers must meet the oracle, and must give the bits that harmless numbers give: what cannot be seen has
+/// no influence at all, not even through the choice of an algorithm. `poison(x, value)` puts a value where it is hidden.
+template <class Poison>
+void expect_invisible(const setup& s, const numbers& harmless, Poison poison) {
+  for (auto type : all_types) {
+    const results forward = run_forward(type, s, harmless);
+    const results backward = run_backward(type, s, harmless);
+    for (double value : {not_a_number, infinity, -infinity, 6e4}) {
+      numbers x = harmless;
+      poison(x, value);
+      CAPTURE(describe(s, type));
+      CAPTURE(value);
+      CHECK(first_difference(forward, run_forward(type, s, x)) == "");
+      CHECK(first_difference(backward, run_backward(type, s, x)) == "");
+      if (!std::isnan(value)) continue;
+      check_forward(type, s, x);
+      check_backward(type, s, x);
+    }
+  }
+}
+
+bool all_equal(const std::vector<long double>& x, double value) {
+  return std::all_of(x.begin(), x.end(), [&](long double e) { return e == value; });
+}
+
+/// One setup per operator and bias form, with 20 positions.
+std::vector<setup> operators(bool causal = false) {
+  const setup base{.B = 2, .Tq = 20, .Tk = 20, .d = 6, .hk = 3, .H = 3, .win = {4, 3}, .grid = {20}, .taps = {5}, .causal = causal};
+  std::vector<setup> all;
+  const auto add = [&](op call, bias_form form) {
+    all.push_back(base);
+    all.back().call = call;
+    all.back().bias = form;
+  };
+  add(op::full, bias_form::dense_htt);
+  add(op::full, bias_form::factorized_htn);
+  add(op::local, bias_form::dense_htt);
+  add(op::local, bias_form::factorized_htn);
+  add(op::local, bias_form::banded_htj);
+  add(op::simple, bias_form::dense_htt);
+  add(op::conv, bias_form::dense_htt);
+  if (!causal) {
+    add(op::conv, bias_form::dense_htt);
+    all.back().grid = {4, 5};
+    all.back().taps = {3, 2};
+  }
+  const std::size_t count = all.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    all.push_back(all[i]);
+    all.back().hk = 6;
+    all.back().outside = outside::excluded;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("hidden: keys beyond key_lengths hold anything") {
+  for (bool causal : {false, true})
+    for (setup s : operators(causal)) {
+      s.lengths = true;
+      numbers x = random_numbers(s);
+      x.lengths = {13, 1};
+      expect_invisible(s, x, [&](numbers& y, double poison) {
+        for (index_t b = 0; b < 2; ++b)
+          for (index_t key = x.lengths[static_cast<std::size_t>(b)]; key < 20; ++key) poison_key(s, y, b, key, poison);
+      });
+    }
+}
+
+TEST_CASE("hidden: key lengths below zero or beyond the keys are clamped") {
+  for (setup s : operators()) {
+    s.lengths = true;
+    numbers x = random_numbers(s);
+    x.lengths = {-5, 1000};
+    for (auto type : all_types) {
+      check_forward(type, s, x);
+      check_backward(type, s, x);
+    }
+  }
+}
+
+TEST_CASE("hidden: keys that a mask hides from every query hold anything") {
+  for (auto form : {mask_form::keys, mask_form::batch_keys, mask_form::batch_pairs})
+    for (setup s : operators()) {
+      s.mask = form;
+      numbers x = random_numbers(s);
+      for (std::size_t i = 0; i < x.mask.size(); ++i) {
+        if (i % 20 == 0 || i % 20 == 7 || i % 20 > 15) x.mask[i] = 0;
+      }
+      expect_invisible(s, x, [&](numbers& y, double poison) {
+        for (index_t b = 0; b < 2; ++b)
+          for (index_t key : {0, 7, 16, 19}) poison_key(s, y, b, key, poison);
+      });
+    }
+}
+
+TEST_CASE("hidden: keys after every query hold anything in a causal call") {
+  for (op call : {op::full, op::simple})
+    for (auto form : {bias_form::dense_htt, bias_form::factorized_htn}) {
+      const setup s{.call = call, .B = 2, .Tq = 9, .Tk = 20, .d = 6, .hk = 3, .H = 3, .bias = form, .causal = true};
+      const numbers x = random_numbers(s);
+      expect_invisible(s, x, [&](numbers& y, double poison) {
+        for (index_t b = 0; b < 2; ++b)
+          for (index_t key = 9; key < 20; ++key) poison_key(s, y, b, key, poison);
+        // The factors of a key that nobody sees are as hidden as the key itself.
+        for (std::size_t i = 0; i < y.f.size(); ++i) {
+          if (static_cast<index_t>(i) / s.n % 20 >= 9) y.f[i] = poison;
+        }
+      });
+    }
+}
+
+TEST_CASE("hidden: entries of w that belong to hidden pairs hold anything") {
+  const index_t T = 20;
+  for (op call : {op::full, op::local})
+    for (bool by_mask : {false, true}) {
+      setup s{.call = call, .B = 2, .Tq = T, .Tk = T, .d = 6, .hk = 3, .H = 3, .win = {6, 6}, .causal = !by_mask};
+      if (by_mask) s.mask = mask_form::pairs;
+      const numbers x = random_numbers(s);
+      expect_invisible(s, x, [&](numbers& y, double poison) {
+        for (index_t i = 0; i < 3 * T * T; ++i) {
+          const index_t t = i / T % T, key = i % T;
+          const bool hidden = by_mask ? x.mask[static_cast<std::size_t>(i % (T * T))] == 0 : key > t;
+          const bool outside_window = call == op::local && (key < t - 6 || key > t + 6);
+          if (hidden || outside_window) y.w[static_cast<std::size_t>(i)] = poison;
+        }
+      });
+    }
+}
+
+TEST_CASE("hidden: entries of a banded bias whose key does not exist, or is in the future, hold anything") {
+  const index_t T = 20, width = 11;
+  for (bool causal : {false, true}) {
+    const setup s{.call = op::local, .B = 2, .Tq = T, .Tk = T, .d = 6, .hk = 3, .H = 3, .bias = bias_form::banded_htj,
+                  .win = {6, 4}, .causal = causal};
+    const numbers x = random_numbers(s);
+    expect_invisible(s, x, [&](numbers& y, double poison) {
+      for (index_t i = 0; i < 3 * T * width; ++i) {
+        const index_t t = i / width % T, key = t - 6 + i % width;
+        if (key < 0 || key >= T || (causal && key > t)) y.w[static_cast<std::size_t>(i)] = poison;
+      }
+    });
+  }
+}
+
+TEST_CASE("hidden: a bias of -inf hides the key, whatever the key holds") {
+  const index_t T = 20;
+  for (op call : {op::full, op::local}) {
+    const setup s{.call = call, .B = 2, .Tq = T, .Tk = T, .d = 6, .hk = 3, .H = 3, .win = {T, T}};
+    numbers x = random_numbers(s);
+    for (index_t i = 0; i < 3 * T * T; ++i) {
+      if (i % T == 4 || i % T == 17) x.w[static_cast<std::size_t>(i)] = -infinity;
+    }
+    expect_invisible(s, x, [&](numbers& y, double poison) {
+      for (index_t b = 0; b < 2; ++b) {
+        poison_key(s, y, b, 4, poison);
+        poison_key(s, y, b, 17, poison);
+      }
+    });
+  }
+}
+
+TEST_CASE("hidden: k = -inf hides the key for that channel, whatever its value holds") {
+  for (bool causal : {false, true})
+    for (const setup& s : operators(causal)) {
+      if (s.hk != s.d) continue;
+      numbers x = random_numbers(s);
+      for (auto [key, c] : {std::pair<index_t, index_t>{0, 1}, {3, 0}, {3, 1}, {19, 5}}) {
+        at(x.k, 20, 6, 0, key, c) = -infinity;
+        at(x.k, 20, 6, 1, key, c) = -infinity;
+      }
+      expect_invisible(s, x, [&](numbers& y, double poison) {
+        for (auto [key, c] : {std::pair<index_t, index_t>{0, 1}, {3, 0}, {3, 1}, {19, 5}}) {
+          at(y.v, 20, 6, 0, key, c) = poison;
+          at(y.v, 20, 6, 1, key, c) = poison;
+        }
+      });
+    }
+}
+
+TEST_CASE("hidden: -inf scattered over keys and biases") {
+  for (bool causal : {false, true})
+    for (const setup& s : operators(causal))
+      for (std::size_t every : {2u, 3u, 7u}) {
+        numbers x = random_numbers(s);
+        for (auto* tensor : {&x.k, &x.w, &x.r})
+          for (std::size_t i = 0; i < tensor->size(); ++i) {
+            if (i * i % every == 1) (*tensor)[i] = -infinity;
+          }
+        for (auto type : all_types) {
+          check_forward(type, s, x);
+          check_backward(type, s, x);
+        }
+      }
+}
+
+TEST_CASE("empty rows: average 0, lse -inf and gradients exactly 0, by mask, lengths, bias or keys of -inf") {
+  const auto every_row_is_empty = [](const setup& s, const numbers& x) {
+    for (auto type : all_types) {
+      CAPTURE(describe(s, type));
+      check_forward(type, s, x);
+      check_backward(type, s, x);
+      const results forward = run_forward(type, s, x);
+      CHECK(all_equal(forward.y, 0));
+      CHECK(all_equal(forward.average, 0));
+      CHECK(all_equal(forward.lse, -infinity));
+      const results backward = run_backward(type, s, x);
+      for (auto gradient : {&results::dq, &results::dk, &results::dv, &results::dw, &results::du, &results::df, &results::dr})
+        CHECK(all_equal(backward.*gradient, 0));
+    }
+  };
+  for (const setup& s : operators()) {
+    setup hidden = s;
+    hidden.mask = mask_form::batch_pairs;
+    numbers x = random_numbers(hidden);
+    x.mask.assign(x.mask.size(), 0);
+    every_row_is_empty(hidden, x);
+    hidden.mask = mask_form::none;
+    hidden.lengths = true;
+    x.lengths = {0, 0};
+    every_row_is_empty(hidden, x);
+    x.k.assign(x.k.size(), -infinity);
+    every_row_is_empty(s, x);
+    if (s.call == op::full && s.bias == bias_form::dense_htt) {
+      x = random_numbers(s);
+      x.w.assign(x.w.size(), -infinity);
+      every_row_is_empty(s, x);
+    }
+  }
+}
+
+TEST_CASE("empty rows: a window past the end, with keys outside excluded") {
+  for (auto form : {bias_form::dense_htt, bias_form::banded_htj}) {
+    check({.call = op::local, .B = 2, .Tq = 20, .Tk = 20, .d = 4, .H = 2, .bias = form, .win = {-3, 6},
+           .outside = outside::excluded});
+    check({.call = op::local, .B = 2, .Tq = 20, .Tk = 20, .d = 4, .H = 2, .bias = form, .win = {40, -30},
+           .outside = outside::excluded});
+  }
+}
+
+TEST_CASE("empty rows: no keys at all") {
+  for (op call : {op::full, op::simple})
+    for (auto form : {bias_form::dense_htt, bias_form::factorized_htn})
+      for (bool causal : {false, true}) {
+        const setup s{.call = call, .B = 2, .Tq = 5, .Tk = 0, .d = 4, .H = 2, .bias = form, .causal = causal};
+        check(s);
+        for (auto type : all_types) {
+          CHECK(all_equal(run_forward(type, s, random_numbers(s)).y, 0));
+        }
+      }
+}
+
+TEST_CASE("in sight: NaN or infinity in k, v, w or q reaches the rows that see it and no other") {
+  for (bool causal : {false, true})
+    for (const setup& s : operators(causal))
+      for (double value : {not_a_number, infinity}) {
+        const std::vector<std::function<void(numbers&)>> places{
+            [&](numbers& x) { x.v[9 * 6 + 2] = value; },
+            [&](numbers& x) { x.k[static_cast<std::size_t>(9 * s.hk + 1)] = value; },
+            [&](numbers& x) { x.q[9 * 6 + 2] = not_a_number; },
+            [&](numbers& x) { if (!x.w.empty()) x.w[x.w.size() / 2] = value; },
+            [&](numbers& x) { if (!x.u.empty()) x.u[x.u.size() / 2] = not_a_number; },
+            [&](numbers& x) { if (!x.f.empty()) x.f[x.f.size() / 2] = not_a_number; },
+            [&](numbers& x) { if (!x.r.empty()) x.r[x.r.size() / 2] = value; }};
+        for (const auto& put : places) {
+          numbers x = random_numbers(s);
+          put(x);
+          for (auto type : all_types) {
+            check_forward(type, s, x);
+            check_backward(type, s, x);
+          }
+        }
+      }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scratch comes from the caller's resource, goes back to it whatever happens, and outputs stay whole when it fails.
+#include <doctest/doctest.h>
+
+#include "harness.hpp"
+#include "memory.hpp"
+
+using namespace aft::test;
+using aft::index_t;
+
+namespace {
+
+/// One call per algorithm.
+std::vector<setup> calls() {
+  return {
+      {.B = 2, .Tq = 40, .Tk = 30, .d = 20, .H = 2},
+      {.B = 2, .Tq = 40, .Tk = 40, .d = 20, .hk = 4, .H = 2, .bias = bias_form::factorized_htn, .causal = true},
+      {.B = 2, .Tq = 20, .Tk = 20, .d = 8, .H = 2, .mask = mask_form::batch_pairs, .k_scale = 60, .w_scale = 60},
+      {.call = op::local, .B = 2, .Tq = 60, .Tk = 60, .d = 8, .H = 2, .bias = bias_form::banded_htj, .win = {4, 4}},
+      {.call = op::local, .B = 2, .Tq = 60, .Tk = 60, .d = 8, .H = 2, .bias = bias_form::factorized_htn, .win = {9, 0}},
+      {.call = op::simple, .B = 2, .Tq = 60, .Tk = 60, .d = 20},
+      {.call = op::simple, .B = 2, .Tq = 60, .Tk = 60, .d = 20, .hk = 4, .causal = true},
+      {.call = op::conv, .B = 2, .d = 8, .hk = 2, .H = 2, .grid = {50}, .taps = {7}, .causal = true},
+      {.call = op::conv, .B = 2, .d = 8, .H = 8, .grid = {7, 8}, .taps = {3, 5}},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("memory: scratch goes back to the caller's resource, and the result is the same") {
+  for (setup s : calls())
+    for (bool save : {true, false})
+      for (int threads : {1, 3})
+        for (auto type : all_types) {
+          s.save = save;
+          CAPTURE(describe(completed(s), type));
+          counting_resource memory;
+          const numbers x = random_numbers(s);
+          const aft::cpu exec{.threads = threads, .memory = &memory};
+          CHECK(first_difference(run_forward(type, s, x, exec), run_forward(type, s, x)) == "");
+          CHECK(memory.in_use() == 0);
+          CHECK(first_difference(run_backward(type, s, x, exec), run_backward(type, s, x)) == "");
+          CHECK(memory.in_use() == 0);
+        }
+}
+
+TEST_CASE("memory: an allocation that fails, whichever it is, leaks nothing and leaves the outputs alone") {
+  for (const setup& s : calls())
+    for (bool backward : {false, true})
+      for (auto type : {aft::dtype::f32, aft::dtype::bf16}) {
+        CAPTURE(describe(completed(s), type));
+        const numbers x = random_numbers(s);
+        bool failed = true;
+        for (long nth = 0; failed; ++nth) {
+          CAPTURE(nth);
+          REQUIRE(nth < 1000);
+          counting_resource memory(nth);
+          const aft::cpu exec{.threads = 2, .memory = &memory};
+          const results r = backward ? run_backward(type, s, x, exec) : run_forward(type, s, x, exec);
+          failed = memory.failed();
+          CHECK(r.failed == failed);
+          CHECK(r.damage == "");
+          CHECK(memory.in_use() == 0);
+        }
+      }
+}
+
+TEST_CASE("memory: y that is q keeps its old content when an allocation fails") {
+  for (setup s : calls()) {
+    s.in_place = true;
+    const numbers x = random_numbers(s);
+    counting_resource memory(0);
+    const results r = run_forward(aft::dtype::f32, s, x, aft::cpu{.threads = 2, .memory = &memory});
+    CHECK(r.failed == memory.failed());
+    CHECK(r.damage == "");
+  }
+}
