@@ -26,7 +26,8 @@ std::vector<float> random_values(index_t n, unsigned seed, float scale = 1) {
 }
 
 // Eq. 3 for one (b, c), given k[s], w[t,s] and what t sees of s; x in long double never overflows for these inputs.
-std::vector<double> softmax_row(index_t Tk, const std::function<long double(index_t)>& x, const std::function<bool(index_t)>& seen) {
+std::vector<double> softmax_row(index_t Tk, const std::function<long double(index_t)>& x,
+                                const std::function<bool(index_t)>& seen) {
   long double most = -std::numeric_limits<long double>::infinity(), sum = 0;
   for (index_t s = 0; s < Tk; ++s) most = seen(s) && x(s) > most ? x(s) : most;
   for (index_t s = 0; s < Tk; ++s) sum += seen(s) ? std::exp(x(s) - most) : 0;
@@ -61,9 +62,12 @@ TEST_CASE("dense bias with heads, batch, causal order, mask and lengths") {
                 return static_cast<long double>(k[static_cast<std::size_t>((b * Tk + s) * hk + c)]) +
                        static_cast<long double>(w_view(b, c / 2, t, s));
               },
-              [&](index_t s) { return (!causal || s <= t) && s < lengths[b] && mask[static_cast<std::size_t>(t * Tk + s)] != 0; });
+              [&](index_t s) {
+                return (!causal || s <= t) && s < lengths[b] && mask[static_cast<std::size_t>(t * Tk + s)] != 0;
+              });
           for (index_t s = 0; s < Tk; ++s) {
-            CHECK(static_cast<double>(a(b, t, s, c)) == doctest::Approx(row[static_cast<std::size_t>(s)]).epsilon(1e-7));
+            CHECK(static_cast<double>(a(b, t, s, c)) ==
+                  doctest::Approx(row[static_cast<std::size_t>(s)]).epsilon(1e-7));
           }
         }
       }
@@ -92,7 +96,8 @@ TEST_CASE("the map times v is the operator's average, for every kind of bias") {
     }
   };
   const aft::dense_bias dense{tensor_view<const float, 3>{w.data(), {2, T, T}}};
-  const aft::factorized_bias factors{tensor_view<const float, 3>{w.data(), {2, T, 3}}, tensor_view<const float, 2>{w.data() + 100, {T, 3}}};
+  const aft::factorized_bias factors{tensor_view<const float, 3>{w.data(), {2, T, 3}},
+                                     tensor_view<const float, 2>{w.data() + 100, {T, 3}}};
   const aft::window win{.before = 3, .after = 1};
   const aft::banded_bias band{tensor_view<const float, 2>{w.data(), {T, win.width()}}};
   for (bool causal : {false, true}) {
@@ -162,14 +167,16 @@ TEST_CASE("the ends of the number range are exact") {
   const float w[] = {most, most, -60, 60, -most, -most, 60, -60, -inf, -inf, -inf, -inf};
   float out[12];
   const tensor_view<float, 3> a{out, {3, 4, 1}};
-  aft::attention_map(tensor_view<const float, 2>{k, {4, 1}}, aft::dense_bias{tensor_view<const float, 2>{w, {3, 4}}}, a);
+  aft::attention_map(tensor_view<const float, 2>{k, {4, 1}}, aft::dense_bias{tensor_view<const float, 2>{w, {3, 4}}},
+                     a);
   const float expected[] = {1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
   for (int i = 0; i < 12; ++i) CHECK(out[i] == expected[i]);
 
   constexpr double largest = std::numeric_limits<double>::max();
   const double k2[] = {largest, largest, -largest}, w2[] = {largest, largest, -largest};
   double out2[3];
-  aft::attention_map(tensor_view<const double, 2>{k2, {3, 1}}, aft::dense_bias{tensor_view<const double, 2>{w2, {1, 3}}},
+  aft::attention_map(tensor_view<const double, 2>{k2, {3, 1}},
+                     aft::dense_bias{tensor_view<const double, 2>{w2, {1, 3}}},
                      tensor_view<double, 3>{out2, {1, 3, 1}});
   CHECK(out2[0] == 0.5);
   CHECK(out2[1] == 0.5);
@@ -178,8 +185,8 @@ TEST_CASE("the ends of the number range are exact") {
 
 TEST_CASE("hidden keys may hold anything; what is seen spoils its row only") {
   const float k[] = {1, not_a_number, 2, inf};
-  const float w[] = {0, -inf, 0, -inf,  // hides the bad keys
-                     0, 0, 0, -inf};    // sees the NaN
+  const float w[] = {0, -inf, 0, -inf,   // hides the bad keys
+                     0, 0,    0, -inf};  // sees the NaN
   float out[8];
   aft::attention_map(tensor_view<const float, 2>{k, {4, 1}}, aft::dense_bias{tensor_view<const float, 2>{w, {2, 4}}},
                      tensor_view<float, 3>{out, {2, 4, 1}});
@@ -214,22 +221,30 @@ TEST_CASE("errors name the argument and write nothing; empty maps are fine") {
   std::vector<float> memory(200, 0.5f), written(200, 42.0f);
   const tensor_view<const float, 3> k{memory.data(), {B, Tk, hk}};
   const tensor_view<const float, 2> w{memory.data(), {Tq, Tk}};
-  const auto run = [&](std::array<index_t, 4> extents, const tensor_view<const float, 2>& bias, const aft::options& opt = {}) {
-    return error_of([&] { aft::attention_map(k, aft::dense_bias{bias}, tensor_view<float, 4>{written.data(), extents}, opt); });
+  const auto run = [&](std::array<index_t, 4> extents, const tensor_view<const float, 2>& bias,
+                       const aft::options& opt = {}) {
+    return error_of([&] {
+      aft::attention_map(k, aft::dense_bias{bias}, tensor_view<float, 4>{written.data(), extents}, opt);
+    });
   };
   check_parts(run({3, Tq, Tk, hk}, w), {"aft::attention_map", "'out'", "extent 0 (B) to be 2", "got 3"});
   check_parts(run({B, 5, Tk, hk}, w), {"'out'", "extent 1 (Tq) to be 3", "got 5"});
   check_parts(run({B, Tq, 5, hk}, w), {"'out'", "extent 2 (Tk) to be 4", "got 5"});
   check_parts(run({B, Tq, Tk, 3}, w), {"'out'", "channels", "multiple of hk = 2", "got 3"});
   check_parts(run({B, Tq, Tk, hk}, {memory.data(), {Tq, 5}}), {"'w'", "(Tk) to be 4", "got 5"});
-  check_parts(run({B, Tq, Tk, hk}, w, {.mask = tensor_view<const float, 3>{memory.data(), {1, 1, Tk}}}), {"'mask'", "uint8"});
-  check_parts(error_of([&] { aft::attention_map(k, aft::dense_bias{w}, tensor_view<float, 3>{written.data(), {Tq, Tk, hk}}); }),
+  check_parts(run({B, Tq, Tk, hk}, w, {.mask = tensor_view<const float, 3>{memory.data(), {1, 1, Tk}}}),
+              {"'mask'", "uint8"});
+  check_parts(error_of([&] {
+                aft::attention_map(k, aft::dense_bias{w}, tensor_view<float, 3>{written.data(), {Tq, Tk, hk}});
+              }),
               {"'out'", "batch axis", "2", "got 1"});
   check_parts(error_of([&] {
-                aft::attention_map(k, aft::dense_bias{w}, aft::window::strict(2), tensor_view<float, 4>{written.data(), {B, Tq, Tk, hk}});
+                aft::attention_map(k, aft::dense_bias{w}, aft::window::strict(2),
+                                   tensor_view<float, 4>{written.data(), {B, Tq, Tk, hk}});
               }),
               {"'out'", "(Tq) to be 4", "got 3"});
   for (float x : written) CHECK(x == 42.0f);
   const tensor_view<const float, 3> empty{nullptr, {B, 0, hk}};
-  aft::attention_map(empty, aft::dense_bias{tensor_view<const float, 2>{nullptr, {Tq, 0}}}, tensor_view<float, 4>{nullptr, {B, Tq, 0, hk}});
+  aft::attention_map(empty, aft::dense_bias{tensor_view<const float, 2>{nullptr, {Tq, 0}}},
+                     tensor_view<float, 4>{nullptr, {B, Tq, 0, hk}});
 }

@@ -20,7 +20,8 @@ struct backward_call {
   std::vector<float> memory = std::vector<float>(4000, 0.5f);
   canary<float> written{2000};
   float* at = written.data();
-  in3 q{memory.data(), {B, T, d}}, k{memory.data(), {B, T, hk}}, v{memory.data(), {B, T, d}}, dy{memory.data(), {B, T, d}};
+  in3 q{memory.data(), {B, T, d}}, k{memory.data(), {B, T, hk}}, v{memory.data(), {B, T, d}},
+      dy{memory.data(), {B, T, d}};
   in3 w{memory.data(), {H, T, T}}, u{memory.data(), {H, T, rank}}, factor{memory.data(), {H, T, rank}};
   in2 filter{memory.data(), {H, 3}}, band{memory.data(), {T, 3}};
   out3 dq{at, {B, T, d}}, dk{at + 200, {B, T, hk}}, dv{at + 400, {B, T, d}};
@@ -30,7 +31,7 @@ struct backward_call {
 
   template <class F>
   std::string run(F&& f) {
-    const std::string message = error_of(f);
+    std::string message = error_of(f);
     if (message != "no shape_error") CHECK(written.untouched());
     return message;
   }
@@ -162,8 +163,9 @@ TEST_CASE("gradient memory: null, broadcast, shared") {
 TEST_CASE("no_grad stands for any gradient, and nothing is written for it") {
   backward_call c;
   const aft::dense_bias w{c.w};
-  CHECK(error_of([&] { aft::full_backward(c.q, c.k, c.v, w, c.dy, aft::no_grad, aft::no_grad, aft::no_grad, aft::no_grad); }) ==
-        "no shape_error");
+  CHECK(error_of([&] {
+          aft::full_backward(c.q, c.k, c.v, w, c.dy, aft::no_grad, aft::no_grad, aft::no_grad, aft::no_grad);
+        }) == "no shape_error");
   CHECK(c.written.untouched());
   CHECK(error_of([&] { aft::simple_backward(c.q, c.k, c.v, c.dy, aft::no_grad, aft::no_grad, aft::no_grad); }) ==
         "no shape_error");

@@ -95,7 +95,8 @@ TEST_CASE("tensors in either storage order, maps of tensors") {
   CHECK(&c(1, 2, 1, 1) == &map(1, 2, 1, 1));
   static_assert(shows_const<decltype(aft::as_view(std::as_const(columns)))>);
   static_assert(!shows_const<decltype(aft::as_view(map))>);
-  static_assert(shows_const<decltype(aft::as_view(Eigen::TensorMap<Eigen::Tensor<const float, 2>>(memory.data(), 2, 3)))>);
+  static_assert(
+      shows_const<decltype(aft::as_view(Eigen::TensorMap<Eigen::Tensor<const float, 2>>(memory.data(), 2, 3)))>);
 }
 
 TEST_CASE("a view is its own view") {
@@ -106,10 +107,12 @@ TEST_CASE("a view is its own view") {
 
 TEST_CASE("a call on Eigen objects gives what the same call on plain memory gives") {
   const index_t T = 9, d = 6;
-  const Eigen::MatrixXf q = Eigen::MatrixXf::Random(T, d), k = Eigen::MatrixXf::Random(T, d), v = Eigen::MatrixXf::Random(T, d);
+  const Eigen::MatrixXf q = Eigen::MatrixXf::Random(T, d), k = Eigen::MatrixXf::Random(T, d),
+                        v = Eigen::MatrixXf::Random(T, d);
   const Eigen::Matrix<float, -1, -1, Eigen::RowMajor> w = Eigen::MatrixXf::Random(T, T);
   Eigen::MatrixXf y(T, d);
-  aft::full(aft::cpu{}, aft::as_view(q), aft::as_view(k), aft::as_view(v), aft::dense_bias{aft::as_view(w)}, aft::as_view(y));
+  aft::full(aft::cpu{}, aft::as_view(q), aft::as_view(k), aft::as_view(v), aft::dense_bias{aft::as_view(w)},
+            aft::as_view(y));
   for (index_t t = 0; t < T; ++t) {
     for (index_t c = 0; c < d; ++c) {
       double num = 0, den = 0;

@@ -99,7 +99,10 @@ TEST_CASE("the tensor that disagrees with the others is named") {
     check_parts(c.dense(), {"'v'", "extent 2 (d) to be 12", "got 18"});
   }
   SUBCASE("a view without a batch axis among batches") {
-    check_parts(error_of([&] { aft::simple(c.q, c.k, in2{c.memory.data(), {Tk, d}}, c.y); }), {"'v'", "batch axis", "2", "got 1"});
+    check_parts(error_of([&] {
+                  aft::simple(c.q, c.k, in2{c.memory.data(), {Tk, d}}, c.y);
+                }),
+                {"'v'", "batch axis", "2", "got 1"});
   }
 }
 
@@ -123,7 +126,8 @@ TEST_CASE("biases: rows, columns, heads, batch, rank of the factors") {
   }
   SUBCASE("batch of w") {
     const in4 w{c.memory.data(), {3, H, Tq, Tk}};
-    check_parts(error_of([&] { aft::full(c.q, c.k, c.v, aft::dense_bias{w}, c.y); }), {"'w'", "(B) to be 1 or 2", "got 3"});
+    check_parts(error_of([&] { aft::full(c.q, c.k, c.v, aft::dense_bias{w}, c.y); }),
+                {"'w'", "(B) to be 1 or 2", "got 3"});
   }
   SUBCASE("rows of u") {
     c.u = {c.memory.data(), {H, 8, rank}};
@@ -239,7 +243,8 @@ TEST_CASE("conv: grid, heads, taps, causal") {
   const in3 filter{memory.data(), {H, 3, 3}};
   SUBCASE("grid") {
     const in4 wrong{memory.data(), {B, 3, 5, d}};
-    check_parts(error_of([&] { aft::conv(x, x, wrong, filter, y); }), {"aft::conv", "'v'", "extent 2 (W) to be 4", "got 5"});
+    check_parts(error_of([&] { aft::conv(x, x, wrong, filter, y); }),
+                {"aft::conv", "'v'", "extent 2 (W) to be 4", "got 5"});
     const in4 taller{memory.data(), {B, 2, 4, d}};
     check_parts(error_of([&] { aft::conv(taller, x, x, filter, y); }), {"'q'", "extent 1 (H) to be 3", "got 2"});
   }

@@ -27,7 +27,8 @@ long double value_of(const format& f, std::uint16_t bits) {
   const int exponent = (bits & 0x7fff) >> f.fraction_bits;
   const long double sign = (bits & 0x8000) != 0 ? -1.0L : 1.0L;
   if (exponent == f.largest_exponent) {
-    return fraction != 0 ? std::numeric_limits<long double>::quiet_NaN() : sign * std::numeric_limits<long double>::infinity();
+    return fraction != 0 ? std::numeric_limits<long double>::quiet_NaN()
+                         : sign * std::numeric_limits<long double>::infinity();
   }
   const int subnormal = exponent == 0 ? 1 : 0;
   const long double significand = static_cast<long double>(fraction + (subnormal != 0 ? 0 : 1 << f.fraction_bits));
@@ -37,7 +38,9 @@ long double value_of(const format& f, std::uint16_t bits) {
 // The non-negative finite values in ascending order: pattern p has the value table[p].
 std::vector<long double> ascending(const format& f) {
   std::vector<long double> table;
-  for (int p = 0; p < f.largest_exponent << f.fraction_bits; ++p) table.push_back(value_of(f, static_cast<std::uint16_t>(p)));
+  table.reserve(1 << 15);
+  for (int p = 0; p < f.largest_exponent << f.fraction_bits; ++p)
+    table.push_back(value_of(f, static_cast<std::uint16_t>(p)));
   return table;
 }
 
@@ -107,10 +110,18 @@ void check_rounding(const format& f) {
 
 }  // namespace
 
-TEST_CASE("half: every pattern widens exactly and comes back") { check_all_patterns<aft::half>(binary16); }
-TEST_CASE("bfloat16: every pattern widens exactly and comes back") { check_all_patterns<aft::bfloat16>(bf16); }
-TEST_CASE("half: floats round to nearest even") { check_rounding<aft::half>(binary16); }
-TEST_CASE("bfloat16: floats round to nearest even") { check_rounding<aft::bfloat16>(bf16); }
+TEST_CASE("half: every pattern widens exactly and comes back") {
+  check_all_patterns<aft::half>(binary16);
+}
+TEST_CASE("bfloat16: every pattern widens exactly and comes back") {
+  check_all_patterns<aft::bfloat16>(bf16);
+}
+TEST_CASE("half: floats round to nearest even") {
+  check_rounding<aft::half>(binary16);
+}
+TEST_CASE("bfloat16: floats round to nearest even") {
+  check_rounding<aft::bfloat16>(bf16);
+}
 
 TEST_CASE("half: the ends of the range") {
   CHECK(aft::half(65504.0f).bits == 0x7bff);
@@ -142,7 +153,9 @@ TEST_CASE("doubles are stored in 16 bits as if rounded once") {
     const int exponent = static_cast<int>(rng() % 50) - 30;
     double x = std::ldexp(1.0 + static_cast<double>(rng() >> 12) * 0x1p-52, exponent);
     // Every other one within 2^-40 of a midpoint of half's values.
-    if (i % 2 == 0) x = std::ldexp(1.0 + static_cast<double>(rng() % 1024) * 0x1p-10 + 0x1p-11, exponent) * (1 + (i % 4 - 1) * 0x1p-41);
+    if (i % 2 == 0)
+      x = std::ldexp(1.0 + static_cast<double>(rng() % 1024) * 0x1p-10 + 0x1p-11, exponent) *
+          (1 + (i % 4 - 1) * 0x1p-41);
     if (i % 3 == 0) x = -x;
     aft::bfloat16 b{};
     aft::store_element(&h, aft::dtype::f16, 0, x);

@@ -16,12 +16,13 @@ template <class T>
 struct call {
   std::vector<T> memory = std::vector<T>(1000, T(0.5f));
   canary<T> written{1000};
-  aft::tensor_view<const T, 3> q{memory.data(), {B, Tq, d}}, k{memory.data(), {B, Tk, hk}}, v{memory.data(), {B, Tk, d}};
+  aft::tensor_view<const T, 3> q{memory.data(), {B, Tq, d}}, k{memory.data(), {B, Tk, hk}},
+      v{memory.data(), {B, Tk, d}};
   aft::tensor_view<T, 3> y{written.data(), {B, Tq, d}};
 
   std::string simple(const aft::options& opt) {
     written.reset();
-    const std::string message = error_of([&] { aft::simple(q, k, v, y, opt); });
+    std::string message = error_of([&] { aft::simple(q, k, v, y, opt); });
     if (message != "no shape_error") CHECK(written.untouched());
     return message;
   }
@@ -54,9 +55,12 @@ TEST_CASE("mask: refused") {
   call<float> c;
   check_parts(c.simple({.mask = tensor<float, 3>({B, Tq, Tk}).view}), {"aft::simple", "'mask'", "uint8", "got float"});
   check_parts(c.simple({.mask = tensor<std::int32_t, 3>({B, Tq, Tk}).view}), {"'mask'", "uint8", "unsupported type"});
-  check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({3, Tq, Tk}).view}), {"'mask'", "extent 0 (B) to be 1 or 2", "got 3"});
-  check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({B, 4, Tk}).view}), {"'mask'", "extent 1 (Tq) to be 1 or 5", "got 4"});
-  check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({B, Tq, 1}).view}), {"'mask'", "extent 2 (Tk) to be 7", "got 1"});
+  check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({3, Tq, Tk}).view}),
+              {"'mask'", "extent 0 (B) to be 1 or 2", "got 3"});
+  check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({B, 4, Tk}).view}),
+              {"'mask'", "extent 1 (Tq) to be 1 or 5", "got 4"});
+  check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({B, Tq, 1}).view}),
+              {"'mask'", "extent 2 (Tk) to be 7", "got 1"});
   check_parts(c.simple({.mask = tensor<std::uint8_t, 2>({Tq, Tk}).view}), {"'mask'", "rank 3", "got 2"});
   check_parts(c.simple({.mask = aft::tensor_view<std::uint8_t, 3>{nullptr, {B, Tq, Tk}}}), {"'mask'", "70", "null"});
   check_parts(c.simple({.mask = aft::tensor_view<std::uint8_t, 3, aft::device_space>{nullptr, {B, Tq, Tk}}}),
@@ -67,7 +71,8 @@ TEST_CASE("key_lengths") {
   call<float> c;
   CHECK(c.simple({.key_lengths = tensor<std::int64_t, 1>({B}).view}) == "no shape_error");
   CHECK(c.simple({.key_lengths = tensor<long long, 1>({B}).view}) == "no shape_error");
-  check_parts(c.simple({.key_lengths = tensor<std::int64_t, 1>({3}).view}), {"'key_lengths'", "extent 0 (B) to be 2", "got 3"});
+  check_parts(c.simple({.key_lengths = tensor<std::int64_t, 1>({3}).view}),
+              {"'key_lengths'", "extent 0 (B) to be 2", "got 3"});
   check_parts(c.simple({.key_lengths = tensor<std::int32_t, 1>({B}).view}), {"'key_lengths'", "int64"});
   check_parts(c.simple({.key_lengths = tensor<std::int64_t, 2>({B, 1}).view}), {"'key_lengths'", "rank 1", "got 2"});
   check_parts(c.simple({.key_lengths = aft::tensor_view<std::int64_t, 1>{nullptr, {B}}}), {"'key_lengths'", "null"});
@@ -84,7 +89,8 @@ TEST_CASE("lse: shape, type, writability") {
   const tensor<float, 3> lse({B, Tq, hk});
   check_parts(c.simple({.lse = aft::tensor_view<const float, 3>(lse.view)}), {"'lse'", "mutable", "const"});
   check_parts(c.simple({.lse = aft::tensor_view<float, 3>{nullptr, {B, Tq, hk}}}), {"'lse'", "null"});
-  check_parts(c.simple({.lse = aft::tensor_view<float, 3>{c.memory.data(), {B, Tq, hk}, {0, hk, 1}}}), {"'lse'", "axis 0", "got 0"});
+  check_parts(c.simple({.lse = aft::tensor_view<float, 3>{c.memory.data(), {B, Tq, hk}, {0, hk, 1}}}),
+              {"'lse'", "axis 0", "got 0"});
 }
 
 TEST_CASE_TEMPLATE("lse and average: types by data type", T, float, double, aft::half, aft::bfloat16) {
@@ -99,7 +105,8 @@ TEST_CASE_TEMPLATE("lse and average: types by data type", T, float, double, aft:
 
 TEST_CASE("average: shape") {
   call<float> c;
-  check_parts(c.simple({.average = tensor<float, 3>({B, Tq, hk}).view}), {"'average'", "extent 2 (d) to be 12", "got 6"});
+  check_parts(c.simple({.average = tensor<float, 3>({B, Tq, hk}).view}),
+              {"'average'", "extent 2 (d) to be 12", "got 6"});
   check_parts(c.simple({.average = tensor<double, 3>({B, Tq, d}).view}), {"'average'", "float", "got double"});
 }
 
@@ -118,7 +125,8 @@ TEST_CASE("lse has one value a key channel, so the heads of a bias must not be f
 
 TEST_CASE("a call without a batch axis takes options with and without one") {
   std::vector<float> memory(1000, 0.5f), written(1000);
-  const aft::tensor_view<const float, 2> q{memory.data(), {Tq, d}}, k{memory.data(), {Tk, hk}}, v{memory.data(), {Tk, d}};
+  const aft::tensor_view<const float, 2> q{memory.data(), {Tq, d}}, k{memory.data(), {Tk, hk}},
+      v{memory.data(), {Tk, d}};
   const aft::tensor_view<float, 2> y{written.data(), {Tq, d}};
   const auto run = [&](const aft::options& opt) { return error_of([&] { aft::simple(q, k, v, y, opt); }); };
   CHECK(run({.mask = tensor<std::uint8_t, 2>({Tq, Tk}).view}) == "no shape_error");
@@ -126,7 +134,8 @@ TEST_CASE("a call without a batch axis takes options with and without one") {
   CHECK(run({.mask = tensor<std::uint8_t, 3>({1, Tq, Tk}).view}) == "no shape_error");
   CHECK(run({.key_lengths = tensor<std::int64_t, 1>({1}).view}) == "no shape_error");
   CHECK(run({.lse = tensor<float, 2>({Tq, hk}).view, .average = tensor<float, 2>({Tq, d}).view}) == "no shape_error");
-  CHECK(run({.lse = tensor<float, 3>({1, Tq, hk}).view, .average = tensor<float, 3>({1, Tq, d}).view}) == "no shape_error");
+  CHECK(run({.lse = tensor<float, 3>({1, Tq, hk}).view, .average = tensor<float, 3>({1, Tq, d}).view}) ==
+        "no shape_error");
   check_parts(run({.mask = tensor<std::uint8_t, 2>({4, Tk}).view}), {"'mask'", "(Tq)", "got 4"});
   check_parts(run({.lse = tensor<float, 2>({Tk, hk}).view}), {"'lse'", "(Tq) to be 5", "got 7"});
   check_parts(run({.average = tensor<float, 3>({2, Tq, d}).view}), {"'average'", "(B) to be 1", "got 2"});
@@ -138,7 +147,8 @@ TEST_CASE("grids: lse and average have the grid's shape, a mask counts its point
   const aft::tensor_view<const float, 3> filter{memory.data(), {3, 3, 3}};
   const aft::tensor_view<float, 4> y{written.data(), {B, 3, 4, d}};
   const auto run = [&](const aft::options& opt) { return error_of([&] { aft::conv(x, k, x, filter, y, opt); }); };
-  CHECK(run({.lse = tensor<float, 4>({B, 3, 4, hk}).view, .average = tensor<float, 4>({B, 3, 4, d}).view}) == "no shape_error");
+  CHECK(run({.lse = tensor<float, 4>({B, 3, 4, hk}).view, .average = tensor<float, 4>({B, 3, 4, d}).view}) ==
+        "no shape_error");
   CHECK(run({.mask = tensor<std::uint8_t, 3>({1, 12, 12}).view}) == "no shape_error");
   check_parts(run({.lse = tensor<float, 3>({B, 12, hk}).view}), {"aft::conv", "'lse'", "rank 4", "got 3"});
   check_parts(run({.lse = tensor<float, 4>({B, 4, 3, hk}).view}), {"'lse'", "extent 1 (H) to be 3", "got 4"});
@@ -148,7 +158,8 @@ TEST_CASE("grids: lse and average have the grid's shape, a mask counts its point
 
 TEST_CASE("a backward call reads lse and average, so they may be views of const") {
   std::vector<float> memory(1000, 0.5f), gradient(1000);
-  const aft::tensor_view<const float, 3> q{memory.data(), {B, Tq, d}}, k{memory.data(), {B, Tk, hk}}, v{memory.data(), {B, Tk, d}};
+  const aft::tensor_view<const float, 3> q{memory.data(), {B, Tq, d}}, k{memory.data(), {B, Tk, hk}},
+      v{memory.data(), {B, Tk, d}};
   const aft::tensor_view<float, 3> dv{gradient.data(), {B, Tk, d}};
   const tensor<float, 3> lse({B, Tq, hk}), average({B, Tq, d});
   const aft::tensor_view<const float, 3> saved_lse = lse.view, saved_average = average.view;

@@ -54,9 +54,7 @@ bool brute_force_shares_with_itself(const any_view& v, const void* origin) {
 // Small strides, so that about half of the pairs overlap and many of the others are interleaved without overlap.
 template <class T>
 any_view random_view(std::mt19937& rng, T* middle) {
-  const auto pick = [&](index_t low, index_t high) {
-    return std::uniform_int_distribution<index_t>(low, high)(rng);
-  };
+  const auto pick = [&](index_t low, index_t high) { return std::uniform_int_distribution<index_t>(low, high)(rng); };
   const index_t largest = pick(1, 4) == 1 ? 3 : 24;
   T* const data = middle + pick(-30, 30);
   const auto stride = [&] { return pick(0, 8) == 0 ? 0 : pick(-largest, largest) * (pick(0, 1) == 0 ? 2 : 1); };
@@ -157,11 +155,13 @@ TEST_CASE("calls accept slices of packed buffers") {
   const aft::dense_bias bias{aft::tensor_view<const float, 2>{w.data(), {T, T}}};
   CHECK(error_of([&] { aft::full(q, k, v, bias, y); }) == "no shape_error");
   CHECK(error_of([&] {
-          aft::full_backward(q, k, v, bias, y, slice(gradients, 3, 0), slice(gradients, 3, 1), slice(gradients, 3, 2), aft::no_grad);
+          aft::full_backward(q, k, v, bias, y, slice(gradients, 3, 0), slice(gradients, 3, 1), slice(gradients, 3, 2),
+                             aft::no_grad);
         }) == "no shape_error");
   // One element further to the left, and dk's first channel is dq's last.
   const aft::tensor_view<float, 3> shifted{gradients.data() + d - 1, {B, T, d}, {T * 3 * d, 3 * d, 1}};
-  const auto message = error_of([&] { aft::simple_backward(q, k, v, y, slice(gradients, 3, 0), shifted, slice(gradients, 3, 2)); });
+  const auto message =
+      error_of([&] { aft::simple_backward(q, k, v, y, slice(gradients, 3, 0), shifted, slice(gradients, 3, 2)); });
   check_parts(message, {"aft::simple_backward", "'dk'", "'dq'", "overlap", "12 bytes"});
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("y may be exactly q, and nothing else") {
   const aft::dense_bias bias{aft::tensor_view<const float, 2>{w.data(), {T, T}}};
   const auto run = [&](const view& y, const aft::options& opt = {}) {
     const std::vector<float> before = memory;
-    const std::string message = error_of([&] { aft::full(q, k, v, bias, y, opt); });
+    std::string message = error_of([&] { aft::full(q, k, v, bias, y, opt); });
     if (message != "no shape_error") CHECK(memory == before);
     return message;
   };

@@ -21,6 +21,7 @@ std::vector<real> formula(const std::vector<real>& r, real gain, real shift) {
   for (real x : r) squares += (x - mean) * (x - mean);
   const real deviation = std::sqrt(squares / (n - 1));
   std::vector<real> out;
+  out.reserve(r.size());
   for (real x : r) out.push_back(gain * (x - mean) / deviation + shift);
   return out;
 }
@@ -47,8 +48,10 @@ constexpr double epsilon() {
 
 template <class T>
 T from(double x) {
-  if constexpr (std::is_same_v<T, double>) return x;
-  else return T(static_cast<float>(x));
+  if constexpr (std::is_same_v<T, double>)
+    return x;
+  else
+    return T(static_cast<float>(x));
 }
 
 template <class T>
@@ -65,7 +68,8 @@ template <class T, std::size_t Rank>
 void check_against_formula(const tensor_view<const T, Rank>& r, const std::vector<std::array<index_t, Rank>>& places) {
   const index_t H = r.extent(0);
   const std::size_t taps = places.size() / static_cast<std::size_t>(H);
-  const auto gain = random_values<T>(static_cast<std::size_t>(H), 2), shift = random_values<T>(static_cast<std::size_t>(H), 3);
+  const auto gain = random_values<T>(static_cast<std::size_t>(H), 2),
+             shift = random_values<T>(static_cast<std::size_t>(H), 3);
   const auto weights = random_values<T>(places.size(), 4);
   std::vector<T> out(places.size()), dr(places.size()), dgain(gain.size()), dshift(gain.size());
   std::array<index_t, Rank> extents = r.extents();
@@ -90,12 +94,15 @@ void check_against_formula(const tensor_view<const T, Rank>& r, const std::vecto
       const double tolerance = 4 * epsilon<T>() * (4 + std::fabs(static_cast<double>(expected[i])));
       CHECK(std::fabs(static_cast<double>(static_cast<real>(out[h * taps + i]) - expected[i])) <= tolerance);
       const real d = slope(row, g, w, i);
-      CHECK(std::fabs(static_cast<double>(static_cast<real>(dr[h * taps + i]) - d)) <= 1e-8 + 4 * epsilon<T>() * (1 + std::fabs(static_cast<double>(d))));
+      CHECK(std::fabs(static_cast<double>(static_cast<real>(dr[h * taps + i]) - d)) <=
+            1e-8 + 4 * epsilon<T>() * (1 + std::fabs(static_cast<double>(d))));
       sum += w[i];
       product += w[i] * unit[i];
     }
-    CHECK(std::fabs(static_cast<double>(static_cast<real>(dshift[h]) - sum)) <= 8 * epsilon<T>() * (2 + static_cast<double>(taps)));
-    CHECK(std::fabs(static_cast<double>(static_cast<real>(dgain[h]) - product)) <= 8 * epsilon<T>() * (2 + static_cast<double>(taps)));
+    CHECK(std::fabs(static_cast<double>(static_cast<real>(dshift[h]) - sum)) <=
+          8 * epsilon<T>() * (2 + static_cast<double>(taps)));
+    CHECK(std::fabs(static_cast<double>(static_cast<real>(dgain[h]) - product)) <=
+          8 * epsilon<T>() * (2 + static_cast<double>(taps)));
   }
 }
 
@@ -181,15 +188,15 @@ TEST_CASE("gradients of constant and one-tap filters; no_grad") {
   float dr[] = {9, 9, 9}, dgain[] = {9}, dshift[] = {9};
   const tensor_view<const float, 1> g{gain, {1}}, s{shift, {1}};
   for (index_t taps : {index_t{1}, index_t{3}}) {
-    aft::reparameterize_backward(tensor_view<const float, 2>{r, {1, taps}}, g, s, tensor_view<const float, 2>{dout, {1, taps}},
-                                 tensor_view<float, 2>{dr, {1, taps}}, tensor_view<float, 1>{dgain, {1}},
-                                 tensor_view<float, 1>{dshift, {1}});
+    aft::reparameterize_backward(tensor_view<const float, 2>{r, {1, taps}}, g, s,
+                                 tensor_view<const float, 2>{dout, {1, taps}}, tensor_view<float, 2>{dr, {1, taps}},
+                                 tensor_view<float, 1>{dgain, {1}}, tensor_view<float, 1>{dshift, {1}});
     for (index_t i = 0; i < taps; ++i) CHECK(dr[i] == 0.0f);
     CHECK(dgain[0] == 0.0f);
     CHECK(dshift[0] == (taps == 1 ? 1.0f : 7.0f));
   }
-  aft::reparameterize_backward(aft::cpu{}, tensor_view<const float, 2>{r, {1, 3}}, g, s, tensor_view<const float, 2>{dout, {1, 3}},
-                               aft::no_grad, aft::no_grad, aft::no_grad);
+  aft::reparameterize_backward(aft::cpu{}, tensor_view<const float, 2>{r, {1, 3}}, g, s,
+                               tensor_view<const float, 2>{dout, {1, 3}}, aft::no_grad, aft::no_grad, aft::no_grad);
 }
 
 TEST_CASE("errors name the argument and write nothing") {
@@ -202,7 +209,8 @@ TEST_CASE("errors name the argument and write nothing") {
   };
   check_parts(run(r, three, two, out), {"aft::reparameterize", "'gain'", "extent 0 (H) to be 2", "got 3"});
   check_parts(run(r, two, three, out), {"'shift'", "got 3"});
-  check_parts(run(r, two, two, tensor_view<float, 2>{written.data(), {2, 4}}), {"'out'", "extent 1 (taps) to be 5", "got 4"});
+  check_parts(run(r, two, two, tensor_view<float, 2>{written.data(), {2, 4}}),
+              {"'out'", "extent 1 (taps) to be 5", "got 4"});
   check_parts(run(r, two, two, tensor_view<float, 2>{nullptr, {2, 5}}), {"'out'", "null"});
   check_parts(run(tensor_view<const float, 2>{nullptr, {2, 5}}, two, two, out), {"'r'", "10", "null"});
   check_parts(run(r, two, two, tensor_view<float, 2>{memory.data(), {2, 5}}), {"'out'", "'r'", "overlap"});
@@ -212,7 +220,8 @@ TEST_CASE("errors name the argument and write nothing") {
   });
   check_parts(backward, {"aft::reparameterize_backward", "'dgain'", "'dr'", "12 bytes"});
   const auto dout = error_of([&] {
-    aft::reparameterize_backward(r, two, two, tensor_view<const float, 2>{memory.data(), {3, 5}}, out, aft::no_grad, aft::no_grad);
+    aft::reparameterize_backward(r, two, two, tensor_view<const float, 2>{memory.data(), {3, 5}}, out, aft::no_grad,
+                                 aft::no_grad);
   });
   check_parts(dout, {"'dout'", "(H) to be 2", "got 3"});
   for (float x : written) CHECK(x == 42.0f);

@@ -30,13 +30,13 @@ struct bias_arguments {
 
 /// One call. A tensor that the operator does not have, and a gradient that is not wanted, is an empty view.
 struct call {
-  const char* op = "";          ///< as users spell it, with its namespace
-  dtype type = dtype::other;    ///< of q, k, v, y and their gradients
+  const char* op = "";        ///< as users spell it, with its namespace
+  dtype type = dtype::other;  ///< of q, k, v, y and their gradients
   bool backward = false;
-  bool cross_lengths = false;   ///< queries and keys may differ in number
-  bool windowed = false;        ///< win is the call's window
+  bool cross_lengths = false;  ///< queries and keys may differ in number
+  bool windowed = false;       ///< win is the call's window
   bool on_device = false;
-  bool no_batch = false;        ///< all views are (time, channels): options may leave out the batch axis too
+  bool no_batch = false;  ///< all views are (time, channels): options may leave out the batch axis too
   band win{};
   argument q{"q"}, k{"k"}, v{"v"}, y{"y"};
   argument dy{"dy"}, dq{"dq"}, dk{"dk"}, dv{"dv"};

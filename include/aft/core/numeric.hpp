@@ -134,8 +134,8 @@ constexpr index_t size_of(dtype t) {
 
 /// The types that q, k, v, y and the biases may hold.
 template <class T>
-concept element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, half> ||
-                  std::is_same_v<T, bfloat16>;
+concept element =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
 
 /// The type in which operations on T are carried out: double for double, float for everything else.
 template <class T>

@@ -16,7 +16,8 @@ namespace checks {
 /// yes is an error message and a wrong no is corrupted results.
 enum class shared_memory : std::uint8_t { none, some, unknown };
 
-/// Most steps of one search; a few milliseconds. Layouts that come from slicing, padding and transposing take under 100.
+/// Most steps of one search; a few milliseconds. Layouts that come from slicing, padding and transposing take under
+/// 100.
 inline constexpr index_t overlap_budget = index_t{1} << 18;
 
 /// Is there a sum of x_i * step_i, 0 <= x_i <= reach_i, in an interval?
@@ -120,10 +121,13 @@ struct byte_span {
 }
 
 inline index_t byte_distance(const any_view& from, const any_view& to) {
-  return static_cast<index_t>(reinterpret_cast<std::uintptr_t>(to.data()) - reinterpret_cast<std::uintptr_t>(from.data()));
+  return static_cast<index_t>(reinterpret_cast<std::uintptr_t>(to.data()) -
+                              reinterpret_cast<std::uintptr_t>(from.data()));
 }
 
-inline index_t magnitude(index_t i) { return i < 0 ? -i : i; }
+inline index_t magnitude(index_t i) {
+  return i < 0 ? -i : i;
+}
 
 /// Whether a and b share a byte. Both have passed require_sane.
 [[gnu::cold]] inline shared_memory share_memory(const any_view& a, const any_view& b) {

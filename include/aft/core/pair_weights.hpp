@@ -53,7 +53,8 @@ class pair_weights {
   double product(index_t h, index_t t, index_t s) const {
     long double sum = 0;
     for (index_t n = 0; n < p_.bias.rank; ++n) {
-      sum += static_cast<long double>(entry(p_.bias.u, 0, h, t, n)) * static_cast<long double>(entry(p_.bias.v, 0, h, s, n));
+      sum += static_cast<long double>(entry(p_.bias.u, 0, h, t, n)) *
+             static_cast<long double>(entry(p_.bias.v, 0, h, s, n));
     }
     return static_cast<double>(sum);
   }

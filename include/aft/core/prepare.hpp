@@ -12,8 +12,12 @@ inline namespace AFT_ISA {
 namespace checks {
 
 /// Axes of a tensor (batch, positions..., channels); rank 2 has no batch axis.
-inline std::size_t first_position(const any_view& v) { return v.rank() == 2 ? 0 : 1; }
-inline std::size_t channel_axis(const any_view& v) { return v.rank() - 1; }
+inline std::size_t first_position(const any_view& v) {
+  return v.rank() == 2 ? 0 : 1;
+}
+inline std::size_t channel_axis(const any_view& v) {
+  return v.rank() - 1;
+}
 
 [[gnu::cold]] inline field to_field(const any_view& v) {
   field f;
@@ -107,7 +111,8 @@ void for_each_participant(const participants& all, Add&& add) {
 }
 
 /// A gradient has exactly the extents of the tensor it belongs to; rank 2 stands for a batch of one.
-[[gnu::cold]] inline void require_gradient(const call& c, const argument& a, const problem& p, index_t positions, index_t channels) {
+[[gnu::cold]] inline void require_gradient(const call& c, const argument& a, const problem& p, index_t positions,
+                                           index_t channels) {
   if (!a.given()) return;
   const any_view& v = a.view;
   if (v.rank() != 2) {
@@ -119,7 +124,8 @@ void for_each_participant(const participants& all, Add&& add) {
   const std::size_t axes = channel_axis(v) - first;
   static constexpr const char* names[] = {"D", "H", "W"};
   for (std::size_t i = 0; i < axes; ++i) {
-    require_extent(c.op, a, first + i, axes == 1 ? "T" : names[3 - axes + i], axes == 1 ? positions : p.grid[3 - axes + i]);
+    require_extent(c.op, a, first + i, axes == 1 ? "T" : names[3 - axes + i],
+                   axes == 1 ? positions : p.grid[3 - axes + i]);
   }
   require_extent(c.op, a, channel_axis(v), channels == p.d ? "d" : "hk", channels);
 }

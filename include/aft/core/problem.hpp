@@ -37,12 +37,13 @@ enum class bias_kind : std::uint8_t { none, dense, factorized, banded, filter };
 
 struct bias_ref {
   bias_kind kind = bias_kind::none;
-  index_t heads = 1;   ///< H; channel c uses head c / (d/H)
-  index_t batch = 1;   ///< the extent of w's own batch axis: 1, or B
-  index_t rank = 0;    ///< n of a factorized bias
-  matrix w{};          ///< dense or banded
-  matrix u{}, v{};     ///< factorized
-  index_t u_heads = 1, v_heads = 1;  ///< each factor's own head extent: H, or 1 with sh = 0, which as a gradient sums over heads
+  index_t heads = 1;  ///< H; channel c uses head c / (d/H)
+  index_t batch = 1;  ///< the extent of w's own batch axis: 1, or B
+  index_t rank = 0;   ///< n of a factorized bias
+  matrix w{};         ///< dense or banded
+  matrix u{}, v{};    ///< factorized
+  /// Each factor's own head extent: H, or 1 with sh = 0, which as a gradient sums over the heads.
+  index_t u_heads = 1, v_heads = 1;
   std::byte* r = nullptr;  ///< filter r(h, j0, j1, j2)
   dtype r_type = dtype::other;
   bool r_set = false;
@@ -62,16 +63,16 @@ struct problem {
   index_t B = 0, Tq = 0, Tk = 0, d = 0, hk = 0;  ///< hk key channels; value channel c uses c / (d/hk)
   std::array<index_t, 3> grid{1, 1, 1};          ///< of queries and keys alike when conv; else (1, 1, Tq)
   field q{}, k{}, v{}, y{};
-  field lse{}, average{};                        ///< outputs of a forward call, inputs of a backward call
+  field lse{}, average{};  ///< outputs of a forward call, inputs of a backward call
   bias_ref bias{};
-  band win{};                                    ///< local
+  band win{};                                           ///< local
   std::array<index_t, 3> taps{1, 1, 1}, left{0, 0, 0};  ///< conv: key = query + j - left per axis
   bool causal = false;
   gate gate_fn = gate::sigmoid;
-  bool excluded = false;                         ///< pairs outside window or filter are not seen
-  const std::byte* mask = nullptr;               ///< uint8 (b, t, s); stride 0 where an extent is 1
+  bool excluded = false;            ///< pairs outside window or filter are not seen
+  const std::byte* mask = nullptr;  ///< uint8 (b, t, s); stride 0 where an extent is 1
   index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
-  const std::byte* lengths = nullptr;            ///< int64 (b)
+  const std::byte* lengths = nullptr;  ///< int64 (b)
   index_t lengths_sb = 0;
 
   /// Keys visible to batch element b by key_lengths alone.

@@ -30,8 +30,8 @@ struct dims {
   std::array<index_t, Rank> value{};
   constexpr dims(const std::array<index_t, Rank>& a) : value(a) {}
   template <class... I>
-    requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...))
-  constexpr dims(I... i) : value{static_cast<index_t>(i)...} {}
+  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...)) constexpr dims(I... i)
+      : value{static_cast<index_t>(i)...} {}
 };
 
 template <class S>
@@ -70,8 +70,8 @@ class tensor_view {
       : data_(data), extents_(extents.value), strides_(strides.value) {}
 
   template <class U>
-    requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
-  constexpr tensor_view(const tensor_view<U, Rank, Space>& other)
+  requires(std::is_same_v<const U, T> &&
+           !std::is_same_v<U, T>) constexpr tensor_view(const tensor_view<U, Rank, Space>& other)
       : data_(other.data()), extents_(other.extents()), strides_(other.strides()) {}
 
   constexpr T* data() const { return data_; }
@@ -88,8 +88,7 @@ class tensor_view {
   }
 
   template <class... I>
-    requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...))
-  constexpr T& operator()(I... index) const {
+  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...)) constexpr T& operator()(I... index) const {
     const array at{static_cast<index_t>(index)...};
     index_t offset = 0;
     for (std::size_t i = 0; i < Rank; ++i) offset += at[i] * strides_[i];
@@ -120,8 +119,7 @@ class tensor_view {
 
   /// One slice per axis: an integer takes one index and drops the axis, aft::range keeps a part, aft::all the whole.
   template <class... S>
-    requires(sizeof...(S) == Rank && (detail::keeps_axis<S> || ...))
-  constexpr auto subview(S... slices) const {
+  requires(sizeof...(S) == Rank && (detail::keeps_axis<S> || ...)) constexpr auto subview(S... slices) const {
     constexpr std::size_t kept = (std::size_t{0} + ... + (detail::keeps_axis<S> ? 1u : 0u));
     std::array<index_t, kept> extents{};
     std::array<index_t, kept> strides{};

@@ -14,7 +14,30 @@
 namespace aft::detail {
 
 /// Names of arguments for the compiler's notes.
-enum class arg : std::uint8_t { q, k, v, y, w, u, factor_v, filter, dy, dq, dk, dv, dbias, dfilter, r, gain, shift, out, dout, dr, dgain, dshift };
+enum class arg : std::uint8_t {
+  q,
+  k,
+  v,
+  y,
+  w,
+  u,
+  factor_v,
+  filter,
+  dy,
+  dq,
+  dk,
+  dv,
+  dbias,
+  dfilter,
+  r,
+  gain,
+  shift,
+  out,
+  dout,
+  dr,
+  dgain,
+  dshift
+};
 
 template <class V>
 inline constexpr bool is_no_grad = std::is_same_v<std::remove_cvref_t<V>, no_grad_t>;
@@ -32,8 +55,9 @@ struct executor_for<tensor_view<T, Rank, Space>> {
 /// A view at all, in the space of the executor.
 template <arg Argument, class E, class V>
 constexpr bool check_view() {
-  static_assert(is_tensor_view<V>,
-                "aft: this argument must be an aft::tensor_view; make one from a pointer, or from a matrix with aft::as_view");
+  static_assert(
+      is_tensor_view<V>,
+      "aft: this argument must be an aft::tensor_view; make one from a pointer, or from a matrix with aft::as_view");
   if constexpr (is_tensor_view<V>) {
     constexpr bool on_device = std::is_same_v<typename V::space, device_space>;
     constexpr bool host_view_with_cuda = std::is_same_v<E, cuda> && !on_device;
@@ -56,9 +80,10 @@ constexpr bool check_input() {
     constexpr bool rank_fits = V::rank() >= Low && V::rank() <= High;
     constexpr bool known_type = element<typename V::value_type>;
     constexpr bool same_type = !known_type || std::is_same_v<typename V::value_type, T>;
-    static_assert(rank_fits,
-                  "aft: wrong rank: sequences are (batch, time, channels) or (time, channels); a convolution takes rank 3, "
-                  "4 or 5 with a filter of rank 2, 3 or 4; gain and shift are (H)");
+    static_assert(
+        rank_fits,
+        "aft: wrong rank: sequences are (batch, time, channels) or (time, channels); a convolution takes rank 3, "
+        "4 or 5 with a filter of rank 2, 3 or 4; gain and shift are (H)");
     static_assert(known_type, "aft: the element type must be float, double, aft::half or aft::bfloat16");
     static_assert(same_type, "aft: mixed element types: q, k, v, y and their gradients must hold one type");
     return rank_fits && known_type && same_type;
@@ -99,7 +124,9 @@ constexpr bool check_bias_tensor() {
   if constexpr (check_view<Argument, E, V>()) {
     using value = typename V::value_type;
     constexpr bool type_fits = std::is_same_v<value, T> || std::is_same_v<value, compute_t<T>>;
-    static_assert(type_fits, "aft: the element type of a bias or filter must be that of the data, or float (double for double data)");
+    static_assert(
+        type_fits,
+        "aft: the element type of a bias or filter must be that of the data, or float (double for double data)");
     return type_fits;
   } else {
     return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file validation.hpp  How a bad call is reported, and the checks that concern one tensor alone.
 ///
-/// Checks are marked cold, here and in the headers beside this one: it makes compilers optimise them for size. They take
-/// a microsecond a call either way, and unrolled and vectorised they took most of a user's compile time.
+/// Checks are marked cold, here and in the headers beside this one: it makes compilers optimise them for size. They
+/// take a microsecond a call either way, and unrolled and vectorised they took most of a user's compile time.
 #pragma once
 
 #include "call.hpp"
@@ -34,13 +34,15 @@ using detail::call;
   throw shape_error(message.str());
 }
 
-[[gnu::cold]] inline void require_extent(const char* op, const argument& a, std::size_t axis, const char* name, index_t expected) {
+[[gnu::cold]] inline void require_extent(const char* op, const argument& a, std::size_t axis, const char* name,
+                                         index_t expected) {
   if (a.view.extent(axis) == expected) return;
   fail(op, a, axis_text(axis, name) << " to be " << expected, a.view.extent(axis));
 }
 
 /// The number of groups that d channels fall into must divide d, and 0 groups hold no channel.
-[[gnu::cold]] inline void require_divides(const char* op, const argument& a, std::size_t axis, const char* name, index_t d) {
+[[gnu::cold]] inline void require_divides(const char* op, const argument& a, std::size_t axis, const char* name,
+                                          index_t d) {
   const index_t groups = a.view.extent(axis);
   if (groups == 0 ? d == 0 : d % groups == 0) return;
   fail(op, a, axis_text(axis, name) << " to divide d = " << d, groups);
@@ -63,7 +65,8 @@ inline index_t element_count(const any_view& v) {
     const index_t n = a.view.extent(i);
     if (n < 0) fail(op, a, text("extent ") << i << " to be at least 0", n);
     empty = empty || n == 0;
-    if (n != 0 && count > INT64_MAX / n) fail(op, a, "fewer than 2^63 elements", text("extents ") << shape_text(a.view));
+    if (n != 0 && count > INT64_MAX / n)
+      fail(op, a, "fewer than 2^63 elements", text("extents ") << shape_text(a.view));
     count *= n == 0 ? 1 : n;
   }
   if (empty) return;
@@ -84,7 +87,8 @@ inline index_t element_count(const any_view& v) {
 /// The memory behind a view: it exists when there is anything to read or write.
 [[gnu::cold]] inline void require_data(const char* op, const argument& a) {
   if (a.view.data() != nullptr || element_count(a.view) == 0) return;
-  fail(op, a, text("data for ") << shape_text(a.view) << " = " << element_count(a.view) << " elements", "a null pointer");
+  fail(op, a, text("data for ") << shape_text(a.view) << " = " << element_count(a.view) << " elements",
+       "a null pointer");
 }
 
 /// An output keeps every element it is given: no axis is broadcast.
@@ -93,7 +97,8 @@ inline index_t element_count(const any_view& v) {
   if (element_count(a.view) == 0) return;
   for (std::size_t i = 0; i < a.view.rank(); ++i) {
     if (a.view.extent(i) > 1 && a.view.stride(i) == 0) {
-      fail(op, a, text("a stride other than 0 on axis ") << i << " of an output, whose extent is " << a.view.extent(i), "0");
+      fail(op, a, text("a stride other than 0 on axis ") << i << " of an output, whose extent is " << a.view.extent(i),
+           "0");
     }
   }
 }

@@ -9,7 +9,9 @@ inline namespace AFT_ISA {
 namespace checks {
 
 /// Rows of w, u and v are the last axis but one, whatever comes before: (batch, heads) are optional.
-inline std::size_t row_axis(const any_view& v) { return v.rank() - 2; }
+inline std::size_t row_axis(const any_view& v) {
+  return v.rank() - 2;
+}
 
 inline void add_bias_queries(votes& ballot, const bias_arguments& b) {
   if (b.kind == bias_kind::dense || b.kind == bias_kind::banded) ballot.add(b.w, row_axis(b.w.view));
@@ -118,11 +120,13 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
 [[gnu::cold]] inline void require_same_extents(const call& c, const argument& gradient, const argument& of) {
   if (!gradient.given()) return;
   if (gradient.view.rank() != of.view.rank()) {
-    fail(c.op, gradient, text("rank ") << of.view.rank() << " as '" << of.name << "'", static_cast<index_t>(gradient.view.rank()));
+    fail(c.op, gradient, text("rank ") << of.view.rank() << " as '" << of.name << "'",
+         static_cast<index_t>(gradient.view.rank()));
   }
   for (std::size_t i = 0; i < of.view.rank(); ++i) {
     if (gradient.view.extent(i) == of.view.extent(i)) continue;
-    fail(c.op, gradient, text("extent ") << i << " to be " << of.view.extent(i) << " as in '" << of.name << "'", gradient.view.extent(i));
+    fail(c.op, gradient, text("extent ") << i << " to be " << of.view.extent(i) << " as in '" << of.name << "'",
+         gradient.view.extent(i));
   }
 }
 

@@ -19,10 +19,12 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
 }
 
 /// lse and average: (B, positions..., channels), or (positions, channels) for a call without a batch axis.
-[[gnu::cold]] inline void require_row_tensor(const call& c, const argument& a, const problem& p, const char* channel_name, index_t channels) {
+[[gnu::cold]] inline void require_row_tensor(const call& c, const argument& a, const problem& p,
+                                             const char* channel_name, index_t channels) {
   if (!a.given()) return;
   require_space(c, a);
-  if (!c.backward && !a.view.writable()) fail(c.op, a, "a mutable view, since a forward call writes it", "a view of const");
+  if (!c.backward && !a.view.writable())
+    fail(c.op, a, "a mutable view, since a forward call writes it", "a view of const");
   std::size_t rank = c.backward ? c.dy.view.rank() : c.y.view.rank();
   if (rank == 2 && !(c.no_batch && a.view.rank() == 2)) rank = 3;
   require_rank(c, a, rank);
@@ -71,12 +73,14 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   require_row_tensor(c, c.lse, p, "hk", p.hk);
   // Heads finer than the key channels give one key channel several sums, and lse has room for one.
   if (c.lse.given() && p.bias.heads > 1 && p.hk % p.bias.heads != 0) {
-    fail(c.op, c.lse, text("hk to be a multiple of the bias's H = ") << p.bias.heads << ", so that a key channel has one lse",
+    fail(c.op, c.lse,
+         text("hk to be a multiple of the bias's H = ") << p.bias.heads << ", so that a key channel has one lse",
          text("hk = ") << p.hk);
   }
   const dtype average = c.average.view.type();
   if (c.average.given() && average != c.type && (in_double || average != dtype::f32)) {
-    fail(c.op, c.average, text(name_of(c.type)) << (in_double || c.type == dtype::f32 ? "" : " or float"), name_of(average));
+    fail(c.op, c.average, text(name_of(c.type)) << (in_double || c.type == dtype::f32 ? "" : " or float"),
+         name_of(average));
   }
   require_row_tensor(c, c.average, p, "d", p.d);
 }

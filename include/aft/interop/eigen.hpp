@@ -33,9 +33,10 @@ concept eigen_tensor = requires(M& m) {
 
 /// An object that owns its memory, of which a view must not be taken when it is about to die.
 template <class M>
-concept eigen_owner = requires(M& m) { m.conservativeResize(1, 1); } || (eigen_tensor<M> && requires(M& m) {
-                        std::remove_cvref_t<M>(m.dimensions());
-                      });
+concept eigen_owner = requires(M& m) {
+  m.conservativeResize(1, 1);
+}
+|| (eigen_tensor<M> && requires(M & m) { std::remove_cvref_t<M>(m.dimensions()); });
 
 template <class M>
 using eigen_element_t = std::remove_pointer_t<decltype(std::declval<std::remove_reference_t<M>&>().data())>;
@@ -69,7 +70,8 @@ auto as_view(M&& m) {
   // Tensors and maps of them take the axis as different integer types; a constant converts to either.
   const auto extents = [&]<std::size_t... Axis>(std::index_sequence<Axis...>) {
     return std::array<index_t, rank>{static_cast<index_t>(m.dimension(Axis))...};
-  }(std::make_index_sequence<rank>{});
+  }
+  (std::make_index_sequence<rank>{});
   std::array<index_t, rank> strides{};
   index_t step = 1;
   for (std::size_t i = 0; i < rank; ++i) {

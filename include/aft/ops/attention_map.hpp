@@ -76,8 +76,8 @@ inline problem prepare_map(const call& c) {
   return p;
 }
 
-/// a = exp(x - max) / sum exp(x - max) over the keys that (b, t, c) sees, with x = k + w. Everything is halved before it
-/// is added, so that the sum of two finite numbers is finite; the difference of two such sums is doubled again.
+/// a = exp(x - max) / sum exp(x - max) over the keys that (b, t, c) sees, with x = k + w. Everything is halved before
+/// it is added, so that the sum of two finite numbers is finite; the difference of two such sums is doubled again.
 inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_resource* memory) {
   constexpr double hidden = -std::numeric_limits<double>::infinity();
   const pair_weights weights(p);
@@ -90,7 +90,8 @@ inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_res
       for (index_t c = 0; c < p.d; ++c) {
         const index_t group = p.d / p.bias.heads;
         if (c % group == 0) {
-          for (index_t s = 0; s < p.Tk; ++s) w[at(s)] = weights.visible(b, t, s) ? 0.5 * weights(b, c / group, t, s) : hidden;
+          for (index_t s = 0; s < p.Tk; ++s)
+            w[at(s)] = weights.visible(b, t, s) ? 0.5 * weights(b, c / group, t, s) : hidden;
         }
         double most = hidden;
         for (index_t s = 0; s < p.Tk; ++s) {
@@ -111,10 +112,12 @@ inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_res
           x[at(s)] = std::exp(2 * (x[at(s)] - most));
           sum += x[at(s)];
         }
-        const index_t row = (query_axis == 1 ? b * out.stride(0) : 0) + t * out.stride(query_axis) + c * out.stride(query_axis + 2);
+        const index_t row =
+            (query_axis == 1 ? b * out.stride(0) : 0) + t * out.stride(query_axis) + c * out.stride(query_axis + 2);
         // A row that sees no key has sum 0; its map is 0 and not 0/0.
         for (index_t s = 0; s < p.Tk; ++s) {
-          store_element(out.data(), out.type(), row + s * out.stride(query_axis + 1), x[at(s)] == 0 ? 0 : x[at(s)] / sum);
+          store_element(out.data(), out.type(), row + s * out.stride(query_axis + 1),
+                        x[at(s)] == 0 ? 0 : x[at(s)] / sum);
         }
       }
     }
@@ -139,7 +142,9 @@ constexpr bool check_map_bias() {
   if constexpr (is_tensor_view<Bias>) {
     if constexpr (check_filter<detail::arg::filter, E, T, Bias>()) {
       constexpr bool rank_fits = K::rank() == Bias::rank() + 1 || (K::rank() == 2 && Bias::rank() == 2);
-      static_assert(rank_fits, "aft::attention_map: wrong rank: k is (B, positions..., hk) with as many position axes as filter has");
+      static_assert(
+          rank_fits,
+          "aft::attention_map: wrong rank: k is (B, positions..., hk) with as many position axes as filter has");
       return rank_fits;
     } else {
       return false;
@@ -166,17 +171,17 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
 
 }  // namespace checks
 
-/// The weights a[t,s,c] = exp(k[s,c] + w[t,s]) / sum_s' exp(k[s',c] + w[t,s']) that aft::full, or with a filter in place
-/// of a bias aft::conv, averages v with: for plots and tests.
+/// The weights a[t,s,c] = exp(k[s,c] + w[t,s]) / sum_s' exp(k[s',c] + w[t,s']) that aft::full, or with a filter in
+/// place of a bias aft::conv, averages v with: for plots and tests.
 ///
-/// Shapes: k (B, Tk, hk) or (Tk, hk); on a grid (B, H, W, hk) and so on, with T the number of points in row-major order.
-/// out is (B, Tq, Tk, hk), or (Tq, Tk, hk) for a batch of one. out may have more channels than k, any multiple that the
-/// heads of the bias divide: channel c then shows key channel c / (channels/hk) under head c / (channels/H), which is
-/// what value channel c of a call sees. `bias`: as for aft::full, or a filter as for aft::conv.
-/// Options: causal, mask, key_lengths, outside; the rest has no meaning here. A hidden pair is 0, and so is a row that
-/// sees no key. Types: k any of float, double, half, bfloat16, the bias the same or float (double for double), out any;
-/// the arithmetic is in double. Strides: any; out overlaps nothing. Host only.
-/// Errors: shape_error before anything is written. Cost: O(B Tq Tk channels) exponentials on one thread, scratch O(Tk).
+/// Shapes: k (B, Tk, hk) or (Tk, hk); on a grid (B, H, W, hk) and so on, with T the number of points in row-major
+/// order. out is (B, Tq, Tk, hk), or (Tq, Tk, hk) for a batch of one. out may have more channels than k, any multiple
+/// that the heads of the bias divide: channel c then shows key channel c / (channels/hk) under head c / (channels/H),
+/// which is what value channel c of a call sees. `bias`: as for aft::full, or a filter as for aft::conv. Options:
+/// causal, mask, key_lengths, outside; the rest has no meaning here. A hidden pair is 0, and so is a row that sees no
+/// key. Types: k any of float, double, half, bfloat16, the bias the same or float (double for double), out any; the
+/// arithmetic is in double. Strides: any; out overlaps nothing. Host only. Errors: shape_error before anything is
+/// written. Cost: O(B Tq Tk channels) exponentials on one thread, scratch O(Tk).
 template <executor E, class K, class Bias, class Out>
 void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, const options& opt = {}) {
   constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
@@ -185,14 +190,16 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, 
       checks::call c = checks::make_map_call(k, out, opt);
       c.cross_lengths = !is_tensor_view<Bias>;
       detail::set_bias(c.bias, bias);
-      checks::fill_map(checks::prepare_map(c), out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+      checks::fill_map(checks::prepare_map(c), out,
+                       exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
     }
   }
 }
 
 /// The map of aft::local: the bias inside the window, 0 outside it. Tq and Tk are equal.
 template <executor E, class K, class Bias, class Out>
-void attention_map(const E& exec, const K& k, const Bias& bias, const window& win, const Out& out, const options& opt = {}) {
+void attention_map(const E& exec, const K& k, const Bias& bias, const window& win, const Out& out,
+                   const options& opt = {}) {
   constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
   if constexpr (tensors_fit) {
     static_assert(K::rank() <= 3, "aft::attention_map: wrong rank: k is (B, T, hk) or (T, hk)");
@@ -201,7 +208,8 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
       c.windowed = true;
       c.win = {true, win.before, win.after};
       detail::set_bias(c.bias, bias);
-      checks::fill_map(checks::prepare_map(c), out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+      checks::fill_map(checks::prepare_map(c), out,
+                       exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file conv.hpp  AFT-conv: one learned bias per relative position, on a 1-D, 2-D or 3-D grid (AFT Eq. 6; DAFT Eq. 7, 8).
+/// @file conv.hpp  AFT-conv: one learned bias per relative position, on a 1-D, 2-D or 3-D grid (AFT Eq. 6; DAFT Eq. 7,
+/// 8).
 #pragma once
 
 #include <aft/core/dispatch.hpp>
@@ -53,16 +54,16 @@ inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::ran
 /// Shapes: filter (H, taps) with q, v, y (B, T, d) or (T, d); filter (H, kh, kw) with (B, H, W, d); filter
 /// (H, kd, kh, kw) with (B, D, H, W, d). k has hk channels in place of d; the papers tie hk to the heads of the filter.
 /// The number of heads divides d and channel c uses head c / (d/heads); hk divides d likewise. Taps may be odd or even
-/// and more than the grid is wide; a filter without taps is AFT-simple. left = (taps-1)/2 per axis ("same" placement); with options.causal, for 1-D grids
-/// only, left = taps-1. It is a cross-correlation, as in every deep-learning framework: y at t reads key t + j - left
-/// with weight exp(filter[j]).
-/// Types: q, k, v, y hold one of float, double, half, bfloat16; the filter holds the same or float (double for double).
-/// Options: all; a mask is (B|1, T|1, T) with T the number of grid points in row-major order, key_lengths counts
-/// points in that order, lse and average have the grid's shape, (B, H, W, hk) and (B, H, W, d).
-/// Strides, errors: as aft::full; causal on a 2-D or 3-D grid is a shape_error.
-/// Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
+/// and more than the grid is wide; a filter without taps is AFT-simple. left = (taps-1)/2 per axis ("same" placement);
+/// with options.causal, for 1-D grids only, left = taps-1. It is a cross-correlation, as in every deep-learning
+/// framework: y at t reads key t + j - left with weight exp(filter[j]). Types: q, k, v, y hold one of float, double,
+/// half, bfloat16; the filter holds the same or float (double for double). Options: all; a mask is (B|1, T|1, T) with T
+/// the number of grid points in row-major order, key_lengths counts points in that order, lse and average have the
+/// grid's shape, (B, H, W, hk) and (B, H, W, d). Strides, errors: as aft::full; causal on a 2-D or 3-D grid is a
+/// shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
 template <executor E, class Q, class K, class V, class Filter, class Y>
-void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, const options& opt = {}) {
+void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
+          const options& opt = {}) {
   using T = detail::value_of_t<V>;
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;

@@ -9,7 +9,9 @@
 
 namespace aft::detail {
 
-inline any_view erase(no_grad_t) { return {}; }
+inline any_view erase(no_grad_t) {
+  return {};
+}
 template <class T, std::size_t Rank, class Space>
 any_view erase(const tensor_view<T, Rank, Space>& v) {
   return v;
@@ -87,7 +89,9 @@ constexpr bool check_bias_gradient() {
     return true;
   } else {
     constexpr bool same = same_bias<Bias, DBias>;
-    static_assert(same, "aft: dbias must be the same kind of bias as bias, over mutable views of the same ranks, or aft::no_grad");
+    static_assert(
+        same,
+        "aft: dbias must be the same kind of bias as bias, over mutable views of the same ranks, or aft::no_grad");
     if constexpr (same) {
       if constexpr (check_bias<E, T>(std::type_identity<DBias>{})) {
         return check_bias_mutable(std::type_identity<DBias>{});

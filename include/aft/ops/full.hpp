@@ -15,8 +15,10 @@ namespace checks {
 template <class E, class T, class Bias>
 constexpr bool check_full_bias() {
   constexpr bool kind_fits = is_dense_bias<Bias> || is_factorized_bias<Bias>;
-  static_assert(!is_banded_bias<Bias>, "aft::full: a banded_bias holds a window only: use aft::local, or a dense_bias here");
-  static_assert(kind_fits || is_banded_bias<Bias>, "aft::full: bias must be an aft::dense_bias or an aft::factorized_bias");
+  static_assert(!is_banded_bias<Bias>,
+                "aft::full: a banded_bias holds a window only: use aft::local, or a dense_bias here");
+  static_assert(kind_fits || is_banded_bias<Bias>,
+                "aft::full: bias must be an aft::dense_bias or an aft::factorized_bias");
   if constexpr (kind_fits) {
     return detail::check_bias<E, T>(std::type_identity<Bias>{});
   } else {

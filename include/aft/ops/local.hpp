@@ -15,7 +15,8 @@ namespace checks {
 template <class E, class T, class Bias>
 constexpr bool check_local_bias() {
   constexpr bool kind_fits = is_dense_bias<Bias> || is_factorized_bias<Bias> || is_banded_bias<Bias>;
-  static_assert(kind_fits, "aft::local: bias must be an aft::dense_bias, an aft::factorized_bias or an aft::banded_bias");
+  static_assert(kind_fits,
+                "aft::local: bias must be an aft::dense_bias, an aft::factorized_bias or an aft::banded_bias");
   if constexpr (kind_fits) {
     return detail::check_bias<E, T>(std::type_identity<Bias>{});
   } else {
@@ -85,8 +86,8 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
 
 /// aft::local_backward on the executor that works on the views' memory.
 template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
-void local_backward(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const DY& dy,
-                    const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias, const options& opt = {}) {
+void local_backward(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const DY& dy, const DQ& dq,
+                    const DK& dk, const DV& dv, const DBias& dbias, const options& opt = {}) {
   local_backward(typename detail::executor_for<V>::type{}, q, k, v, bias, win, dy, dq, dk, dv, dbias, opt);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file reparameterize.hpp  The filter of AFT-conv as a normalised filter with a gain and a shift (AFT Eq. 8, DAFT Eq. 9).
+/// @file reparameterize.hpp  The filter of AFT-conv as a normalised filter with a gain and a shift (AFT Eq. 8, DAFT Eq.
+/// 9).
 #pragma once
 
 #include <aft/core/filter_stats.hpp>
@@ -44,7 +45,9 @@ inline void require_filter_call(const filter_call& c) {
   }
 }
 
-inline double load_at(const any_view& v, index_t i) { return load_element(v.data(), v.type(), i * v.stride(0)); }
+inline double load_at(const any_view& v, index_t i) {
+  return load_element(v.data(), v.type(), i * v.stride(0));
+}
 
 inline void reparameterize_all(const filter_call& c) {
   for (index_t h = 0; h < c.r.view.extent(0); ++h) {
@@ -110,7 +113,8 @@ constexpr bool check_filter_output() {
 template <class R>
 constexpr std::size_t filter_rank() {
   if constexpr (is_tensor_view<R>) {
-    static_assert(R::rank() >= 2 && R::rank() <= 4, "aft::reparameterize: r has rank 2 (H, taps), 3 (H, kh, kw) or 4 (H, kd, kh, kw)");
+    static_assert(R::rank() >= 2 && R::rank() <= 4,
+                  "aft::reparameterize: r has rank 2 (H, taps), 3 (H, kh, kw) or 4 (H, kd, kh, kw)");
     return R::rank();
   } else {
     return 2;
@@ -153,8 +157,8 @@ void reparameterize(const R& r, const Gain& gain, const Shift& shift, const Out&
   reparameterize(typename detail::executor_for<R>::type{}, r, gain, shift, out);
 }
 
-/// Gradients of aft::reparameterize: dout and dr have the shape of r, dgain and dshift are (H). Any of dr, dgain, dshift
-/// may be aft::no_grad. For a constant or one-tap filter dr and dgain are 0 and dshift is the sum of dout.
+/// Gradients of aft::reparameterize: dout and dr have the shape of r, dgain and dshift are (H). Any of dr, dgain,
+/// dshift may be aft::no_grad. For a constant or one-tap filter dr and dgain are 0 and dshift is the sum of dout.
 /// Types, strides, errors, cost: as aft::reparameterize.
 template <executor E, class R, class Gain, class Shift, class DOut, class DR, class DGain, class DShift>
 void reparameterize_backward(const E&, const R& r, const Gain& gain, const Shift& shift, const DOut& dout, const DR& dr,
