@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "parallel.hpp"
 #include "scan_fold.hpp"
+#include "scratch.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -86,11 +86,6 @@ class columns {
     });
   }
 
-  void fill(const strip& x, index_t t0, index_t t1, C value, C* row) const {
-    for (index_t l = 0; l < x.width; ++l) row[l] = value;
-    if (t0 < t1) write(x, t0, t1 - t0, {row, 0});
-  }
-
  private:
   std::byte* address(index_t b, index_t t, index_t c) const {
     return f_.data + (b * f_.sb + t * f_.sx[2] + c * f_.sc) * size_of(f_.type);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_backward.hpp  Gradients of AFT-simple: the scan with time reversed, keys and queries exchanged.
+#pragma once
+
+#include <optional>
+
+#include "parallel.hpp"
+#include "scan_backward_pass.hpp"
+#include "scratch.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The gradients of a whole call. Chunks are folded and joined the same way however many threads there are.
+template <class C>
+class backward_call {
+ public:
+  backward_call(const backward_problem& p, const cpu& exec, scratch& memory)
+      : p_(p), threads_(p.B * p.d * (p.Tq + p.Tk) < scan_tuning<C>::serial ? 1 : thread_count(exec)),
+        plan_(p, threads_), pass_(p, plan_), row_chunks_(key_scan<C>::chunks(p.Tq)) {
+    const index_t key_chunks = key_scan<C>::chunks(p.Tk);
+    whole_ = p.causal && plan_.count() >= threads_;
+    const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
+    threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
+    desk_size_ = backward_desk<C>::size(plan_.width(), pass_.given() ? 0 : (p.causal ? scan_tuning<C>::chunk : 1));
+    desks_ = memory.take<C>(threads_ * desk_size_);
+    if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), memory);
+    if (pass_.sums_wanted() && !whole_) {
+      sums_ = memory.take<C>(plan_.count() * row_chunks_ * sums_size());
+      after_ = memory.take<C>(plan_.count() * (row_chunks_ + 1) * sums_size());
+    }
+  }
+
+  void run() const {
+    if (prefix_) prefix_->run(threads_, [&](int thread) { return desk(thread); });
+    if (!pass_.sums_wanted()) {
+      each_chunk([&](index_t i, index_t c, const backward_desk<C>& mine) {
+        pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), true);
+      });
+    } else if (whole_) {
+      whole_stretches();
+    } else {
+      split_stretches();
+    }
+  }
+
+ private:
+  index_t sums_size() const { return suffix_lanes<C>::arrays * plan_.width(); }
+  backward_desk<C> desk(int thread) const { return {desks_ + thread * desk_size_, plan_.width()}; }
+  suffix_lanes<C> sums(index_t i, index_t c) const {
+    return {sums_ + (i * row_chunks_ + c) * sums_size(), plan_.width()};
+  }
+  /// The sums of all rows from chunk c on.
+  suffix_lanes<C> after(index_t i, index_t c) const {
+    return {after_ + (i * (row_chunks_ + 1) + c) * sums_size(), plan_.width()};
+  }
+
+  template <class F>
+  void each_chunk(const F& f) const {
+    parallel_for(plan_.count() * row_chunks_, threads_, [&](index_t n, int thread) {
+      f(n / row_chunks_, n % row_chunks_, desk(thread));
+    });
+  }
+
+  known_rows<C> known(index_t i, index_t c, const backward_desk<C>& mine) const {
+    if (pass_.given()) return {};
+    const fold_lanes<C> from = p_.causal ? prefix_->before(i, c) : prefix_->total(i);
+    std::copy_n(from.base, fold_lanes<C>::arrays * plan_.width(), mine.before.base);
+    return p_.causal ? pass_.again(plan_.at(i), c, mine) : pass_.same(plan_.at(i), mine);
+  }
+
+  void whole_stretches() const {
+    parallel_for(plan_.count(), threads_, [&](index_t i, int thread) {
+      const backward_desk<C> mine = desk(thread);
+      const stretch x = plan_.at(i);
+      mine.after.clear(plan_.width());
+      for (index_t c = row_chunks_ - 1; c >= 0; --c) {
+        pass_.template chunk<true>(x, c, mine, known(i, c, mine), true);
+        pass_.advance(x, mine);
+      }
+      pass_.no_gradients(x, pass_.keys().end(x), mine);
+    });
+  }
+
+  void split_stretches() const {
+    // dq is written by the pass that is last to read dy and q.
+    each_chunk([&](index_t i, index_t c, const backward_desk<C>& theirs) {
+      backward_desk<C> mine = theirs;
+      mine.sums = sums(i, c);
+      pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), !p_.causal);
+    });
+    parallel_for(plan_.count(), threads_, [&](index_t i, int thread) {
+      after(i, row_chunks_).clear(plan_.width());
+      for (index_t c = row_chunks_ - 1; c >= 0; --c) {
+        const suffix_lanes<C> sum = after(i, c);
+        std::copy_n(after(i, c + 1).base, sums_size(), sum.base);
+        merge_suffixes<C>(sum, sums(i, c), key_scan<C>::padded(plan_.at(i)));
+      }
+      pass_.no_gradients(plan_.at(i), pass_.keys().end(plan_.at(i)), desk(thread));
+    });
+    if (p_.causal) {
+      each_chunk([&](index_t i, index_t c, const backward_desk<C>& theirs) {
+        backward_desk<C> mine = theirs;
+        mine.after = after(i, c + 1);
+        pass_.template chunk<true>(plan_.at(i), c, mine, known(i, c, mine), true);
+      });
+      return;
+    }
+    const index_t chunks = key_scan<C>::chunks(p_.Tk);
+    parallel_for(plan_.count() * chunks, threads_, [&](index_t n, int thread) {
+      backward_desk<C> mine = desk(thread);
+      const stretch x = plan_.at(n / chunks);
+      mine.after = after(n / chunks, 0);
+      const index_t s0 = n % chunks * scan_tuning<C>::chunk;
+      pass_.key_gradients(x, s0, std::min(s0 + scan_tuning<C>::chunk, pass_.keys().end(x)), mine);
+    });
+  }
+
+  const backward_problem& p_;
+  int threads_;
+  scan_plan<C> plan_;
+  backward_pass<C> pass_;
+  index_t row_chunks_;
+  bool whole_ = false;
+  index_t desk_size_ = 0;
+  C* desks_ = nullptr;
+  C* sums_ = nullptr;
+  C* after_ = nullptr;
+  std::optional<key_prefix<C>> prefix_;
+};
+
+}  // namespace scan
+
+/// Of the problems that scan_forward takes. Uses p.lse and p.average where both are set.
+template <class C>
+void scan_backward(const backward_problem& p, const cpu& exec) {
+  if (p.B == 0 || p.d == 0) return;
+  scratch memory(exec);
+  const scan::backward_call<C> call(p, exec, memory);
+  call.run();
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_backward_pass.hpp  One chunk of the backward scan: its rows again, their sums, its keys' gradients.
+#pragma once
+
+#include "scan_rows.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The buffers of one thread of a backward call.
+template <class C>
+struct backward_desk : key_desk<C> {
+  suffix_lanes<C> sums, after;
+  suffix_view<C> ahead;
+  row_desk<C> rows;
+  C* dk = nullptr;
+  C* dv = nullptr;
+  C* kept = nullptr;  ///< o, inverse, power, base of a chunk's rows, or of one row
+
+  static index_t size(index_t width, index_t kept_rows) {
+    return key_desk<C>::size(width) + row_desk<C>::size(width) +
+           width * (2 * suffix_lanes<C>::arrays + suffix_view<C>::arrays + 2 * scan_tuning<C>::rows + 4 * kept_rows);
+  }
+
+  backward_desk(C* at, index_t width)
+      : key_desk<C>(at, width), rows(at + key_desk<C>::size(width), width) {
+    at += key_desk<C>::size(width) + row_desk<C>::size(width);
+    sums = {at, width};
+    at += suffix_lanes<C>::arrays * width;
+    after = {at, width};
+    at += suffix_lanes<C>::arrays * width;
+    ahead = {at, width};
+    at += suffix_view<C>::arrays * width;
+    dk = at;
+    dv = dk + scan_tuning<C>::rows * width;
+    kept = dv + scan_tuning<C>::rows * width;
+  }
+};
+
+template <class C>
+class backward_pass {
+ public:
+  backward_pass(const backward_problem& p, const scan_plan<C>& plan)
+      : given_(p.lse.set && p.average.set), sums_wanted_(p.dk.set || p.dv.set), p_(p), plan_(plan),
+        keys_(p, plan, p.dk.set || p.dq.set), rows_(p, given_, p.dk.set || p.dq.set), v_(p.v, p.d, 1),
+        dk_(p.dk, p.d, p.d / p.hk), dv_(p.dv, p.d, 1) {}
+
+  const key_scan<C>& keys() const { return keys_; }
+  /// False where lse and average must be computed again.
+  bool given() const { return given_; }
+  bool sums_wanted() const { return sums_wanted_; }
+
+  /// The rows of chunk c of a causal stretch from the fold of the keys before it, which desk.before holds.
+  known_rows<C> again(const stretch& x, index_t c, const backward_desk<C>& desk) const {
+    constexpr index_t chunk = scan_tuning<C>::chunk;
+    const index_t t0 = c * chunk;
+    const index_t t1 = std::min(t0 + chunk, p_.Tq);
+    const index_t s1 = std::max(t0, std::min(t1, keys_.end(x)));
+    known_rows<C> rows = kept(desk, chunk, t0, plan_.width());
+    if (t0 < s1) {
+      keys_.fold(x, t0, s1, desk, row_keeper{&rows});
+      keys_.advance(x, desk);
+    }
+    if (s1 < t1) {
+      const index_t r = s1 - t0;
+      keys_.last_row(x, desk, {{rows.o.row(r), 0}, {}, {rows.inverse.row(r), 0}, {rows.power.row(r), 0}, {rows.base.row(r), 0}});
+      for (index_t t = s1 + 1; t < t1; ++t)
+        for (const panel<C>& part : {rows.o, rows.inverse, rows.power, rows.base})
+          std::copy_n(part.row(r), plan_.width(), part.row(t - t0));
+    }
+    for (index_t t = t0; t < t1; ++t) rows.far = rows.far || far(rows.base.row(t - t0), x);
+    return rows;
+  }
+
+  /// The one row that all queries see which are not causal, from desk.before.
+  known_rows<C> same(const stretch& x, const backward_desk<C>& desk) const {
+    known_rows<C> rows = kept(desk, 1, 0, 0);
+    keys_.last_row(x, desk, {rows.o, {}, rows.inverse, rows.power, rows.base});
+    rows.far = far(rows.base.data, x);
+    return rows;
+  }
+
+  /// desk.sums = the rows of chunk c. With Emit also the gradients of its keys, from these and desk.after.
+  template <bool Emit>
+  void chunk(const stretch& x, index_t c, const backward_desk<C>& desk, const known_rows<C>& known,
+             bool write_dq) const {
+    const index_t t0 = c * scan_tuning<C>::chunk;
+    const index_t t1 = std::min(t0 + scan_tuning<C>::chunk, p_.Tq);
+    const index_t s1 = Emit ? std::max(t0, std::min(t1, keys_.end(x))) : t0;
+    suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
+    if (sums_wanted_) start<Emit>(x, job);
+    downwards(s1, t1, [&](index_t t, index_t n) {
+      plan_.for_strips(x, [&](const strip& part) {
+        job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
+        if (sums_wanted_) suffix_panel<C, false>(job, part, n);
+      });
+    });
+    if constexpr (Emit) {
+      // Rows without keys may have moved the frames.
+      for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, true>(job.chunk, job.after, job.view, l);
+      downwards(t0, s1, [&](index_t t, index_t n) {
+        plan_.for_strips(x, [&](const strip& part) {
+          job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
+          job.keys = open(part, t, n, desk);
+          suffix_panel<C, true>(job, part, n);
+          close(part, t, n, job.keys);
+        });
+      });
+    }
+  }
+
+  /// Gradients of keys [s0, s1) that all rows see; desk.after has the sums of the rows.
+  void key_gradients(const stretch& x, index_t s0, index_t s1, const backward_desk<C>& desk) const {
+    suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
+    start<true>(x, job);
+    const vec<C> zero(C(0));
+    for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
+      const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
+      plan_.for_strips(x, [&](const strip& part) {
+        job.keys = open(part, s, n, desk);
+        for (index_t r = 0; r < n; ++r)
+          for (index_t i = 0; i < part.width; i += lanes<C>) emit_key<C>(job, part.lane + i, i, r, zero, zero);
+        close(part, s, n, job.keys);
+      });
+    }
+  }
+
+  /// Keys from s0 on that no row sees.
+  void no_gradients(const stretch& x, index_t s0, const backward_desk<C>& desk) const {
+    if (s0 >= p_.Tk) return;
+    plan_.for_strips(x, [&](const strip& part) {
+      if (dk_.set()) dk_.write(part, s0, p_.Tk - s0, {desk.zeros, 0});
+      if (dv_.set()) dv_.write(part, s0, p_.Tk - s0, {desk.zeros, 0});
+    });
+  }
+
+  void advance(const stretch& x, const backward_desk<C>& desk) const {
+    merge_suffixes<C>(desk.after, desk.sums, keys_.padded(x));
+  }
+
+ private:
+  /// Takes the rows of a forward fold into a chunk's buffers.
+  struct row_keeper {
+    static constexpr bool wanted = true;
+    const known_rows<C>* rows;
+    fold_rows<C> open(const strip& x, index_t t, index_t) const {
+      const auto at = [&](const panel<C>& to) { return panel<C>{to.row(t - rows->t0) + x.lane, to.stride}; };
+      return {at(rows->o), {}, at(rows->inverse), at(rows->power), at(rows->base)};
+    }
+    void close(const strip&, index_t, index_t) const {}
+  };
+
+  known_rows<C> kept(const backward_desk<C>& desk, index_t rows, index_t t0, index_t stride) const {
+    const index_t one = rows * plan_.width();
+    C* const at = desk.kept;
+    return {{at, stride}, {at + one, stride}, {at + 2 * one, stride}, {at + 3 * one, stride}, t0, false};
+  }
+
+  bool far(const C* base, const stretch& x) const {
+    bool some = false;
+    for (index_t l = 0; l < keys_.padded(x); ++l) some = some || base[l] != C(0);
+    return some;
+  }
+
+  template <bool Emit>
+  void start(const stretch& x, const suffix_job<C>& job) const {
+    job.chunk.clear(keys_.padded(x));
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, Emit>(job.chunk, job.after, job.view, l);
+  }
+
+  /// Panels of [t0, t1) from the last to the first, cut at multiples of their height.
+  template <class F>
+  static void downwards(index_t t0, index_t t1, const F& f) {
+    constexpr index_t rows = scan_tuning<C>::rows;
+    for (index_t end = t1; end > t0;) {
+      const index_t begin = std::max(t0, (end - 1) / rows * rows);
+      f(begin, end - begin);
+      end = begin;
+    }
+  }
+
+  suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
+    suffix_keys<C> out;
+    out.k = keys_.read_keys(x, s, n, desk.keys);
+    if (dk_.set()) {
+      out.v = v_.read(x, s, n, desk.values);
+      out.dk = dk_.open(x, s, desk.dk);
+    }
+    if (dv_.set()) out.dv = dv_.open(x, s, desk.dv);
+    return out;
+  }
+
+  void close(const strip& x, index_t s, index_t n, const suffix_keys<C>& from) const {
+    if (dk_.set()) {
+      if (p_.hk == p_.d) {
+        dk_.close(x, s, n, from.dk);
+      } else {
+        dk_.write_group_sums(x, s, n, from.dk);
+      }
+    }
+    if (dv_.set()) dv_.close(x, s, n, from.dv);
+  }
+
+  bool given_;
+  bool sums_wanted_;
+  const backward_problem& p_;
+  const scan_plan<C>& plan_;
+  key_scan<C> keys_;
+  gradient_rows<C> rows_;
+  columns<C> v_, dk_, dv_;
+};
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_rows.hpp  Rows as the backward scan wants them: g = dy gate(q), o and e^-lse; and dq on the way.
+#pragma once
+
+#include "gates.hpp"
+#include "scan_keys.hpp"
+#include "scan_suffix.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// Rows whose average and weight the forward fold gave again, at lane positions; row t is t - t0.
+template <class C>
+struct known_rows {
+  panel<C> o, inverse, power, base;
+  index_t t0 = 0;
+  bool far = false;
+};
+
+/// The buffers of one thread for a panel of rows.
+template <class C>
+struct row_desk {
+  static constexpr index_t arrays = 8;
+  C *dy, *q, *o, *lse, *g, *power, *base, *dq;
+
+  row_desk(C* at, index_t width) {
+    const index_t rows = scan_tuning<C>::rows * width;
+    dy = at;
+    q = dy + rows;
+    o = q + rows;
+    lse = o + rows;
+    g = lse + rows;
+    power = g + rows;
+    base = power + rows;
+    dq = base + rows;
+  }
+  static index_t size(index_t width) { return arrays * scan_tuning<C>::rows * width; }
+};
+
+template <class C>
+class gradient_rows {
+ public:
+  gradient_rows(const backward_problem& p, bool given, bool with_average)
+      : gate_(p.gate_fn), given_(given), with_average_(with_average), dy_(p.dy, p.d, 1), q_(p.q, p.d, 1),
+        average_(p.average, p.d, 1), lse_(p.lse, p.d, p.d / p.hk), dq_(p.dq, p.d, 1) {}
+
+  /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
+  suffix_rows<C> read(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
+                      C* zeros, bool write_dq) const {
+    suffix_rows<C> rows;
+    if (given_) {
+      rows.o = with_average_ ? average_.read(x, t, n, desk.o) : panel<C>{zeros, 0};
+      weigh(x, n, lse_.read(x, t, n, desk.lse), desk, rows);
+    } else {
+      rows.o = at(known.o, t - known.t0, x);
+      rows.inverse = at(known.inverse, t - known.t0, x);
+      rows.power = at(known.power, t - known.t0, x);
+      rows.base = at(known.base, t - known.t0, x);
+      rows.far = known.far;
+    }
+    const panel<C> dy = dy_.read(x, t, n, desk.dy);
+    if (gate_ == gate::none) {
+      rows.g = dy;
+      if (write_dq && dq_.set()) dq_.write(x, t, n, {zeros, 0});
+      return rows;
+    }
+    const panel<C> q = q_.read(x, t, n, desk.q);
+    rows.g = {desk.g, x.width};
+    for (index_t r = 0; r < n; ++r)
+      for (index_t i = 0; i < x.width; i += lanes<C>)
+        store(rows.g.row(r) + i, load(dy.row(r) + i) * gate_value<C>(gate_, load(q.row(r) + i)));
+    if (write_dq && dq_.set()) write_slopes(x, t, n, dy, q, rows, desk);
+    return rows;
+  }
+
+ private:
+  static panel<C> at(const panel<C>& from, index_t r, const strip& x) { return {from.row(r) + x.lane, from.stride}; }
+
+  /// e^-lse as inverse * 2^power * e^base.
+  static void weigh(const strip& x, index_t n, const panel<C>& lse, const row_desk<C>& desk, suffix_rows<C>& rows) {
+    const vec<C> zero(C(0));
+    const vec<C> range(exp_constants<C>::range);
+    rows.inverse = {desk.lse, x.width};
+    rows.power = {desk.power, x.width};
+    rows.base = {desk.base, x.width};
+    for (index_t r = 0; r < n; ++r) {
+      for (index_t i = 0; i < x.width; i += lanes<C>) {
+        const vec<C> minus = -load(lse.row(r) + i);
+        const auto hidden = minus == vec<C>(std::numeric_limits<C>::infinity());
+        const auto near = xsimd::abs(minus) <= range;
+        const split_exp<C> e = exp_split<C>(xsimd::select(near, minus, zero));
+        // 1 where finite: a row whose lse is NaN or +inf has no weights.
+        const vec<C> one = vec<C>(C(1)) + minus * zero;
+        store(rows.inverse.row(r) + i, xsimd::select(hidden, zero, xsimd::select(near, e.mantissa, one)));
+        store(rows.power.row(r) + i, xsimd::select(hidden, vec<C>(-empty_exponent<C>), e.exponent));
+        const vec<C> base = xsimd::select(near | (xsimd::abs(minus) > vec<C>(exp_constants<C>::largest)), zero,
+                                          xsimd::select(minus == minus, minus, zero));
+        store(rows.base.row(r) + i, base);
+        if (xsimd::any(base != zero)) rows.far = true;
+      }
+    }
+  }
+
+  /// dq = dy gate'(q) o
+  void write_slopes(const strip& x, index_t t, index_t n, const panel<C>& dy, const panel<C>& q,
+                    const suffix_rows<C>& rows, const row_desk<C>& desk) const {
+    const vec<C> zero(C(0));
+    const panel<C> dq = dq_.open(x, t, desk.dq);
+    for (index_t r = 0; r < n; ++r) {
+      for (index_t i = 0; i < x.width; i += lanes<C>) {
+        const vec<C> slope = gate_slope<C>(gate_, load(q.row(r) + i));
+        const vec<C> value = load(dy.row(r) + i) * slope * load(rows.o.row(r) + i);
+        store(dq.row(r) + i, xsimd::select(load(rows.inverse.row(r) + i) == zero, zero, value));
+      }
+    }
+    dq_.close(x, t, n, dq);
+  }
+
+  gate gate_;
+  bool given_;
+  bool with_average_;
+  columns<C> dy_, q_, average_, lse_, dq_;
+};
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

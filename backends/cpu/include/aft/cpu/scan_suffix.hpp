@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_suffix.hpp  The kernel of the backward scan: rows into A and B, and the gradients of every key that passes.
+///
+///   A[s] = sum_{t sees s} e^-lse[t] g[t]     B[s] = sum_{t sees s} e^-lse[t] g[t] (o[t] - c)
+///   dv[s] = e^k[s] A                         dk[s] = dv[s] (v[s] - c) - e^k[s] B
+///
+/// The centre c cancels. Without it, values of a common size that is large against their differences would lose in
+/// v A - B the digits that v - o keeps.
+#pragma once
+
+#include "scan_panel.hpp"
+#include "scan_suffix_sums.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// Rows: g = dy gate(q), the average o, and e^-lse = inverse * 2^power * e^base; inverse is 0 where a row saw no key.
+template <class C>
+struct suffix_rows {
+  panel<C> g, o, inverse, power, base;
+  bool far = false;  ///< some base is not 0
+};
+
+/// Keys and where their gradients go; null for one that is not wanted.
+template <class C>
+struct suffix_keys {
+  panel<C> k, v, dk, dv;
+};
+
+template <class C>
+struct suffix_job {
+  suffix_lanes<C> chunk, after;
+  suffix_view<C> view;
+  suffix_rows<C> rows;
+  suffix_keys<C> keys;
+};
+
+/// Brings the view up to date after a lane's frame, centre or value shift changed.
+template <class C, bool Emit>
+inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& after, const suffix_view<C>& view,
+                       index_t l) {
+  const vec<C> zero(C(0));
+  auto special = (load(chunk.base + l) != zero) | (value_shift<C>(load(chunk.g_peak + l)) != zero) |
+                 (value_shift<C>(load(chunk.o_peak + l)) != zero);
+  if constexpr (Emit) {
+    const suffix_join<C> j = join_suffixes<C>(after, chunk, l);
+    const vec<C> a = load(after.a + l) * j.a_first;
+    store(view.a_unit + l, j.a_second);
+    store(view.b_unit + l, j.b_second);
+    store(view.cross + l, j.second_off * j.a_second);
+    store(view.a_after + l, a);
+    store(view.b_after + l, xsimd::fma(j.first_off, a, load(after.b + l) * j.b_first));
+    store(view.base + l, j.frames.common.base);
+    store(view.centre + l, j.centre);
+    const vec<C> power = j.frames.common.exponent + j.g_shift;
+    store(view.a_power + l, power);
+    store(view.b_power + l, power + j.o_shift);
+  }
+  store(view.limit + l,
+        xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()), load(chunk.exponent + l)));
+}
+
+/// The gradients of key r, column i of the strip, lane l of the sums.
+template <class C>
+inline void emit_key(const suffix_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& a, const vec<C>& b) {
+  const suffix_view<C>& view = job.view;
+  const vec<C> zero(C(0));
+  const vec<C> k = load(job.keys.k.row(r) + i);
+  const auto hidden = k == vec<C>(-std::numeric_limits<C>::infinity());
+  vec<C> x = k + load(view.base + l);
+  x = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
+  x = xsimd::select(x > vec<C>(-abyss<C>), vec<C>(-abyss<C>), x);
+  const split_exp<C> e = exp_split<C>(x);
+  const vec<C> sum_a = xsimd::fma(a, load(view.a_unit + l), load(view.a_after + l));
+  const vec<C> dv = raise<C>(e.mantissa * sum_a, e.exponent + load(view.a_power + l));
+  if (job.keys.dv.data != nullptr) store(job.keys.dv.row(r) + i, xsimd::select(hidden, zero, dv));
+  if (job.keys.dk.data != nullptr) {
+    const vec<C> after = xsimd::fma(a, load(view.cross + l), load(view.b_after + l));
+    const vec<C> sum_b = xsimd::fma(b, load(view.b_unit + l), after);
+    const vec<C> v = load(job.keys.v.row(r) + i);
+    const vec<C> dk = xsimd::fms(dv, v - load(view.centre + l),
+                                 raise<C>(e.mantissa * sum_b, e.exponent + load(view.b_power + l)));
+    store(job.keys.dk.row(r) + i, xsimd::select(hidden, zero, dk));
+  }
+}
+
+/// One row of any kind. A lane gets the bits here that suffix_panel gives it.
+template <class C, bool Emit>
+[[gnu::noinline]] void suffix_any(const suffix_job<C>& job, index_t l, index_t i, index_t r) {
+  const suffix_lanes<C>& chunk = job.chunk;
+  const vec<C> zero(C(0));
+  const vec<C> one(C(1));
+  const vec<C> empty(empty_exponent<C>);
+  const vec<C> inverse = load(job.rows.inverse.row(r) + i);
+  const auto hidden = inverse == zero;
+  const vec<C> g = xsimd::select(hidden, zero, load(job.rows.g.row(r) + i));
+  const vec<C> o = xsimd::select(hidden, zero, load(job.rows.o.row(r) + i));
+  const frame<C> row{job.rows.far ? xsimd::select(hidden, zero, load(job.rows.base.row(r) + i)) : zero,
+                     xsimd::select(hidden, empty, load(job.rows.power.row(r) + i))};
+  const frame<C> f = chunk.in(l);
+
+  const vec<C> old_g = load(chunk.g_peak + l);
+  const vec<C> old_o = load(chunk.o_peak + l);
+  const vec<C> g_peak = raise_peak<C>(old_g, g);
+  const vec<C> o_peak = raise_peak<C>(old_o, o);
+  const vec<C> g_shift = value_shift<C>(g_peak);
+  const vec<C> o_shift = value_shift<C>(o_peak);
+  const vec<C> g_change = value_shift<C>(old_g) - g_shift;
+  vec<C> a = times_pow2<C>(load(chunk.a + l), g_change);
+  vec<C> b = times_pow2<C>(times_pow2<C>(load(chunk.b + l), g_change), value_shift<C>(old_o) - o_shift);
+
+  // A centre of at most twice the least |o| cannot make any o - c large against o. Moving it only when |o| halves
+  // keeps the moves few.
+  const vec<C> old_centre = load(chunk.centre + l);
+  const auto nearer = (xsimd::abs(o) + xsimd::abs(o) < xsimd::abs(old_centre)) | (f.exponent == empty);
+  const auto moves = (!hidden) & nearer & (xsimd::abs(o) <= vec<C>(exp_constants<C>::largest));
+  const vec<C> centre = times_pow2<C>(xsimd::select(moves, o, old_centre), -o_shift);
+  b = xsimd::fma(times_pow2<C>(old_centre, -o_shift) - centre, a, b);
+
+  frame<C> next = f;
+  next.exponent = xsimd::select(row.exponent > f.exponent, row.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
+  vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
+  vec<C> weight = times_pow2<C>(inverse, row.exponent - next.exponent);
+  const auto wide = f.base != zero;
+  const auto far = (!hidden) & (wide | (row.base != zero));
+  if (xsimd::any(far | wide)) {
+    const joined<C> j = join_far<C>(f, row);
+    weight = xsimd::select(far, inverse * j.second, xsimd::select(wide, zero, weight));
+    scale = xsimd::select(far, j.first, xsimd::select(wide, one, scale));
+    next.base = xsimd::select(far, j.common.base, f.base);
+    next.exponent = xsimd::select(far, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
+  }
+  const vec<C> gs = times_pow2<C>(g, -g_shift);
+  a = xsimd::fma(weight, gs, a * scale);
+  b = xsimd::fma(weight * gs, times_pow2<C>(o, -o_shift) - centre, b * scale);
+  store(chunk.a + l, a);
+  store(chunk.b + l, b);
+  store(chunk.centre + l, xsimd::select(moves, o, old_centre));
+  store(chunk.g_peak + l, g_peak);
+  store(chunk.o_peak + l, o_peak);
+  store(chunk.base + l, next.base);
+  store(chunk.exponent + l, next.exponent);
+  if (xsimd::any((next.exponent != f.exponent) | far | (g_peak != old_g) | (o_peak != old_o) | moves))
+    look_ahead<C, Emit>(chunk, job.after, job.view, l);
+  if constexpr (Emit) emit_key<C>(job, l, i, r, a, b);
+}
+
+/// Folds rows n - 1 down to 0 of the panels of a strip, n at most scan_tuning::rows; with Emit, key r after row r.
+template <class C, bool Emit>
+inline void suffix_panel(const suffix_job<C>& job, const strip& x, index_t n) {
+  constexpr index_t rows = scan_tuning<C>::rows;
+  const suffix_lanes<C>& chunk = job.chunk;
+  const vec<C> low(scan_tuning<C>::value_low);
+  const vec<C> high(scan_tuning<C>::value_high);
+  const vec<C> zero(C(0));
+  for (index_t i = 0; i < x.width; i += lanes<C>) {
+    const index_t l = x.lane + i;
+    if (n == rows && !job.rows.far) {
+      const vec<C> centre = load(chunk.centre + l);
+      vec<C> top(empty_exponent<C>);
+      vec<C> least = xsimd::abs(centre);
+      vec<C> g_peak = load(chunk.g_peak + l);
+      vec<C> o_peak = load(chunk.o_peak + l);
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        const vec<C> size = xsimd::abs(load(job.rows.o.row(r) + i));
+        top = larger<C>(top, load(job.rows.power.row(r) + i));
+        g_peak = larger<C>(g_peak, xsimd::abs(load(job.rows.g.row(r) + i)));
+        o_peak = larger<C>(o_peak, size);
+        least = smaller<C>(least, size);
+      }
+      const auto special = (top > load(job.view.limit + l)) | (least + least < xsimd::abs(centre)) | (g_peak > high) |
+                           ((g_peak < low) & (g_peak > zero)) | (o_peak > high) | ((o_peak < low) & (o_peak > zero));
+      if (!xsimd::any(special)) {
+        const vec<C> exponent = load(chunk.exponent + l);
+        vec<C> a = load(chunk.a + l);
+        vec<C> b = load(chunk.b + l);
+#pragma GCC unroll 4
+        for (index_t r = rows - 1; r >= 0; --r) {
+          const vec<C> g = load(job.rows.g.row(r) + i);
+          const vec<C> weight =
+              times_pow2<C>(load(job.rows.inverse.row(r) + i), load(job.rows.power.row(r) + i) - exponent);
+          a = xsimd::fma(weight, g, a);
+          b = xsimd::fma(weight * g, load(job.rows.o.row(r) + i) - centre, b);
+          if constexpr (Emit) emit_key<C>(job, l, i, r, a, b);
+        }
+        store(chunk.a + l, a);
+        store(chunk.b + l, b);
+        store(chunk.g_peak + l, g_peak);
+        store(chunk.o_peak + l, o_peak);
+        continue;
+      }
+    }
+    for (index_t r = n - 1; r >= 0; --r) suffix_any<C, Emit>(job, l, i, r);
+  }
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
