@@ -62,7 +62,8 @@ inline aft::test::setup read_shape(byte_reader& in) {
   s.B = in.in(0, 3);
   s.d = in.byte() % 4 == 0 ? in.in(0, 40) : in.in(1, 9);
   s.H = divisor(in, s.d);
-  s.hk = in.flag() ? s.d : divisor(in, s.d);
+  // hk = 0 asks for as many key channels as value channels, the only number that 0 channels have.
+  s.hk = in.flag() || s.d == 0 ? 0 : divisor(in, s.d);
   s.Tq = length(in);
   s.Tk = s.call == op::local || in.flag() ? s.Tq : length(in);
   s.n = in.in(0, 5);
@@ -96,17 +97,32 @@ inline aft::test::setup read_shape(byte_reader& in) {
 }
 
 /// Puts special values at places of their own into the random numbers.
-inline void place_special(byte_reader& in, aft::test::numbers& x) {
+inline void place_special(byte_reader& in, call& c) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  constexpr double special[] = {-infinity, infinity, std::numeric_limits<double>::quiet_NaN(), 0.0, -0.0, 60, -60, 88.5,
-                                -103, 700, -745, 3e4, -3e4, 1e-40, 3e38, -3e38, 1e300, 1e-310, 5000, -5000};
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  // What hides, what propagates, and the arguments around which exponentials overflow and vanish in each type.
+  constexpr double exponents[] = {-infinity, -infinity, infinity, nan,  0.0,  -0.0, 60,    -60,
+                                  88.5,      -103,      700,      -745, 3e4,  -3e4, 5000,  -5000};
+  // Gates are limits of formulas at infinity, which the reference's formulas do not take.
+  constexpr double gates[] = {nan, 0.0, -0.0, 88.5, -103, 700, -745, 5000, -5000, 1e-40};
+  constexpr double values[] = {infinity, -infinity, nan, 0.0, -0.0, 1e-40, 1e-310, 3e4, -3e4, 1e15};
+  // Averages of the largest numbers are promised; products of them with a gradient overflow in any evaluation.
+  constexpr double large[] = {3e38, -3e38, 1e300, -1e300};
+  auto& x = c.values;
   std::vector<double>* const targets[] = {&x.k, &x.w, &x.v, &x.u, &x.f, &x.r, &x.q, &x.dy};
   while (!in.empty()) {
     std::vector<double>& target = *in.of(targets);
     const auto place = (static_cast<std::size_t>(in.byte()) << 8) | in.byte();
     // A run of equal values makes whole rows or heads special, which single ones never do.
     const auto run = static_cast<std::size_t>(in.byte() % 8 == 0 ? in.in(1, 64) : 1);
-    const double value = in.of(special);
+    double value = 0;
+    if (&target == &x.q) {
+      value = in.of(gates);
+    } else if (&target == &x.v || &target == &x.dy) {
+      value = &target == &x.v && !c.backward && in.byte() % 4 == 0 ? in.of(large) : in.of(values);
+    } else {
+      value = in.of(exponents);
+    }
     for (std::size_t i = 0; i < run && !target.empty(); ++i) target[(place + i) % target.size()] = value;
   }
 }
@@ -118,7 +134,7 @@ inline call make_call(const std::uint8_t* data, std::size_t size) {
   c.backward = in.flag();
   c.shape = read_shape(in);
   c.values = aft::test::random_numbers(c.shape);
-  place_special(in, c.values);
+  place_special(in, c);
   return c;
 }
 
