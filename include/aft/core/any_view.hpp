@@ -16,10 +16,10 @@ class any_view {
  public:
   static constexpr std::size_t max_rank = 8;
 
-  constexpr any_view() = default;
+  [[gnu::always_inline]] constexpr any_view() = default;
 
   template <class T, std::size_t Rank, class Space>
-  constexpr any_view(const tensor_view<T, Rank, Space>& v)
+  [[gnu::always_inline]] constexpr any_view(const tensor_view<T, Rank, Space>& v)
       : data_(const_cast<std::remove_cv_t<T>*>(v.data())),
         type_(dtype_of<std::remove_cv_t<T>>),
         set_(true),
@@ -34,15 +34,15 @@ class any_view {
   }
 
   /// True for a default-constructed view, the mark of an option that was not given.
-  constexpr bool empty() const { return !set_; }
-  constexpr explicit operator bool() const { return set_; }
-  constexpr void* data() const { return data_; }
-  constexpr dtype type() const { return type_; }
-  constexpr bool writable() const { return writable_; }
-  constexpr bool on_device() const { return on_device_; }
-  constexpr std::size_t rank() const { return rank_; }
-  constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
-  constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
+  [[gnu::always_inline]] constexpr bool empty() const { return !set_; }
+  [[gnu::always_inline]] constexpr explicit operator bool() const { return set_; }
+  [[gnu::always_inline]] constexpr void* data() const { return data_; }
+  [[gnu::always_inline]] constexpr dtype type() const { return type_; }
+  [[gnu::always_inline]] constexpr bool writable() const { return writable_; }
+  [[gnu::always_inline]] constexpr bool on_device() const { return on_device_; }
+  [[gnu::always_inline]] constexpr std::size_t rank() const { return rank_; }
+  [[gnu::always_inline]] constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
+  [[gnu::always_inline]] constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
 
  private:
   void* data_ = nullptr;

@@ -9,7 +9,9 @@
 #include "options.hpp"
 #include "problem.hpp"
 
-namespace aft::detail {
+namespace aft {
+inline namespace AFT_ISA {
+namespace checks {
 
 /// A tensor and how an error message spells it: argument '<name>'<owner>.
 struct argument {
@@ -46,4 +48,6 @@ struct call {
   options opt{};
 };
 
-}  // namespace aft::detail
+}  // namespace checks
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -16,7 +16,9 @@
 
 // Two files of one program may be compiled with different -m flags. Without distinct names the linker would keep one
 // definition of every template and hand AVX-512 code to the file that was built for an older machine. So each function
-// whose code depends on the flags lives in an inline namespace that is named from them.
+// whose code depends on the flags lives in an inline namespace that is named from them. Views, options and numeric
+// types are the same in every file and stay outside it; their members are always inlined, which leaves no symbol to
+// share.
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #if defined(__AVX512BF16__)
 #define AFT_ISA isa_avx512_bf16

@@ -12,7 +12,7 @@ namespace aft {
 
 namespace detail {
 
-constexpr float half_bits_to_float(std::uint16_t h) {
+[[gnu::always_inline]] constexpr float half_bits_to_float(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000u) << 16;
   const std::uint32_t exponent = (h >> 10) & 0x1fu;
   const std::uint32_t fraction = h & 0x3ffu;
@@ -23,7 +23,7 @@ constexpr float half_bits_to_float(std::uint16_t h) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-constexpr std::uint16_t float_to_half_bits(float f) {
+[[gnu::always_inline]] constexpr std::uint16_t float_to_half_bits(float f) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
@@ -43,11 +43,11 @@ constexpr std::uint16_t float_to_half_bits(float f) {
   return static_cast<std::uint16_t>(sign | result);
 }
 
-constexpr float bfloat16_bits_to_float(std::uint16_t b) {
+[[gnu::always_inline]] constexpr float bfloat16_bits_to_float(std::uint16_t b) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16);
 }
 
-constexpr std::uint16_t float_to_bfloat16_bits(float f) {
+[[gnu::always_inline]] constexpr std::uint16_t float_to_bfloat16_bits(float f) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
@@ -59,9 +59,9 @@ constexpr std::uint16_t float_to_bfloat16_bits(float f) {
 struct half {
   std::uint16_t bits = 0;
   half() = default;
-  constexpr explicit half(float f) : bits(detail::float_to_half_bits(f)) {}
-  constexpr operator float() const { return detail::half_bits_to_float(bits); }
-  static constexpr half from_bits(std::uint16_t b) {
+  [[gnu::always_inline]] constexpr explicit half(float f) : bits(detail::float_to_half_bits(f)) {}
+  [[gnu::always_inline]] constexpr operator float() const { return detail::half_bits_to_float(bits); }
+  [[gnu::always_inline]] static constexpr half from_bits(std::uint16_t b) {
     half h;
     h.bits = b;
     return h;
@@ -72,9 +72,9 @@ struct half {
 struct bfloat16 {
   std::uint16_t bits = 0;
   bfloat16() = default;
-  constexpr explicit bfloat16(float f) : bits(detail::float_to_bfloat16_bits(f)) {}
-  constexpr operator float() const { return detail::bfloat16_bits_to_float(bits); }
-  static constexpr bfloat16 from_bits(std::uint16_t b) {
+  [[gnu::always_inline]] constexpr explicit bfloat16(float f) : bits(detail::float_to_bfloat16_bits(f)) {}
+  [[gnu::always_inline]] constexpr operator float() const { return detail::bfloat16_bits_to_float(bits); }
+  [[gnu::always_inline]] static constexpr bfloat16 from_bits(std::uint16_t b) {
     bfloat16 h;
     h.bits = b;
     return h;
@@ -106,7 +106,7 @@ inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
 template <>
 inline constexpr dtype dtype_of<std::conditional_t<std::is_same_v<std::int64_t, long>, long long, long>> = dtype::i64;
 
-constexpr const char* name_of(dtype t) {
+[[gnu::always_inline]] constexpr const char* name_of(dtype t) {
   switch (t) {
     case dtype::f32: return "float";
     case dtype::f64: return "double";
@@ -119,7 +119,7 @@ constexpr const char* name_of(dtype t) {
   return "an unsupported type";
 }
 
-constexpr index_t size_of(dtype t) {
+[[gnu::always_inline]] constexpr index_t size_of(dtype t) {
   switch (t) {
     case dtype::f32: return 4;
     case dtype::f64:

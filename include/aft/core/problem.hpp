@@ -76,16 +76,16 @@ struct problem {
   index_t lengths_sb = 0;
 
   /// Keys visible to batch element b by key_lengths alone.
-  index_t key_limit(index_t b) const {
+  [[gnu::always_inline]] index_t key_limit(index_t b) const {
     if (lengths == nullptr) return Tk;
     const auto n = *reinterpret_cast<const std::int64_t*>(lengths + b * lengths_sb * 8);
     return n < 0 ? 0 : (n > Tk ? Tk : n);
   }
-  bool mask_hides(index_t b, index_t t, index_t s) const {
+  [[gnu::always_inline]] bool mask_hides(index_t b, index_t t, index_t s) const {
     return mask != nullptr && mask[b * mask_sb + t * mask_st + s * mask_ss] == std::byte{0};
   }
   /// A mask that is the same for every query hides keys, not pairs, and leaves the constant blocks constant.
-  bool pair_mask() const { return mask != nullptr && mask_st != 0; }
+  [[gnu::always_inline]] bool pair_mask() const { return mask != nullptr && mask_st != 0; }
 };
 
 /// A validated backward call; gradients that are not wanted are unset.
@@ -95,7 +95,7 @@ struct backward_problem : problem {
 };
 
 /// Storage offset, in elements, of position t of a sequence or grid (b and c apart).
-inline index_t position_offset(const field& f, const std::array<index_t, 3>& grid, index_t t) {
+[[gnu::always_inline]] inline index_t position_offset(const field& f, const std::array<index_t, 3>& grid, index_t t) {
   if (grid[0] == 1 && grid[1] == 1) return t * f.sx[2];
   const index_t x2 = t % grid[2];
   const index_t rest = t / grid[2];

@@ -28,9 +28,10 @@ namespace detail {
 template <std::size_t Rank>
 struct dims {
   std::array<index_t, Rank> value{};
-  constexpr dims(const std::array<index_t, Rank>& a) : value(a) {}
+  [[gnu::always_inline]] constexpr dims(const std::array<index_t, Rank>& a) : value(a) {}
   template <class... I>
-  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...)) constexpr dims(I... i)
+  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...))
+      [[gnu::always_inline]] constexpr dims(I... i)
       : value{static_cast<index_t>(i)...} {}
 };
 
@@ -51,13 +52,14 @@ class tensor_view {
   using value_type = std::remove_cv_t<T>;
   using space = Space;
   using array = std::array<index_t, Rank>;
-  static constexpr std::size_t rank() { return Rank; }
+  [[gnu::always_inline]] static constexpr std::size_t rank() { return Rank; }
 
   /// Empty: null data, all extents zero.
-  constexpr tensor_view() = default;
+  [[gnu::always_inline]] constexpr tensor_view() = default;
 
   /// Row-major: the last axis is contiguous.
-  constexpr tensor_view(T* data, detail::dims<Rank> extents) : data_(data), extents_(extents.value) {
+  [[gnu::always_inline]] constexpr tensor_view(T* data, detail::dims<Rank> extents)
+      : data_(data), extents_(extents.value) {
     index_t step = 1;
     for (std::size_t i = Rank; i-- > 0;) {
       strides_[i] = step;
@@ -66,29 +68,30 @@ class tensor_view {
   }
 
   /// Any strides, in elements.
-  constexpr tensor_view(T* data, detail::dims<Rank> extents, detail::dims<Rank> strides)
+  [[gnu::always_inline]] constexpr tensor_view(T* data, detail::dims<Rank> extents, detail::dims<Rank> strides)
       : data_(data), extents_(extents.value), strides_(strides.value) {}
 
   template <class U>
-  requires(std::is_same_v<const U, T> &&
-           !std::is_same_v<U, T>) constexpr tensor_view(const tensor_view<U, Rank, Space>& other)
+  requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
+      [[gnu::always_inline]] constexpr tensor_view(const tensor_view<U, Rank, Space>& other)
       : data_(other.data()), extents_(other.extents()), strides_(other.strides()) {}
 
-  constexpr T* data() const { return data_; }
-  constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
-  constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
-  constexpr const array& extents() const { return extents_; }
-  constexpr const array& strides() const { return strides_; }
+  [[gnu::always_inline]] constexpr T* data() const { return data_; }
+  [[gnu::always_inline]] constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
+  [[gnu::always_inline]] constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
+  [[gnu::always_inline]] constexpr const array& extents() const { return extents_; }
+  [[gnu::always_inline]] constexpr const array& strides() const { return strides_; }
 
   /// The number of elements, the product of the extents.
-  constexpr index_t size() const {
+  [[gnu::always_inline]] constexpr index_t size() const {
     index_t n = 1;
     for (index_t e : extents_) n *= e;
     return n;
   }
 
   template <class... I>
-  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...)) constexpr T& operator()(I... index) const {
+  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...)) [[gnu::always_inline]] constexpr T&
+  operator()(I... index) const {
     const array at{static_cast<index_t>(index)...};
     index_t offset = 0;
     for (std::size_t i = 0; i < Rank; ++i) offset += at[i] * strides_[i];
@@ -97,7 +100,7 @@ class tensor_view {
 
   /// Reorders the axes: axis i of the result is axis order[i] of this view. A channels-first (B, d, T) tensor
   /// becomes the (B, T, d) view that the calls take by permute({0, 2, 1}). `order` must be a permutation.
-  constexpr tensor_view permute(detail::dims<Rank> order) const {
+  [[gnu::always_inline]] constexpr tensor_view permute(detail::dims<Rank> order) const {
     tensor_view result = *this;
     for (std::size_t i = 0; i < Rank; ++i) {
       const auto from = static_cast<std::size_t>(order.value[i]);
@@ -108,7 +111,7 @@ class tensor_view {
   }
 
   /// The block of the given extents that starts at `offsets`; the rank stays.
-  constexpr tensor_view subview(detail::dims<Rank> offsets, detail::dims<Rank> extents) const {
+  [[gnu::always_inline]] constexpr tensor_view subview(detail::dims<Rank> offsets, detail::dims<Rank> extents) const {
     tensor_view result = *this;
     index_t offset = 0;
     for (std::size_t i = 0; i < Rank; ++i) offset += offsets.value[i] * strides_[i];
@@ -119,14 +122,15 @@ class tensor_view {
 
   /// One slice per axis: an integer takes one index and drops the axis, aft::range keeps a part, aft::all the whole.
   template <class... S>
-  requires(sizeof...(S) == Rank && (detail::keeps_axis<S> || ...)) constexpr auto subview(S... slices) const {
+  requires(sizeof...(S) == Rank && (detail::keeps_axis<S> || ...))
+      [[gnu::always_inline]] constexpr auto subview(S... slices) const {
     constexpr std::size_t kept = (std::size_t{0} + ... + (detail::keeps_axis<S> ? 1u : 0u));
     std::array<index_t, kept> extents{};
     std::array<index_t, kept> strides{};
     index_t offset = 0;
     std::size_t axis = 0;
     std::size_t out = 0;
-    const auto take = [&](auto slice) {
+    const auto take = [&](auto slice) __attribute__((always_inline)) {
       if constexpr (std::is_same_v<decltype(slice), all_t>) {
         extents[out] = extents_[axis];
         strides[out++] = strides_[axis];

@@ -52,6 +52,10 @@ struct executor_for<tensor_view<T, Rank, Space>> {
   using type = default_executor_t<Space>;
 };
 
+/// What an executor-less overload must not mistake for its first tensor.
+template <class Q>
+concept not_executor = !executor<Q>;
+
 /// A view at all, in the space of the executor.
 template <arg Argument, class E, class V>
 constexpr bool check_view() {

@@ -13,10 +13,6 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace checks {
 
-using detail::argument;
-using detail::bias_arguments;
-using detail::call;
-
 /// `extent 1 (Tk)`: an axis by its number and by its name in the documentation.
 [[gnu::cold]] inline text axis_text(std::size_t axis, const char* name) {
   return text("extent ") << axis << " (" << name << ")";

@@ -47,7 +47,7 @@ using eigen_element_t = std::remove_pointer_t<decltype(std::declval<std::remove_
 /// vector known as one at compile time as rank 1. A const object gives a view of const. Nothing is copied: the view
 /// is valid as long as the object's memory is. Cost: O(1).
 template <detail::eigen_dense M>
-auto as_view(M&& m) {
+[[gnu::always_inline]] inline auto as_view(M&& m) {
   static_assert(std::is_lvalue_reference_v<M> || !detail::eigen_owner<M>,
                 "aft::as_view: this matrix is a temporary, its memory is gone before the view can be used");
   using T = detail::eigen_element_t<M>;
@@ -60,7 +60,7 @@ auto as_view(M&& m) {
 
 /// The memory of an Eigen tensor as a view of the same rank and order of axes, in either storage order.
 template <detail::eigen_tensor M>
-auto as_view(M&& m) {
+[[gnu::always_inline]] inline auto as_view(M&& m) {
   static_assert(std::is_lvalue_reference_v<M> || !detail::eigen_owner<M>,
                 "aft::as_view: this tensor is a temporary, its memory is gone before the view can be used");
   using tensor = std::remove_cvref_t<M>;
@@ -84,7 +84,7 @@ auto as_view(M&& m) {
 
 /// A view is its own view, so that generic code may call as_view on anything.
 template <class T, std::size_t Rank, class Space>
-constexpr tensor_view<T, Rank, Space> as_view(const tensor_view<T, Rank, Space>& v) {
+[[gnu::always_inline]] constexpr tensor_view<T, Rank, Space> as_view(const tensor_view<T, Rank, Space>& v) {
   return v;
 }
 

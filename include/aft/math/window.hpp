@@ -12,12 +12,12 @@ struct window {
   index_t after = 0;
 
   /// |t - s'| < s (AFT Eq. 4 and the labml code). strict(0) holds no key, which makes `local` AFT-simple.
-  static constexpr window strict(index_t s) { return {s - 1, s > 0 ? s - 1 : 0}; }
+  [[gnu::always_inline]] static constexpr window strict(index_t s) { return {s - 1, s > 0 ? s - 1 : 0}; }
   /// |t - s'| <= s (DAFT Eq. 7).
-  static constexpr window inclusive(index_t s) { return {s, s}; }
+  [[gnu::always_inline]] static constexpr window inclusive(index_t s) { return {s, s}; }
 
   /// The number of keys inside, away from the ends of the sequence.
-  constexpr index_t width() const { return before + after + 1; }
+  [[gnu::always_inline]] constexpr index_t width() const { return before + after + 1; }
 };
 
 }  // namespace aft

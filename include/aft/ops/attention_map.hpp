@@ -189,7 +189,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, 
     if constexpr (checks::check_map_bias<E, K, Bias>()) {
       checks::call c = checks::make_map_call(k, out, opt);
       c.cross_lengths = !is_tensor_view<Bias>;
-      detail::set_bias(c.bias, bias);
+      checks::set_bias(c.bias, bias);
       checks::fill_map(checks::prepare_map(c), out,
                        exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
     }
@@ -207,7 +207,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
       checks::call c = checks::make_map_call(k, out, opt);
       c.windowed = true;
       c.win = {true, win.before, win.after};
-      detail::set_bias(c.bias, bias);
+      checks::set_bias(c.bias, bias);
       checks::fill_map(checks::prepare_map(c), out,
                        exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
     }

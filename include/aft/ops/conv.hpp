@@ -68,12 +68,12 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
     constexpr std::size_t high = Filter::rank() + 1;
-    constexpr bool inputs_fit = detail::check_inputs<E, low, high, Q, K, V>();
+    constexpr bool inputs_fit = checks::check_inputs<E, low, high, Q, K, V>();
     constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, low, high, Y>();
     if constexpr (inputs_fit && output_fits) {
-      detail::call c = detail::make_call<E>("aft::conv", q, k, v, opt);
-      detail::set_output(c, y);
-      detail::set_bias(c.bias, filter);
+      checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
+      checks::set_output(c, y);
+      checks::set_bias(c.bias, filter);
       run_forward<compute_t<T>>(checks::prepare(c), exec);
     }
   }
@@ -94,13 +94,13 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
     constexpr std::size_t high = Filter::rank() + 1;
-    constexpr bool inputs_fit = detail::check_inputs<E, low, high, Q, K, V>();
-    constexpr bool gradients_fit = detail::check_gradients<E, low, high, T, DY, DQ, DK, DV>();
+    constexpr bool inputs_fit = checks::check_inputs<E, low, high, Q, K, V>();
+    constexpr bool gradients_fit = checks::check_gradients<E, low, high, T, DY, DQ, DK, DV>();
     if constexpr (inputs_fit && gradients_fit && checks::check_filter_gradient<E, T, Filter, DFilter>()) {
-      detail::call c = detail::make_call<E>("aft::conv_backward", q, k, v, opt);
-      detail::set_bias(c.bias, filter);
-      detail::set_gradients(c, dy, dq, dk, dv);
-      detail::set_bias(c.dbias, dfilter);
+      checks::call c = checks::make_call<E>("aft::conv_backward", q, k, v, opt);
+      checks::set_bias(c.bias, filter);
+      checks::set_gradients(c, dy, dq, dk, dv);
+      checks::set_bias(c.dbias, dfilter);
       run_backward<compute_t<T>>(checks::prepare(c), exec);
     }
   }

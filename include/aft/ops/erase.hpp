@@ -7,7 +7,9 @@
 #include <aft/math/bias.hpp>
 #include <aft/math/window.hpp>
 
-namespace aft::detail {
+namespace aft {
+inline namespace AFT_ISA {
+namespace checks {
 
 inline any_view erase(no_grad_t) {
   return {};
@@ -43,31 +45,31 @@ void set_bias(bias_arguments& b, const tensor_view<T, Rank, Space>& filter) {
 /// Element types and spaces inside a bias.
 template <class E, class T, class W>
 constexpr bool check_bias(std::type_identity<dense_bias<W>>) {
-  return check_bias_tensor<arg::w, E, T, W>();
+  return detail::check_bias_tensor<detail::arg::w, E, T, W>();
 }
 template <class E, class T, class W>
 constexpr bool check_bias(std::type_identity<banded_bias<W>>) {
-  return check_bias_tensor<arg::w, E, T, W>();
+  return detail::check_bias_tensor<detail::arg::w, E, T, W>();
 }
 template <class E, class T, class U, class V>
 constexpr bool check_bias(std::type_identity<factorized_bias<U, V>>) {
-  constexpr bool u_fits = check_bias_tensor<arg::u, E, T, U>();
-  constexpr bool v_fits = check_bias_tensor<arg::factor_v, E, T, V>();
+  constexpr bool u_fits = detail::check_bias_tensor<detail::arg::u, E, T, U>();
+  constexpr bool v_fits = detail::check_bias_tensor<detail::arg::factor_v, E, T, V>();
   return u_fits && v_fits;
 }
 
 template <class W>
 constexpr bool check_bias_mutable(std::type_identity<dense_bias<W>>) {
-  return check_mutable<W>();
+  return detail::check_mutable<W>();
 }
 template <class W>
 constexpr bool check_bias_mutable(std::type_identity<banded_bias<W>>) {
-  return check_mutable<W>();
+  return detail::check_mutable<W>();
 }
 template <class U, class V>
 constexpr bool check_bias_mutable(std::type_identity<factorized_bias<U, V>>) {
-  constexpr bool u_fits = check_mutable<U>();
-  constexpr bool v_fits = check_mutable<V>();
+  constexpr bool u_fits = detail::check_mutable<U>();
+  constexpr bool v_fits = detail::check_mutable<V>();
   return u_fits && v_fits;
 }
 
@@ -85,7 +87,7 @@ inline constexpr bool same_bias<factorized_bias<A1, A2>, factorized_bias<B1, B2>
 /// The gradient of a bias of type Bias: the same bias over mutable views, or no_grad.
 template <class E, class T, class Bias, class DBias>
 constexpr bool check_bias_gradient() {
-  if constexpr (is_no_grad<DBias>) {
+  if constexpr (detail::is_no_grad<DBias>) {
     return true;
   } else {
     constexpr bool same = same_bias<Bias, DBias>;
@@ -107,19 +109,19 @@ constexpr bool check_bias_gradient() {
 /// q, k, v and the tensor of the output's shape, all of v's element type, with ranks from Low to High.
 template <class E, std::size_t Low, std::size_t High, class Q, class K, class V>
 constexpr bool check_inputs() {
-  using T = value_of_t<V>;
-  constexpr bool q_fits = check_input<arg::q, E, T, Low, High, Q>();
-  constexpr bool k_fits = check_input<arg::k, E, T, Low, High, K>();
-  constexpr bool v_fits = check_input<arg::v, E, T, Low, High, V>();
+  using T = detail::value_of_t<V>;
+  constexpr bool q_fits = detail::check_input<detail::arg::q, E, T, Low, High, Q>();
+  constexpr bool k_fits = detail::check_input<detail::arg::k, E, T, Low, High, K>();
+  constexpr bool v_fits = detail::check_input<detail::arg::v, E, T, Low, High, V>();
   return q_fits && k_fits && v_fits;
 }
 
 template <class E, std::size_t Low, std::size_t High, class T, class DY, class DQ, class DK, class DV>
 constexpr bool check_gradients() {
-  constexpr bool dy_fits = check_input<arg::dy, E, T, Low, High, DY>();
-  constexpr bool dq_fits = check_gradient<arg::dq, E, T, Low, High, DQ>();
-  constexpr bool dk_fits = check_gradient<arg::dk, E, T, Low, High, DK>();
-  constexpr bool dv_fits = check_gradient<arg::dv, E, T, Low, High, DV>();
+  constexpr bool dy_fits = detail::check_input<detail::arg::dy, E, T, Low, High, DY>();
+  constexpr bool dq_fits = detail::check_gradient<detail::arg::dq, E, T, Low, High, DQ>();
+  constexpr bool dk_fits = detail::check_gradient<detail::arg::dk, E, T, Low, High, DK>();
+  constexpr bool dv_fits = detail::check_gradient<detail::arg::dv, E, T, Low, High, DV>();
   return dy_fits && dq_fits && dk_fits && dv_fits;
 }
 
@@ -128,7 +130,7 @@ template <class E, class Q, class K, class V>
 call make_call(const char* op, const Q& q, const K& k, const V& v, const options& opt) {
   call c;
   c.op = op;
-  c.type = dtype_of<value_of_t<V>>;
+  c.type = dtype_of<detail::value_of_t<V>>;
   c.on_device = std::is_same_v<E, cuda>;
   c.no_batch = K::rank() == 2 && V::rank() == 2;
   c.q.view = q;
@@ -158,8 +160,6 @@ void set_gradients(call& c, const DY& dy, const DQ& dq, const DK& dk, const DV& 
   c.dv.view = erase(dv);
 }
 
-/// What an executor-less overload must not mistake for its first tensor.
-template <class Q>
-concept not_executor = !executor<Q>;
-
-}  // namespace aft::detail
+}  // namespace checks
+}  // namespace AFT_ISA
+}  // namespace aft

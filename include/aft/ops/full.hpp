@@ -20,7 +20,7 @@ constexpr bool check_full_bias() {
   static_assert(kind_fits || is_banded_bias<Bias>,
                 "aft::full: bias must be an aft::dense_bias or an aft::factorized_bias");
   if constexpr (kind_fits) {
-    return detail::check_bias<E, T>(std::type_identity<Bias>{});
+    return checks::check_bias<E, T>(std::type_identity<Bias>{});
   } else {
     return false;
   }
@@ -42,14 +42,14 @@ constexpr bool check_full_bias() {
 template <executor E, class Q, class K, class V, class Bias, class Y>
 void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, const options& opt = {}) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
   constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
   if constexpr (inputs_fit && bias_fits && output_fits) {
-    detail::call c = detail::make_call<E>("aft::full", q, k, v, opt);
+    checks::call c = checks::make_call<E>("aft::full", q, k, v, opt);
     c.cross_lengths = true;
-    detail::set_output(c, y);
-    detail::set_bias(c.bias, bias);
+    checks::set_output(c, y);
+    checks::set_bias(c.bias, bias);
     run_forward<compute_t<T>>(checks::prepare(c), exec);
   }
 }
@@ -71,16 +71,16 @@ template <executor E, class Q, class K, class V, class Bias, class DY, class DQ,
 void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DBias& dbias, const options& opt = {}) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
-  constexpr bool gradients_fit = detail::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
+  constexpr bool gradients_fit = checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
   if constexpr (inputs_fit && bias_fits && gradients_fit) {
-    if constexpr (detail::check_bias_gradient<E, T, Bias, DBias>()) {
-      detail::call c = detail::make_call<E>("aft::full_backward", q, k, v, opt);
+    if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
+      checks::call c = checks::make_call<E>("aft::full_backward", q, k, v, opt);
       c.cross_lengths = true;
-      detail::set_bias(c.bias, bias);
-      detail::set_gradients(c, dy, dq, dk, dv);
-      detail::set_bias(c.dbias, dbias);
+      checks::set_bias(c.bias, bias);
+      checks::set_gradients(c, dy, dq, dk, dv);
+      checks::set_bias(c.dbias, dbias);
       run_backward<compute_t<T>>(checks::prepare(c), exec);
     }
   }

@@ -18,7 +18,7 @@ constexpr bool check_local_bias() {
   static_assert(kind_fits,
                 "aft::local: bias must be an aft::dense_bias, an aft::factorized_bias or an aft::banded_bias");
   if constexpr (kind_fits) {
-    return detail::check_bias<E, T>(std::type_identity<Bias>{});
+    return checks::check_bias<E, T>(std::type_identity<Bias>{});
   } else {
     return false;
   }
@@ -41,15 +41,15 @@ template <executor E, class Q, class K, class V, class Bias, class Y>
 void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
            const options& opt = {}) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
   constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
   if constexpr (inputs_fit && bias_fits && output_fits) {
-    detail::call c = detail::make_call<E>("aft::local", q, k, v, opt);
+    checks::call c = checks::make_call<E>("aft::local", q, k, v, opt);
     c.windowed = true;
     c.win = {true, win.before, win.after};
-    detail::set_output(c, y);
-    detail::set_bias(c.bias, bias);
+    checks::set_output(c, y);
+    checks::set_bias(c.bias, bias);
     run_forward<compute_t<T>>(checks::prepare(c), exec);
   }
 }
@@ -68,17 +68,17 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
                     const DY& dy, const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias,
                     const options& opt = {}) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
-  constexpr bool gradients_fit = detail::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
+  constexpr bool gradients_fit = checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
   if constexpr (inputs_fit && bias_fits && gradients_fit) {
-    if constexpr (detail::check_bias_gradient<E, T, Bias, DBias>()) {
-      detail::call c = detail::make_call<E>("aft::local_backward", q, k, v, opt);
+    if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
+      checks::call c = checks::make_call<E>("aft::local_backward", q, k, v, opt);
       c.windowed = true;
       c.win = {true, win.before, win.after};
-      detail::set_bias(c.bias, bias);
-      detail::set_gradients(c, dy, dq, dk, dv);
-      detail::set_bias(c.dbias, dbias);
+      checks::set_bias(c.bias, bias);
+      checks::set_gradients(c, dy, dq, dk, dv);
+      checks::set_bias(c.dbias, dbias);
       run_backward<compute_t<T>>(checks::prepare(c), exec);
     }
   }

@@ -179,9 +179,9 @@ void reparameterize_backward(const E&, const R& r, const Gain& gain, const Shift
     c.gain.view = gain;
     c.shift.view = shift;
     c.dout.view = dout;
-    c.dr.view = detail::erase(dr);
-    c.dgain.view = detail::erase(dgain);
-    c.dshift.view = detail::erase(dshift);
+    c.dr.view = checks::erase(dr);
+    c.dgain.view = checks::erase(dgain);
+    c.dshift.view = checks::erase(dshift);
     checks::require_filter_call(c);
     checks::reparameterize_backward_all(c);
   }

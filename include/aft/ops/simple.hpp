@@ -20,12 +20,12 @@ inline namespace AFT_ISA {
 template <executor E, class Q, class K, class V, class Y>
 void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const options& opt = {}) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
   if constexpr (inputs_fit && output_fits) {
-    detail::call c = detail::make_call<E>("aft::simple", q, k, v, opt);
+    checks::call c = checks::make_call<E>("aft::simple", q, k, v, opt);
     c.cross_lengths = true;
-    detail::set_output(c, y);
+    checks::set_output(c, y);
     run_forward<compute_t<T>>(checks::prepare(c), exec);
   }
 }
@@ -41,12 +41,12 @@ template <executor E, class Q, class K, class V, class DY, class DQ, class DK, c
 void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk,
                      const DV& dv, const options& opt = {}) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = detail::check_inputs<E, 2, 3, Q, K, V>();
-  constexpr bool gradients_fit = detail::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
+  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
+  constexpr bool gradients_fit = checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
   if constexpr (inputs_fit && gradients_fit) {
-    detail::call c = detail::make_call<E>("aft::simple_backward", q, k, v, opt);
+    checks::call c = checks::make_call<E>("aft::simple_backward", q, k, v, opt);
     c.cross_lengths = true;
-    detail::set_gradients(c, dy, dq, dk, dv);
+    checks::set_gradients(c, dy, dq, dk, dv);
     run_backward<compute_t<T>>(checks::prepare(c), exec);
   }
 }
