@@ -6,6 +6,7 @@
 
 #include "parallel.hpp"
 #include "scan_backward_pass.hpp"
+#include "scan_bias.hpp"
 #include "scratch.hpp"
 
 namespace aft {
@@ -136,9 +137,10 @@ class backward_call {
 /// Of the problems that scan_forward takes. Uses p.lse and p.average where both are set.
 template <class C>
 void scan_backward(const backward_problem& p, const cpu& exec) {
-  if (p.B == 0 || p.d == 0) return;
+  if (p.B == 0 || p.d == 0) return scan::zero_bias_gradient<C>(p);
   scratch memory(exec);
   const scan::backward_call<C> call(p, exec, memory);
+  scan::zero_bias_gradient<C>(p);
   call.run();
 }
 
