@@ -18,7 +18,7 @@ struct gradient_worker {
   void take(const stencil_shape& shape, scratch& memory) {
     forward.take(shape, memory);
     rows.take(shape.positions(), memory);
-    Q = memory.take<C>((shape.positions() + stencil_padding<C>) * 2 * lanes<C>);
+    Q = memory.take<C>(shape.positions() * 2 * lanes<C>);
   }
 };
 

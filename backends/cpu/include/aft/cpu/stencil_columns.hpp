@@ -25,10 +25,6 @@ struct column_scales {
   index_t first[lanes<C>];  ///< the first visible key
 };
 
-/// Positions behind P that unrolled tiles may read past its end; see stencil_tile.
-template <class C>
-inline constexpr index_t stencil_padding = tuning_stencil<C>::outputs;
-
 /// Fills P[s], two vectors each. A hidden key holds [0, -0], whatever its value holds: nothing to a sum, but told
 /// apart by its sign from a weight that underflowed.
 template <class C>
@@ -80,7 +76,6 @@ inline void fill_columns(const problem& p, const lane_tile<C>& tile, const stenc
     store(at_key, xsimd::select(seen, weight * (load(at_key) * by), zero));
     store(at_key + L, xsimd::select(seen, weight, vec<C>(C(-0.0))));
   }
-  for (index_t i = p.Tk * 2 * L; i < (p.Tk + stencil_padding<C>) * 2 * L; i += L) store(P + i, zero);
   store(cs.exponent, exponent);
   store(cs.usable, xsimd::select(usable, load(table.usable), zero));
   store(cs.empty, xsimd::select(empty, vec<C>(C(1)), zero));

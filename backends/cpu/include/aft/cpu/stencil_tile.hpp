@@ -10,9 +10,6 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-template <index_t I>
-using at = std::integral_constant<index_t, I>;
-
 /// out[i] = sum over rows and taps of weights[row][tap] in[row][i + tap + shift], where that input exists. An input is
 /// two vectors; a weight is one for both, or two.
 template <class C>
@@ -27,121 +24,134 @@ struct stencil_run {
   index_t shift = 0;
 };
 
-/// Outputs [i0, i0 + n) with n <= N and n <= run.width. V vectors per weight. Each output is one chain in the order
-/// of rows and taps, so its bits do not depend on how outputs are cut into tiles.
+/// An output's place in a tile, known to the compiler: arrays that are indexed by it only become registers.
+template <index_t I>
+using lane_of_tile = std::integral_constant<index_t, I>;
+
+/// Outputs [i0, i0 + N), N <= run.taps and N <= 8. V vectors per weight. Each output is one chain in the order of rows
+/// and taps, so its bits do not depend on how outputs are cut into tiles.
 ///
-/// At the ends of a row only part of the outputs have an input under a tap. A tap then enters the unrolled code in
-/// the middle (or leaves it early): no multiplication with padding, which would be 20% of the work for 11 taps on a
-/// row of 14.
+/// An input is loaded once and scattered to the outputs that it lies under: one load of a weight feeds two
+/// multiply-adds, where holding a weight and walking over inputs needs a load for each. At either end only the first
+/// or the last outputs of the tile take part, so the unrolled code is left early or entered in the middle. Padding
+/// with zeros instead would cost 20% more work for 11 taps on a row of 14.
 template <class C, index_t N, index_t V>
-inline void stencil_tile(const stencil_run<C>& run, index_t i0, index_t n, C* out) {
+inline void stencil_tile(const stencil_run<C>& run, index_t i0, C* out) {
   constexpr index_t L = lanes<C>;
   vec<C> a[N];
   vec<C> b[N];
-  for (index_t i = 0; i < N; ++i) {
-    a[i] = vec<C>(C(0));
-    b[i] = vec<C>(C(0));
-  }
+  const auto for_all = [](const auto& f) {
+    f(lane_of_tile<0>{});
+    f(lane_of_tile<1>{});
+    f(lane_of_tile<2>{});
+    f(lane_of_tile<3>{});
+    f(lane_of_tile<4>{});
+    f(lane_of_tile<5>{});
+    f(lane_of_tile<6>{});
+    f(lane_of_tile<7>{});
+  };
+  for_all([&](auto index) {
+    constexpr index_t i = decltype(index)::value;
+    if constexpr (i < N) a[i] = b[i] = vec<C>(C(0));
+  });
   const auto clamp = [](index_t x, index_t low, index_t high) { return x < low ? low : (x > high ? high : x); };
-  // Under tap `first` output i0 reads input 0.
-  const index_t first = -run.shift - i0;
-  const index_t head_end = clamp(first, 0, run.taps);
-  const index_t head = clamp(first - n + 1, 0, head_end);
-  const index_t full_end = clamp(first + run.width - n + 1, head_end, run.taps);
-  const index_t tail_end = clamp(first + run.width, full_end, run.taps);
+  // Input x lies under tap x - base - i of output i.
+  const index_t base = i0 + run.shift;
+  const index_t begin = clamp(base, 0, run.width);
+  const index_t end = clamp(base + N - 1 + run.taps, begin, run.width);
+  const index_t head = clamp(base + N - 1, begin, end);
+  const index_t full = clamp(base + run.taps, head, end);
   for (index_t plane = 0; plane < run.planes; ++plane) {
     for (index_t row = 0; row < run.rows; ++row) {
-      const C* w = run.weights + plane * run.weight_plane + row * run.weight_row + head * (V * L);
-      const C* const in = run.in + plane * run.in_plane + row * run.in_row;
-      vec<C> w0, w1;
-      const C* p = nullptr;
-      const auto take = [&](index_t j) {
-        w0 = load(w);
-        w1 = V == 2 ? load(w + (V - 1) * L) : w0;
-        w += V * L;
-        p = in + (j - first) * (2 * L);
-      };
+      const C* in = run.in + plane * run.in_plane + row * run.in_row + begin * (2 * L);
+      const C* w = run.weights + plane * run.weight_plane + row * run.weight_row + (begin - base) * (V * L);
+      vec<C> p0, p1;
       const auto step = [&](auto index) {
         constexpr index_t i = decltype(index)::value;
         if constexpr (i < N) {
-          a[i] = xsimd::fma(w0, load(p + i * (2 * L)), a[i]);
-          b[i] = xsimd::fma(w1, load(p + i * (2 * L) + L), b[i]);
+          const vec<C> w0 = load(w - i * (V * L));
+          a[i] = xsimd::fma(w0, p0, a[i]);
+          b[i] = xsimd::fma(V == 1 ? w0 : load(w - i * (V * L) + L), p1, b[i]);
         }
       };
-      index_t j = head;
-      for (; j < head_end; ++j) {
-        take(j);
-        // Outputs past n gather what nobody reads; the buffers are padded for it.
-        switch (first - j) {
-          case 1: step(at<1>{}); [[fallthrough]];
-          case 2: step(at<2>{}); [[fallthrough]];
-          case 3: step(at<3>{}); [[fallthrough]];
-          case 4: step(at<4>{}); [[fallthrough]];
-          case 5: step(at<5>{}); [[fallthrough]];
-          case 6: step(at<6>{}); [[fallthrough]];
-          case 7: step(at<7>{}); [[fallthrough]];
-          case 8: step(at<8>{}); [[fallthrough]];
-          case 9: step(at<9>{}); [[fallthrough]];
-          case 10: step(at<10>{}); [[fallthrough]];
-          case 11: step(at<11>{}); [[fallthrough]];
-          case 12: step(at<12>{}); [[fallthrough]];
-          case 13: step(at<13>{}); [[fallthrough]];
-          default: break;
+      index_t x = begin;
+      const auto take = [&] {
+        p0 = load(in);
+        p1 = load(in + L);
+      };
+      const auto advance = [&] {
+        ++x;
+        in += 2 * L;
+        w += V * L;
+      };
+      for (; x < head; advance()) {
+        take();
+        switch (x - base) {  // the last output that this input reaches
+          case 6: step(lane_of_tile<6>{}); [[fallthrough]];
+          case 5: step(lane_of_tile<5>{}); [[fallthrough]];
+          case 4: step(lane_of_tile<4>{}); [[fallthrough]];
+          case 3: step(lane_of_tile<3>{}); [[fallthrough]];
+          case 2: step(lane_of_tile<2>{}); [[fallthrough]];
+          case 1: step(lane_of_tile<1>{}); [[fallthrough]];
+          default: step(lane_of_tile<0>{});
         }
       }
-      if (n == N) {
-        for (; j < full_end; ++j) {
-          take(j);
-          step(at<0>{}); step(at<1>{}); step(at<2>{}); step(at<3>{}); step(at<4>{}); step(at<5>{}); step(at<6>{});
-          step(at<7>{}); step(at<8>{}); step(at<9>{}); step(at<10>{}); step(at<11>{}); step(at<12>{}); step(at<13>{});
-        }
+      for (; x < full; advance()) {
+        take();
+        for_all(step);
       }
-      for (; j < tail_end; ++j) {
-        take(j);
-        const index_t many = first + run.width - j < n ? first + run.width - j : n;
-        switch (many) {
-          case 14: step(at<13>{}); [[fallthrough]];
-          case 13: step(at<12>{}); [[fallthrough]];
-          case 12: step(at<11>{}); [[fallthrough]];
-          case 11: step(at<10>{}); [[fallthrough]];
-          case 10: step(at<9>{}); [[fallthrough]];
-          case 9: step(at<8>{}); [[fallthrough]];
-          case 8: step(at<7>{}); [[fallthrough]];
-          case 7: step(at<6>{}); [[fallthrough]];
-          case 6: step(at<5>{}); [[fallthrough]];
-          case 5: step(at<4>{}); [[fallthrough]];
-          case 4: step(at<3>{}); [[fallthrough]];
-          case 3: step(at<2>{}); [[fallthrough]];
-          case 2: step(at<1>{}); [[fallthrough]];
-          case 1: step(at<0>{}); [[fallthrough]];
-          default: break;
+      for (; x < end; advance()) {
+        take();
+        switch (x - base - run.taps + 1) {  // the first output that this input reaches
+          case 1: step(lane_of_tile<1>{}); [[fallthrough]];
+          case 2: step(lane_of_tile<2>{}); [[fallthrough]];
+          case 3: step(lane_of_tile<3>{}); [[fallthrough]];
+          case 4: step(lane_of_tile<4>{}); [[fallthrough]];
+          case 5: step(lane_of_tile<5>{}); [[fallthrough]];
+          case 6: step(lane_of_tile<6>{}); [[fallthrough]];
+          default: step(lane_of_tile<7>{});
         }
       }
     }
   }
-  for (index_t i = 0; i < N; ++i) {
-    if (i >= n) break;
-    store(out + i * (2 * L), a[i]);
-    store(out + i * (2 * L) + L, b[i]);
-  }
+  for_all([&](auto index) {
+    constexpr index_t i = decltype(index)::value;
+    if constexpr (i < N) {
+      store(out + i * (2 * L), a[i]);
+      store(out + i * (2 * L) + L, b[i]);
+    }
+  });
 }
 
-/// Outputs [i0, i1), cut into tiles of nearly equal height so that no tile is mostly empty.
+/// Outputs [i0, i1), cut into tiles of nearly equal size.
 template <class C, index_t V>
 inline void stencil_outputs(const stencil_run<C>& run, index_t i0, index_t i1, C* out) {
   constexpr index_t most = tuning_stencil<C>::outputs;
-  // A tile must not be wider than the input row, see stencil_tile.
-  const index_t widest = run.width < most ? run.width : most;
+  static_assert(most <= 8);
   if (i1 <= i0) return;
+  if (run.taps <= 0) {
+    for (index_t i = 0; i < (i1 - i0) * 2 * lanes<C>; ++i) out[i] = C(0);
+    return;
+  }
+  const index_t widest = run.taps < most ? run.taps : most;
   const index_t tiles = (i1 - i0 + widest - 1) / widest;
   for (index_t tile = 0; tile < tiles; ++tile) {
     const index_t from = i0 + (i1 - i0) * tile / tiles;
     const index_t to = i0 + (i1 - i0) * (tile + 1) / tiles;
-    C* const at_tile = out + (from - i0) * (2 * lanes<C>);
-    if (to - from > most / 2) {
-      stencil_tile<C, most, V>(run, from, to - from, at_tile);
-    } else {
-      stencil_tile<C, most / 2, V>(run, from, to - from, at_tile);
+    C* const into = out + (from - i0) * (2 * lanes<C>);
+    const auto run_tile = [&](auto size) {
+      constexpr index_t N = decltype(size)::value;
+      if constexpr (N <= most) stencil_tile<C, N, V>(run, from, into);
+    };
+    switch (to - from) {
+      case 1: run_tile(lane_of_tile<1>{}); break;
+      case 2: run_tile(lane_of_tile<2>{}); break;
+      case 3: run_tile(lane_of_tile<3>{}); break;
+      case 4: run_tile(lane_of_tile<4>{}); break;
+      case 5: run_tile(lane_of_tile<5>{}); break;
+      case 6: run_tile(lane_of_tile<6>{}); break;
+      case 7: run_tile(lane_of_tile<7>{}); break;
+      default: run_tile(lane_of_tile<8>{}); break;
     }
   }
 }

@@ -133,7 +133,6 @@ inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const c
     store(Q + t * 2 * L, g);
     store(Q + t * 2 * L + L, xsimd::select(inverse == zero, zero, g * (load(rows.o + t * L) * value_by)));
   }
-  for (index_t i = p.Tq * 2 * L; i < (p.Tq + stencil_padding<C>) * 2 * L; i += L) store(Q + i, zero);
 }
 
 }  // namespace cpu_impl
