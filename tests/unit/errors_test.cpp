@@ -90,9 +90,15 @@ TEST_CASE("the tensor that disagrees with the others is named") {
     c.v = {c.memory.data(), {B, 8, d}};
     check_parts(c.dense(), {"'v'", "extent 1 (Tk) to be 7", "got 8"});
   }
-  SUBCASE("keys of k and v alone: both are named") {
+  SUBCASE("keys of k and v alone, in cross attention: both are named") {
     c.v = {c.memory.data(), {B, 8, d}};
     check_parts(c.simple(), {"'v'", "'k'", "7", "got 8"});
+  }
+  SUBCASE("keys of k and v alone, in self-attention: the one that is not as long as q") {
+    const in3 x{c.memory.data(), {B, Tq, d}}, shorter{c.memory.data(), {B, 4, d}};
+    check_parts(error_of([&] { aft::simple(x, shorter, x, c.y); }), {"argument 'k'", "(Tk) to be 5", "got 4"});
+    check_parts(error_of([&] { aft::simple(x, x, shorter, c.y); }), {"argument 'v'", "(Tk) to be 5", "got 4"});
+    check_parts(error_of([&] { aft::simple(shorter, x, x, c.y); }), {"argument 'q'", "(Tq) to be 5", "got 4"});
   }
   SUBCASE("channels") {
     c.v = {c.memory.data(), {B, Tk, 18}};

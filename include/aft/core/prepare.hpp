@@ -75,10 +75,13 @@ void for_each_participant(const participants& all, Add&& add) {
     if (all.query_count == 2) queries.add(*all.queries[0], first_position(all.queries[0]->view));
     queries.add(*all.queries[all.query_count - 1], first_position(all.queries[all.query_count - 1]->view));
     add_bias_queries(queries, c.bias);
+    // Where two tensors alone disagree, self-attention is likelier than cross attention.
+    queries.expect(c.v.view.extent(first));
     p.Tq = queries.settle();
     votes keys(c.op, "Tk");
     for (const argument* a : all.keys) keys.add(*a, first_position(a->view));
     add_bias_keys(keys, c.bias);
+    keys.expect(p.Tq);
     p.Tk = keys.settle();
     p.grid = {1, 1, p.Tq};
     return;

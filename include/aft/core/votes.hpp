@@ -10,7 +10,7 @@ namespace checks {
 
 /// The tensors that share an axis, such as the key positions of k, v and w. The extent that most of them have is the
 /// extent of the call and the first that disagrees is the one at fault: with a fixed witness, a wrong witness would
-/// put the blame on a tensor that is right. Of equally many, the earlier one wins.
+/// put the blame on a tensor that is right. Of equally many, the likely extent wins, then the earlier tensor.
 class votes {
  public:
   votes(const char* op, const char* axis_name) : op_(op), axis_name_(axis_name) {}
@@ -19,12 +19,15 @@ class votes {
   /// A tensor without a batch axis counts as a batch of one.
   void add_absent(const argument& who) { cast({&who, 0, 1, false}); }
 
+  /// Decides a tie, without being an extent that anyone must have.
+  void expect(index_t likely) { likely_ = likely; }
+
   index_t settle() const {
     std::size_t best = 0;
     std::size_t most = 0;
     for (std::size_t i = 0; i < size_; ++i) {
-      std::size_t agreeing = 0;
-      for (std::size_t j = 0; j < size_; ++j) agreeing += ballots_[j].extent == ballots_[i].extent ? 1u : 0u;
+      std::size_t agreeing = ballots_[i].extent == likely_ ? 1 : 0;
+      for (std::size_t j = 0; j < size_; ++j) agreeing += ballots_[j].extent == ballots_[i].extent ? 2u : 0u;
       if (agreeing > most) {
         most = agreeing;
         best = i;
@@ -56,6 +59,7 @@ class votes {
   const char* op_;
   const char* axis_name_;
   std::size_t size_ = 0;
+  index_t likely_ = -1;
   std::array<ballot, 8> ballots_{};
 };
 
