@@ -10,7 +10,6 @@ namespace char_lm {
 
 namespace {
 
-
 template <class T>
 using view = aft::tensor_view<T, 3>;
 
@@ -78,8 +77,7 @@ class simple_mixer final : public aft_mixer<Real> {
   explicit simple_mixer(const mixer_shape& shape) : aft_mixer<Real>(shape, shape.channels) {}
 
  private:
-  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y,
-            const aft::options& o) override {
+  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y, const aft::options& o) override {
     aft::simple(exec, in.q, in.k, in.v, y, o);
   }
   void call_backward(const aft::cpu& exec, sequences, projections<const Real> in, view<const Real> dy,
@@ -175,8 +173,7 @@ class conv_mixer final : public biased_mixer<Real> {
   double bias_deviation() const override { return 0.0; }
 
  private:
-  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y,
-            const aft::options& o) override {
+  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y, const aft::options& o) override {
     aft::conv(exec, in.q, in.k, in.v, filter(this->value()), y, o);
   }
   void call_backward(const aft::cpu& exec, sequences, projections<const Real> in, view<const Real> dy,
@@ -197,16 +194,11 @@ class conv_mixer final : public biased_mixer<Real> {
 template <class Real>
 std::unique_ptr<mixer<Real>> make_aft_mixer(mixer_kind kind, const std::string& name, const mixer_shape& shape) {
   switch (kind) {
-    case mixer_kind::simple:
-      return std::make_unique<simple_mixer<Real>>(shape);
-    case mixer_kind::full:
-      return std::make_unique<full_mixer<Real>>(name, shape);
-    case mixer_kind::local:
-      return std::make_unique<local_mixer<Real>>(name, shape);
-    case mixer_kind::conv:
-      return std::make_unique<conv_mixer<Real>>(name, shape);
-    case mixer_kind::attention:
-      break;
+    case mixer_kind::simple: return std::make_unique<simple_mixer<Real>>(shape);
+    case mixer_kind::full: return std::make_unique<full_mixer<Real>>(name, shape);
+    case mixer_kind::local: return std::make_unique<local_mixer<Real>>(name, shape);
+    case mixer_kind::conv: return std::make_unique<conv_mixer<Real>>(name, shape);
+    case mixer_kind::attention: break;
   }
   return nullptr;
 }

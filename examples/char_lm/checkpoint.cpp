@@ -134,7 +134,8 @@ void checkpoint::restore(optimizer& state, history& past) const {
     const auto found = tensors.tensors().find(t.name);
     if (found == tensors.tensors().end()) throw user_error("checkpoint: tensor \"" + t.name + "\" is missing");
     if (found->second.type != t.type)
-      throw user_error("checkpoint: tensor \"" + t.name + "\" has dtype " + found->second.type + ", expected " + t.type);
+      throw user_error("checkpoint: tensor \"" + t.name + "\" has dtype " + found->second.type + ", expected " +
+                       t.type);
     if (found->second.shape != t.shape)
       throw user_error("checkpoint: tensor \"" + t.name + "\" has shape " + shape_text(found->second.shape) +
                        ", expected " + shape_text(t.shape));
@@ -173,8 +174,8 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
   history copy = past;
   std::vector<safetensors::source> sources;
   for (const target& t : targets_of(state, copy))
-    sources.push_back({t.name, std::strcmp(t.type, "F32") == 0 ? safetensors::dtype::f32 : safetensors::dtype::f64,
-                       t.shape, t.data});
+    sources.push_back(
+        {t.name, std::strcmp(t.type, "F32") == 0 ? safetensors::dtype::f32 : safetensors::dtype::f64, t.shape, t.data});
   safetensors::write(path, header, sources);
 }
 

@@ -20,9 +20,9 @@ enum class as { is, transposed };
 
 template <class Real>
 struct matrix {
-    const Real* data;
-    index_t stride;
-    as form = as::is;
+  const Real* data;
+  index_t stride;
+  as form = as::is;
 };
 
 namespace detail {
@@ -32,35 +32,35 @@ namespace detail {
 template <class Real>
 void gemm_eigen(index_t m, index_t n, index_t k, const matrix<Real>& a, const matrix<Real>& b, Real beta, Real* c,
                 index_t c_stride) {
-    using rows = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-    using pitch = Eigen::OuterStride<>;
-    using input = Eigen::Map<const rows, 0, pitch>;
-    Eigen::Map<rows, 0, pitch> out(c, m, n, pitch(c_stride));
-    const auto view = [](const matrix<Real>& x, index_t r, index_t s) {
-        return x.form == as::is ? input(x.data, r, s, pitch(x.stride)) : input(x.data, s, r, pitch(x.stride));
-    };
-    const input left = view(a, m, k);
-    const input right = view(b, k, n);
-    if (beta == Real(0))
-        out.setZero();
-    else
-        out *= beta;
-    if (a.form == as::is && b.form == as::is)
-        out.noalias() += left * right;
-    else if (a.form == as::is)
-        out.noalias() += left * right.transpose();
-    else if (b.form == as::is)
-        out.noalias() += left.transpose() * right;
-    else
-        out.noalias() += left.transpose() * right.transpose();
+  using rows = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using pitch = Eigen::OuterStride<>;
+  using input = Eigen::Map<const rows, 0, pitch>;
+  Eigen::Map<rows, 0, pitch> out(c, m, n, pitch(c_stride));
+  const auto view = [](const matrix<Real>& x, index_t r, index_t s) {
+    return x.form == as::is ? input(x.data, r, s, pitch(x.stride)) : input(x.data, s, r, pitch(x.stride));
+  };
+  const input left = view(a, m, k);
+  const input right = view(b, k, n);
+  if (beta == Real(0))
+    out.setZero();
+  else
+    out *= beta;
+  if (a.form == as::is && b.form == as::is)
+    out.noalias() += left * right;
+  else if (a.form == as::is)
+    out.noalias() += left * right.transpose();
+  else if (b.form == as::is)
+    out.noalias() += left.transpose() * right;
+  else
+    out.noalias() += left.transpose() * right.transpose();
 }
 
-} // namespace detail
+}  // namespace detail
 
 template <class Real>
 void gemm(index_t m, index_t n, index_t k, matrix<Real> a, matrix<Real> b, Real beta, Real* c, index_t c_stride) {
-    if (m == 0 || n == 0) return;
-    detail::gemm_eigen(m, n, k, a, b, beta, c, c_stride);
+  if (m == 0 || n == 0) return;
+  detail::gemm_eigen(m, n, k, a, b, beta, c, c_stride);
 }
 
 #ifdef CHAR_LM_WITH_ONEDNN
@@ -69,34 +69,34 @@ namespace detail {
 /// Inside a parallel region oneDNN stays on its thread. Outside it would start OpenMP's full team for a product
 /// of a few rows; the setting changed here is the calling thread's own.
 class one_thread {
-public:
-    one_thread() : before_(hardware_threads()) { set(1); }
-    one_thread(const one_thread&) = delete;
-    one_thread& operator=(const one_thread&) = delete;
-    ~one_thread() { set(before_); }
+ public:
+  one_thread() : before_(hardware_threads()) { set(1); }
+  one_thread(const one_thread&) = delete;
+  one_thread& operator=(const one_thread&) = delete;
+  ~one_thread() { set(before_); }
 
-private:
-    static void set([[maybe_unused]] int threads) {
+ private:
+  static void set([[maybe_unused]] int threads) {
 #ifdef _OPENMP
-        omp_set_num_threads(threads);
+    omp_set_num_threads(threads);
 #endif
-    }
-    int before_;
+  }
+  int before_;
 };
 
-} // namespace detail
+}  // namespace detail
 
 template <>
 inline void gemm<float>(index_t m, index_t n, index_t k, matrix<float> a, matrix<float> b, float beta, float* c,
                         index_t c_stride) {
-    if (m == 0 || n == 0) return;
-    const char a_form = a.form == as::is ? 'N' : 'T';
-    const char b_form = b.form == as::is ? 'N' : 'T';
-    const detail::one_thread alone;
-    const dnnl_status_t status = dnnl_sgemm(a_form, b_form, m, n, k, 1.0F, a.data, a.stride, b.data, b.stride, beta,
-                                            c, c_stride);
-    if (status != dnnl_success) throw std::runtime_error("dnnl_sgemm failed");
+  if (m == 0 || n == 0) return;
+  const char a_form = a.form == as::is ? 'N' : 'T';
+  const char b_form = b.form == as::is ? 'N' : 'T';
+  const detail::one_thread alone;
+  const dnnl_status_t status =
+      dnnl_sgemm(a_form, b_form, m, n, k, 1.0F, a.data, a.stride, b.data, b.stride, beta, c, c_stride);
+  if (status != dnnl_success) throw std::runtime_error("dnnl_sgemm failed");
 }
 #endif
 
-} // namespace char_lm
+}  // namespace char_lm

@@ -71,8 +71,8 @@ int run(const command_line& line) {
   const text data = text::read(line.text);
   const double order1 = entropy(data.bytes(), 1);
   std::printf("%s: %zu bytes, %lld distinct, entropy %.3f bits (%.3f with the byte before known); %d threads\n",
-              line.text.c_str(), data.bytes().size(), static_cast<long long>(data.distinct()),
-              entropy(data.bytes(), 0), order1, line.threads);
+              line.text.c_str(), data.bytes().size(), static_cast<long long>(data.distinct()), entropy(data.bytes(), 0),
+              order1, line.threads);
   if (!line.out.empty()) std::filesystem::create_directories(line.out);
   std::signal(SIGINT, note_interrupt);
   std::signal(SIGTERM, note_interrupt);
@@ -97,8 +97,8 @@ int run(const command_line& line) {
     return a.held_out_bits < b.held_out_bits;
   });
   if (line.generate > 0)
-    std::printf("\n%s writes:\n%s%s\n", std::string(name_of(best->settings.shape.mixer)).c_str(),
-                line.prompt.c_str(), printable(best->written).c_str());
+    std::printf("\n%s writes:\n%s%s\n", std::string(name_of(best->settings.shape.mixer)).c_str(), line.prompt.c_str(),
+                printable(best->written).c_str());
   return EXIT_SUCCESS;
 }
 

@@ -9,16 +9,11 @@ namespace char_lm {
 
 std::string_view name_of(mixer_kind kind) {
   switch (kind) {
-    case mixer_kind::local:
-      return "local";
-    case mixer_kind::simple:
-      return "simple";
-    case mixer_kind::conv:
-      return "conv";
-    case mixer_kind::full:
-      return "full";
-    case mixer_kind::attention:
-      return "attention";
+    case mixer_kind::local: return "local";
+    case mixer_kind::simple: return "simple";
+    case mixer_kind::conv: return "conv";
+    case mixer_kind::full: return "full";
+    case mixer_kind::attention: return "attention";
   }
   return "";
 }

@@ -21,8 +21,7 @@ optimizer::optimizer(const parameter_list<float>& parameters, const optimizer_se
     const index_t count = parameters_[i]->count();
     first_.emplace_back(count);
     second_.emplace_back(count);
-    for (index_t at = 0; at < count; at += slice_size)
-      slices_.push_back({i, at, std::min(slice_size, count - at)});
+    for (index_t at = 0; at < count; at += slice_size) slices_.push_back({i, at, std::min(slice_size, count - at)});
   }
   squares_.resize(slices_.size());
 }

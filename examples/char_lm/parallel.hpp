@@ -14,9 +14,9 @@ namespace char_lm {
 
 inline int hardware_threads() {
 #ifdef _OPENMP
-    return omp_get_max_threads();
+  return omp_get_max_threads();
 #else
-    return 1;
+  return 1;
 #endif
 }
 
@@ -26,35 +26,35 @@ template <class Work>
 void parallel_for(index_t pieces, int threads, Work&& work) {
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && pieces > 1)
-    for (index_t piece = 0; piece < pieces; ++piece)
-        work(piece, omp_get_thread_num());
+  for (index_t piece = 0; piece < pieces; ++piece) work(piece, omp_get_thread_num());
 #else
-    (void)threads;
-    for (index_t piece = 0; piece < pieces; ++piece)
-        work(piece, 0);
+  (void)threads;
+  for (index_t piece = 0; piece < pieces; ++piece) work(piece, 0);
 #endif
 }
 
 /// Rows [first, first + count) of one piece.
 struct row_range {
-    index_t first;
-    index_t count;
-    index_t piece;
-    int thread;
+  index_t first;
+  index_t count;
+  index_t piece;
+  int thread;
 };
 
 // 128 rows of the widest activation (4 d floats) fill half of a 1 MiB L2 at d = 192, and leave the
 // matrix product enough rows to pay for packing its weights.
 inline constexpr index_t rows_per_piece = 128;
 
-inline index_t row_pieces(index_t rows) { return (rows + rows_per_piece - 1) / rows_per_piece; }
+inline index_t row_pieces(index_t rows) {
+  return (rows + rows_per_piece - 1) / rows_per_piece;
+}
 
 template <class Work>
 void parallel_rows(index_t rows, int threads, Work&& work) {
-    parallel_for(row_pieces(rows), threads, [&](index_t piece, int thread) {
-        const index_t first = piece * rows_per_piece;
-        work(row_range{first, std::min(rows_per_piece, rows - first), piece, thread});
-    });
+  parallel_for(row_pieces(rows), threads, [&](index_t piece, int thread) {
+    const index_t first = piece * rows_per_piece;
+    work(row_range{first, std::min(rows_per_piece, rows - first), piece, thread});
+  });
 }
 
-} // namespace char_lm
+}  // namespace char_lm

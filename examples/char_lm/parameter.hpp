@@ -18,29 +18,27 @@ enum class role { matrix, vector, position_bias };
 
 template <class Real>
 struct parameter {
-    parameter(std::string name_, std::vector<index_t> shape_, role kind_)
-        : name(std::move(name_)), shape(std::move(shape_)), kind(kind_), value(count()), grad(count()) {}
+  parameter(std::string name_, std::vector<index_t> shape_, role kind_)
+      : name(std::move(name_)), shape(std::move(shape_)), kind(kind_), value(count()), grad(count()) {}
 
-    index_t count() const {
-        index_t n = 1;
-        for (const index_t extent : shape)
-            n *= extent;
-        return n;
-    }
-    void fill_normal(random_stream random, double deviation) {
-        for (Real& x : value)
-            x = static_cast<Real>(deviation * random.normal());
-    }
-    void fill(Real x) { std::fill(value.begin(), value.end(), x); }
+  index_t count() const {
+    index_t n = 1;
+    for (const index_t extent : shape) n *= extent;
+    return n;
+  }
+  void fill_normal(random_stream random, double deviation) {
+    for (Real& x : value) x = static_cast<Real>(deviation * random.normal());
+  }
+  void fill(Real x) { std::fill(value.begin(), value.end(), x); }
 
-    std::string name;
-    std::vector<index_t> shape;
-    role kind;
-    buffer<Real> value;
-    buffer<Real> grad;
+  std::string name;
+  std::vector<index_t> shape;
+  role kind;
+  buffer<Real> value;
+  buffer<Real> grad;
 };
 
 template <class Real>
 using parameter_list = std::vector<parameter<Real>*>;
 
-} // namespace char_lm
+}  // namespace char_lm

@@ -115,6 +115,8 @@ void progress::step(std::int64_t done, double bits, double tokens_per_second, do
   display_->step(done, status_text(bits, tokens_per_second, seconds_left));
 }
 
-void progress::finish() { display_->finish(); }
+void progress::finish() {
+  display_->finish();
+}
 
 }  // namespace char_lm

@@ -29,16 +29,20 @@ constexpr const char* checksum_key = "data_fnv1a";
 
 std::size_t element_bytes(std::string_view type) {
   constexpr std::pair<std::string_view, std::size_t> known[] = {
-      {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4}, {"F16", 2},
-      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}};
+      {"F64", 8},  {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4}, {"F16", 2},
+      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
   for (const auto& [name, bytes] : known)
     if (name == type) return bytes;
   throw user_error("unknown dtype \"" + std::string(type) + "\"");
 }
 
-std::string_view name_of(dtype type) { return type == dtype::f32 ? "F32" : "F64"; }
+std::string_view name_of(dtype type) {
+  return type == dtype::f32 ? "F32" : "F64";
+}
 
-std::string fnv1a(std::uint64_t hash) { return std::to_string(hash); }
+std::string fnv1a(std::uint64_t hash) {
+  return std::to_string(hash);
+}
 
 std::uint64_t fold(std::uint64_t hash, const char* data, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<unsigned char>(data[i])) * 0x100000001B3ULL;

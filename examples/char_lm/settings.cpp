@@ -17,13 +17,10 @@ namespace {
 double default_bias_scale(mixer_kind mixer) {
   switch (mixer) {
     case mixer_kind::local:
-    case mixer_kind::full:
-      return 30;
-    case mixer_kind::conv:
-      return 10;
+    case mixer_kind::full: return 30;
+    case mixer_kind::conv: return 10;
     case mixer_kind::simple:
-    case mixer_kind::attention:
-      return 1;
+    case mixer_kind::attention: return 1;
   }
   return 1;
 }
@@ -70,8 +67,7 @@ parsed parse(int argc, const char* const* argv) {
   app.add_option("--seed", line.seed, "Names the initial weights and the order of the batches");
   app.add_option("--threads", line.threads, "Threads; OpenMP's choice by default")->check(CLI::Range(1, 1024));
   app.add_option("--save", line.save, "Checkpoint to write (safetensors); with several mixers one for each");
-  CLI::Option* load =
-      app.add_option("--load", line.load, "Checkpoint to go on from; the model's shape comes from it");
+  CLI::Option* load = app.add_option("--load", line.load, "Checkpoint to go on from; the model's shape comes from it");
   app.add_option("--save-every", line.save_every, "Steps between two checkpoints")->check(positive);
   app.add_option("--stop-at", line.stop_at, "Stop after this step as if interrupted")->check(positive);
   app.add_option("--out", line.out, "Directory for results.json");

@@ -26,7 +26,7 @@ struct command_line {
   std::filesystem::path load;
   std::filesystem::path out;
   std::int64_t steps = 500;
-  std::int64_t stop_at = 0;    // 0: at the end
+  std::int64_t stop_at = 0;  // 0: at the end
   std::int64_t save_every = 100;
   index_t batch = 16;
   index_t context = 256;

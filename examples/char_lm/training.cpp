@@ -26,7 +26,9 @@ const text& fitting(const text& data, index_t context) {
   return data;
 }
 
-double bits(double nats, index_t characters) { return nats / static_cast<double>(characters) / std::numbers::ln2; }
+double bits(double nats, index_t characters) {
+  return nats / static_cast<double>(characters) / std::numbers::ln2;
+}
 
 double typical_milliseconds(const std::vector<double>& seconds) {
   if (seconds.empty()) return 0;
@@ -55,9 +57,8 @@ training::training(const checkpoint& from, const text& data, int threads) : trai
 double training::step() {
   using clock = std::chrono::steady_clock;
   const auto start = clock::now();
-  const text::batch batch =
-      text_.training_batch(settings_.seed, static_cast<std::uint64_t>(steps_done()), settings_.batch,
-                           settings_.shape.context);
+  const text::batch batch = text_.training_batch(settings_.seed, static_cast<std::uint64_t>(steps_done()),
+                                                 settings_.batch, settings_.shape.context);
   const sequences s{settings_.batch, settings_.shape.context};
   const double loss = bits(model_.loss_and_gradient(s, batch.bytes.data(), batch.next.data()), s.rows());
   optimizer_.step(model_.threads());
@@ -103,7 +104,11 @@ std::string training::write(const std::string& prompt, index_t count, double tem
   return {bytes.begin() + static_cast<std::ptrdiff_t>(prompt.size()), bytes.end()};
 }
 
-double training::step_milliseconds() const { return typical_milliseconds(step_seconds_); }
-double training::mixer_milliseconds() const { return typical_milliseconds(mixer_seconds_); }
+double training::step_milliseconds() const {
+  return typical_milliseconds(step_seconds_);
+}
+double training::mixer_milliseconds() const {
+  return typical_milliseconds(mixer_seconds_);
+}
 
 }  // namespace char_lm

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.hpp"
+
+#include "user_error.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace char_lm;
+using namespace char_lm::test;
+
+namespace {
+
+void check_same(training& a, training& b) {
+  REQUIRE(a.network().parameters().size() == b.network().parameters().size());
+  for (std::size_t i = 0; i < a.network().parameters().size(); ++i) {
+    const parameter<float>& p = *a.network().parameters()[i];
+    const parameter<float>& q = *b.network().parameters()[i];
+    INFO(p.name);
+    CHECK(std::equal(p.value.begin(), p.value.end(), q.value.begin()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: an interrupted run goes on to the same losses, bit for bit") {
+  const scratch_directory directory;
+  const text data = small_text();
+  for (const mixer_kind kind : all_mixers) {
+    INFO(name_of(kind));
+    training whole(small_settings(kind), data, 2);
+    while (!whole.finished()) whole.step();
+
+    const std::filesystem::path file = directory / "run.safetensors";
+    {
+      training first(small_settings(kind), data, 2);
+      for (int i = 0; i < 5; ++i) first.step();
+      first.save(file);
+      // Work after the last checkpoint is lost with the process.
+      first.step();
+    }
+    // Another number of threads is no other run.
+    training second(checkpoint::read(file), data, 3);
+    CHECK(second.steps_done() == 5);
+    while (!second.finished()) second.step();
+    CHECK(second.past().bits == whole.past().bits);
+    CHECK(second.held_out_bits() == whole.held_out_bits());
+    check_same(whole, second);
+  }
+}
+
+TEST_CASE("checkpoint: settings come back exactly") {
+  const scratch_directory directory;
+  const text data = small_text();
+  training_settings s = small_settings(mixer_kind::conv);
+  s.learning_rate = 0.1 / 3;
+  s.bias_scale = 1.0 / 7;
+  s.seed = 0xFFFFFFFFFFFFFFFFULL;
+  s.shape.tied_keys = false;
+  training run(s, data, 1);
+  run.step();
+  run.save(directory / "a");
+  const checkpoint read = checkpoint::read(directory / "a");
+  CHECK(read.settings.learning_rate == s.learning_rate);
+  CHECK(read.settings.bias_scale == s.bias_scale);
+  CHECK(read.settings.seed == s.seed);
+  CHECK(read.settings.steps == s.steps);
+  CHECK(read.settings.batch == s.batch);
+  CHECK(read.settings.shape.mixer == s.shape.mixer);
+  CHECK(read.settings.shape.context == s.shape.context);
+  CHECK(read.settings.shape.channels == s.shape.channels);
+  CHECK(read.settings.shape.layers == s.shape.layers);
+  CHECK(read.settings.shape.heads == s.shape.heads);
+  CHECK(read.settings.shape.window == s.shape.window);
+  CHECK(read.settings.shape.tied_keys == s.shape.tied_keys);
+  CHECK(read.steps_done == 1);
+  CHECK(read.text_fingerprint == data.fingerprint());
+  // Written twice, the same file.
+  training again(read, data, 1);
+  again.save(directory / "b");
+  CHECK(read_file(directory / "a") == read_file(directory / "b"));
+}
+
+TEST_CASE("checkpoint: another text is refused") {
+  const scratch_directory directory;
+  const text data = small_text();
+  training run(small_settings(mixer_kind::simple), data, 1);
+  run.save(directory / "a");
+  std::vector<std::uint8_t> other = data.bytes();
+  other.back() ^= 1;
+  const text changed(std::move(other));
+  CHECK_THROWS_WITH_AS(training(checkpoint::read(directory / "a"), changed, 1), doctest::Contains("another text"),
+                       user_error);
+}
+
+TEST_CASE("checkpoint: tensors that are missing, unknown or of another shape are refused before any change") {
+  const scratch_directory directory;
+  const text data = small_text();
+  training run(small_settings(mixer_kind::local), data, 1);
+  run.step();
+  run.save(directory / "good");
+  const auto file = safetensors::file::read(directory / "good");
+
+  // The tensors of the good file, with one change, under its metadata.
+  const auto altered = [&](auto&& change) {
+    std::vector<safetensors::source> sources;
+    for (const auto& [name, t] : file.tensors())
+      sources.push_back(
+          {name, t.type == "F32" ? safetensors::dtype::f32 : safetensors::dtype::f64, t.shape, file.data(t)});
+    change(sources);
+    safetensors::metadata header = file.header();
+    header.erase("data_fnv1a");
+    safetensors::write(directory / "bad", header, sources);
+    training fresh(small_settings(mixer_kind::local), data, 1);
+    training untouched(small_settings(mixer_kind::local), data, 1);
+    std::string message;
+    try {
+      training(checkpoint::read(directory / "bad"), data, 1);
+    } catch (const user_error& e) {
+      message = e.what();
+    }
+    return message;
+  };
+  CHECK(altered([](auto&) {}).empty());
+  CHECK(altered([](auto& t) { t.erase(t.begin() + 3); }).find("is missing") != std::string::npos);
+  CHECK(altered([](auto& t) {
+          t.push_back({"extra", safetensors::dtype::f32, {1}, t[0].data});
+        }).find("\"extra\" is unknown") != std::string::npos);
+  const std::string transposed = altered([](auto& t) {
+    for (auto& one : t)
+      if (one.name == "block.0.mlp.up") std::swap(one.shape[0], one.shape[1]);
+  });
+  CHECK(transposed.find("has shape (128, 32), expected (32, 128)") != std::string::npos);
+  const std::string retyped = altered([](auto& t) {
+    for (auto& one : t)
+      if (one.name == "block.0.mlp.up") {
+        one.type = safetensors::dtype::f64;
+        one.shape[0] /= 2;
+      }
+  });
+  CHECK(retyped.find("has dtype F64, expected F32") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: a file that cannot be written leaves the old one") {
+  const scratch_directory directory;
+  const text data = small_text();
+  training run(small_settings(mixer_kind::simple), data, 1);
+  CHECK_THROWS_AS(run.save(directory / "none" / "a"), user_error);
+  run.save(directory / "a");
+  const std::string before = read_file(directory / "a");
+  // A directory in the way of the file that is written aside fails like a full disk does.
+  std::filesystem::create_directory((directory / "a").string() + ".part-" + std::to_string(getpid()));
+  run.step();
+  CHECK_THROWS_AS(run.save(directory / "a"), user_error);
+  CHECK(read_file(directory / "a") == before);
+}
