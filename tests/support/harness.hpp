@@ -38,7 +38,7 @@ inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::ave
 /// The library's result. Also watches inputs and the surroundings of outputs.
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = cpu{.threads = 1});
 
-/// With `save`, lse and average are passed in: `saved` if it has them, else the oracle's, rounded to their type.
+/// With `save`, lse and average are passed in: those of `saved`, by default what the forward call writes.
 results run_backward(dtype type, const setup& s, const numbers& x, const any_executor& exec = cpu{.threads = 1},
                      const results* saved = nullptr);
 
@@ -49,6 +49,7 @@ struct oracle_result {
   results scale;  ///< see tolerance.hpp
   results terms;  ///< where 0, nothing was added and the result is exactly 0
   long double given_error = 0;  ///< relative error that a rounded lse and average, passed in, bring along
+  results count;                ///< one number each: the most terms that an element of a gradient adds up
 };
 oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x);
 oracle_result evaluate_backward(dtype type, const setup& s, const numbers& x);

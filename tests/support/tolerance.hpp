@@ -11,12 +11,14 @@
 /// - average: scale = the largest |v| that the row sees. Not that of the whole tensor: a hidden or future value of
 ///   1e38 must not buy anything.
 /// - y: that times max(1, |gate(q)|), since relu, silu and identity grow with q.
-/// - lse: scale = max(1, |lse|), for lse is a sum of the row's maximum and a logarithm.
-/// - gradients: every element is a sum whose terms may cancel, and an exponential that is too small for the arithmetic
-///   type is rightly dropped next to larger ones. The scale is one number per tensor: the largest, over its elements,
-///   sum of absolute values of the terms, which the oracle returns (gradients::terms). So the count of terms enters
-///   only where so many terms of that size really exist.
-///
+/// - lse: scale = max(1, |lse|) over the tensor, for lse is a sum of the row's maximum and a logarithm, and k and w may
+///   cancel in it.
+/// - gradients: every element is a sum whose terms may cancel. Its scale is one number per tensor, the larger of two:
+///   the largest, over the elements, sum of absolute values of the terms, which the oracle returns (gradients::terms);
+///   and the most that a row hands out over all its keys (row_dv, row_dx), for a row's weights add up to 1 and are
+///   rounded against that, also where the weights that this tensor gets are tiny ones. So a count of terms enters only
+///   where so many terms of that size really exist.
+/// - gradients of denormal size: each term rounds to a multiple of the least number, so 8 of those per term join.
 /// - an element that no term was added to, such as the gradient of a hidden pair, is 0 exactly; so is an average of zeros.
 ///
 /// ulp and the naive loop are those of the arithmetic type; half and bfloat16 add half a unit of their own for storing.
@@ -66,7 +68,8 @@ struct comparison {
   std::vector<long double> scale;
   dtype arithmetic;            ///< type of the arithmetic
   dtype storage;               ///< type of the elements that were written
-  long double given_error = 0; ///< relative error that inputs of the call (a rounded lse or average) bring along
+  long double given_error = 0;  ///< relative error that inputs of the call (a rounded lse or average) bring along
+  long double count = 0;        ///< terms of an element, for the denormal range
 };
 
 /// Central differences of f with step h = eps^(1/3) of x: the truncation h^2/6 f''' and the rounding eps f / h meet at

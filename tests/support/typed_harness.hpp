@@ -78,12 +78,12 @@ template <class T>
 results run_backward(const setup& s, const numbers& n, const any_executor& exec, const results* saved) {
   typed_call<T> x(s, n);
   if (s.save) {
-    results exact;
+    results own;
     if (saved == nullptr) {
-      const auto forward = x.template reference_forward<long double>();
-      exact.average = forward.average;
-      exact.lse = per_key_channel(forward.lse, x.s);
-      saved = &exact;
+      setup forward = s;
+      forward.in_place = false;
+      own = run_forward<T>(forward, n, cpu{.threads = 1});
+      saved = &own;
     }
     if (s.narrow_average) {
       x.narrow_average.assign(saved->average);
@@ -118,6 +118,14 @@ results run_backward(const setup& s, const numbers& n, const any_executor& exec,
   return out;
 }
 
+inline long double largest_finite(const std::vector<long double>& x) {
+  long double largest = 0;
+  for (long double e : x) {
+    if (std::isfinite(e)) largest = std::max(largest, std::abs(e));
+  }
+  return largest;
+}
+
 template <class T>
 oracle_result evaluate_forward(const setup& s, const numbers& n) {
   typed_call<T> x(s, n);
@@ -136,17 +144,8 @@ oracle_result evaluate_forward(const setup& s, const numbers& n) {
     const long double gate = s.gate_fn == gate::none ? 1 : reference::gate_value(s.gate_fn, q[i]);
     out.scale.y.push_back(exact.largest[i] * std::max(1.0L, std::abs(gate)));
   }
-  for (long double lse : out.value.lse) out.scale.lse.push_back(std::max(1.0L, std::abs(lse)));
+  out.scale.lse.assign(out.value.lse.size(), std::max(1.0L, largest_finite(out.value.lse)));
   return out;
-}
-
-/// All elements share the scale of the largest finite sum of terms.
-inline std::vector<long double> flat_scale(const std::vector<long double>& terms) {
-  long double largest = 0;
-  for (long double t : terms) {
-    if (std::isfinite(t)) largest = std::max(largest, t);
-  }
-  return std::vector<long double>(terms.size(), largest);
 }
 
 template <class Real>
@@ -169,14 +168,30 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   set_gradients(out.naive, x.template reference_backward<compute_t<T>>());
   set_gradients(out.scale, exact.terms);
   out.terms = out.scale;
-  for (const part& p : parts) out.scale.*p.values = flat_scale(out.scale.*p.values);
+  const auto most = [](strided<T>& factor) { return factor.extents().empty() ? 0 : largest_finite(factor.read()); };
+  const setup& c = x.s;
+  const index_t group = c.d / std::max<index_t>(1, c.heads());
+  const index_t shared = c.hk == 0 ? 0 : c.d / c.hk;
+  struct {
+    std::vector<long double> results::*tensor;
+    long double row;  ///< the most that a row hands out
+    index_t count;    ///< the most terms of an element
+  } const bounds[] = {{&results::dq, 0, 1},
+                      {&results::dk, exact.row_dx, c.Tq * shared},
+                      {&results::dv, exact.row_dv, c.Tq},
+                      {&results::dw, exact.row_dx, c.B * group},
+                      {&results::du, exact.row_dx * most(x.f), c.B * c.d * c.Tk},
+                      {&results::df, exact.row_dx * most(x.u), c.B * c.d * c.Tq},
+                      {&results::dr, exact.row_dx, c.B * group * c.Tq}};
+  for (const auto& bound : bounds) {
+    auto& scale = out.scale.*bound.tensor;
+    scale.assign(scale.size(), std::max(largest_finite(scale), std::isfinite(bound.row) ? bound.row : 0));
+    (out.count.*bound.tensor).assign(1, static_cast<long double>(bound.count));
+  }
   if (!s.save) return out;
   // a = exp(k + w - lse): half a unit of a stored lse is a relative error of that size in every term. An average brings
   // half a unit of its own type into v - o.
-  long double largest = 0;
-  for (long double lse : x.template reference_forward<long double>().lse) {
-    if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
-  }
+  const long double largest = largest_finite(x.template reference_forward<long double>().lse);
   if (s.has_lse()) out.given_error += ulp(arithmetic_of(dtype_of<T>), largest) / 2;
   out.given_error += ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 1) / 2;
   return out;

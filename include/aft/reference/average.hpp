@@ -27,9 +27,21 @@ template <class Real>
 struct row {
   std::vector<index_t> s;  ///< the keys seen
   std::vector<Real> e;     ///< exp(x_s - max)
+  std::vector<Real> lost;  ///< what rounding k + w to Real took away
   Real max = -std::numeric_limits<Real>::infinity();
   Real den = 0;            ///< sum of e
 };
+
+/// What rounding took from k + w: Knuth's two-sum, exact for finite numbers. Where k is 1e38 and w is 1 the weights of
+/// two such keys still differ by w, and an oracle has to know; in float and double the loop stays the obvious one.
+template <class Real>
+Real lost(Real k, Real w) {
+  if constexpr (std::numeric_limits<Real>::digits <= std::numeric_limits<double>::digits) return 0;
+  const Real x = k + w;
+  const Real w_part = x - k;
+  const Real error = (k - (x - w_part)) + (w - w_part);
+  return std::isfinite(error) ? error : Real{0};
+}
 
 /// Fills `r` for the row (b,t,c). Subtracting the joint maximum of k + w over exactly the keys that are seen makes one
 /// term of the denominator 1, so it neither overflows nor vanishes.
@@ -39,8 +51,10 @@ void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, in
   const index_t h = c / (x.d() / p.H);
   r.s.clear();
   r.e.clear();
+  r.lost.clear();
   r.max = hidden;
   r.den = 0;
+  Real max_lost = 0;
   for (index_t s = 0; s < x.Tk(); ++s) {
     if (!p.visible(b, t, s)) continue;
     const Real k = x.k(b, s, x.key_channel(c));
@@ -49,11 +63,15 @@ void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, in
     if (w == hidden) continue;
     r.s.push_back(s);
     r.e.push_back(k + w);
-    if (k + w > r.max) r.max = k + w;
+    r.lost.push_back(lost(k, w));
+    if (k + w > r.max || (k + w == r.max && r.lost.back() > max_lost)) {
+      r.max = k + w;
+      max_lost = r.lost.back();
+    }
   }
-  for (Real& e : r.e) {
-    e = std::exp(e - r.max);
-    r.den += e;
+  for (std::size_t i = 0; i < r.e.size(); ++i) {
+    r.e[i] = std::exp((r.e[i] - r.max) + (r.lost[i] - max_lost));
+    r.den += r.e[i];
   }
 }
 
@@ -113,6 +131,10 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
         const bool used = gated && !r.s.empty();
         out.dq.push_back(used ? dy(b, t, c) * gate_slope(gate_fn, x.q(b, t, c)) * o : Real{0});
         terms.dq.push_back(used ? std::abs(dy(b, t, c)) * o_terms : Real{0});
+        if (!r.s.empty()) {
+          out.row_dv = std::max(out.row_dv, std::abs(g));
+          out.row_dx = std::max(out.row_dx, 2 * std::abs(g) * o_terms);
+        }
         const index_t h = c / (x.d() / p.H);
         for (std::size_t i = 0; i < r.s.size(); ++i) {
           const index_t s = r.s[i];
