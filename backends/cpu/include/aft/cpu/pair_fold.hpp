@@ -165,8 +165,8 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
       C* const P = plan.columns + slot * plan.group * g.K * N;
       column_scale<C>* const cs = plan.column_scales + slot * plan.group;
       C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
-      C* const before = plan.before + slot * plan.group * plan.block * N;
-      C* const after = plan.after + slot * plan.group * plan.block * N;
+      C* const before = g.constant ? plan.before + slot * plan.group * plan.block * N : nullptr;
+      C* const after = g.constant ? plan.after + slot * plan.group * plan.block * N : nullptr;
       pack(tile0, in_group, P, cs);
       for (index_t i = 0; g.constant && i < in_group; ++i) {
         fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);

@@ -25,7 +25,7 @@ inline int thread_count(const cpu& exec) {
 /// Runs body(i, thread) for 0 <= i < n with thread < threads. Items are handed out as threads become free, so no
 /// result may depend on which thread runs what. The body must not throw: scratch is taken before.
 template <class Body>
-inline void parallel_for(index_t n, int threads, const Body& body) {
+inline void parallel_for(index_t n, [[maybe_unused]] int threads, const Body& body) {
 #if defined(_OPENMP)
   if (threads > 1 && n > 1) {
     const int team = n < threads ? static_cast<int>(n) : threads;

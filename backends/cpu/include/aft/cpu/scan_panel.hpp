@@ -104,7 +104,7 @@ class columns {
         } else {
           for (index_t i = 0; i < count;) {
             const index_t kc = (c + i) / group_;
-            C value;
+            C value = C(0);
             read_strided<C>(f_.type, address(b, t0 + r, kc), f_.sc, 1, &value);
             for (const index_t end = kc * group_ + group_ - c; i < end && i < count; ++i) out[i] = value;
           }
