@@ -36,7 +36,7 @@ void text::require(index_t context) const {
   // The held-out part is the shorter one.
   if (size - training_ < context + 1)
     throw user_error("the text has " + std::to_string(size) + " bytes; a context of " + std::to_string(context) +
-                     " needs at least " + std::to_string(10 * (context + 1)) + ", a tenth of it is held out");
+                     " needs at least " + std::to_string(10 * context + 1) + ", a tenth of it is held out");
 }
 
 text::batch text::training_batch(std::uint64_t seed, std::uint64_t step, index_t sequences, index_t context) const {
