@@ -56,7 +56,7 @@ struct query_fold {
   }
 
   /// Turns out.sums of queries [t0, t1) into averages and what else is wanted.
-  void finish(index_t t0, index_t t1, query_results wanted, query_block<C>& out) const {
+  [[gnu::flatten]] void finish(index_t t0, index_t t1, query_results wanted, query_block<C>& out) const {
     using k_ = exp_constants<C>;
     constexpr index_t L = lanes<C>;
     const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
@@ -93,7 +93,7 @@ struct query_fold {
 
  private:
   /// Lane by lane, so that a lane's bits never depend on which neighbours share its vector.
-  void repair(index_t t, index_t i, const vec_mask<C>& proven, query_block<C>& out) const {
+  [[gnu::noinline]] void repair(index_t t, index_t i, const vec_mask<C>& proven, query_block<C>& out) const {
     constexpr index_t L = lanes<C>;
     C flag[L];
     store(flag, xsimd::select(proven, vec<C>(C(1)), vec<C>(C(0))));
