@@ -90,7 +90,13 @@ class backward_pass {
     const index_t t1 = std::min(t0 + scan_tuning<C>::chunk, p_.Tq);
     const index_t s1 = Emit ? std::max(t0, std::min(t1, keys_.end(x))) : t0;
     suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
-    if (sums_wanted_) start<Emit>(x, job);
+    if (sums_wanted_) {
+      job.chunk.clear(keys_.padded(x));
+      plan_.for_strips(x, [&](const strip& part) {
+        rows_.find_centre(part, t0, t1, desk.rows, known, job.chunk.centre);
+      });
+      start<Emit>(x, job);
+    }
     downwards(s1, t1, [&](index_t t, index_t n) {
       plan_.for_strips(x, [&](const strip& part) {
         job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
@@ -114,14 +120,13 @@ class backward_pass {
   /// Gradients of keys [s0, s1) that all rows see; desk.after has the sums of the rows.
   void key_gradients(const stretch& x, index_t s0, index_t s1, const backward_desk<C>& desk) const {
     suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
+    job.chunk.clear(keys_.padded(x));
     start<true>(x, job);
-    const vec<C> zero(C(0));
     for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
       const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
       plan_.for_strips(x, [&](const strip& part) {
         job.keys = open(part, s, n, desk);
-        for (index_t r = 0; r < n; ++r)
-          for (index_t i = 0; i < part.width; i += lanes<C>) emit_key<C>(job, part.lane + i, i, r, zero, zero);
+        for (index_t r = 0; r < n; ++r) key_row(job, part, r);
         close(part, s, n, job.keys);
       });
     }
@@ -158,15 +163,20 @@ class backward_pass {
     return {{at, stride}, {at + one, stride}, {at + 2 * one, stride}, {at + 3 * one, stride}, t0, false};
   }
 
+  [[gnu::flatten]] static void key_row(const suffix_job<C>& job, const strip& x, index_t r) {
+    const vec<C> zero(C(0));
+    for (index_t i = 0; i < x.width; i += lanes<C>) emit_key<C>(job, x.lane + i, i, r, zero, zero);
+  }
+
   bool far(const C* base, const stretch& x) const {
-    bool some = false;
-    for (index_t l = 0; l < keys_.padded(x); ++l) some = some || base[l] != C(0);
-    return some;
+    const vec<C> zero(C(0));
+    auto some = zero != zero;
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) some = some | (load(base + l) != zero);
+    return xsimd::any(some);
   }
 
   template <bool Emit>
   void start(const stretch& x, const suffix_job<C>& job) const {
-    job.chunk.clear(keys_.padded(x));
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, Emit>(job.chunk, job.after, job.view, l);
   }
 

@@ -217,9 +217,9 @@ template <class C, bool Emit>
   if constexpr (Emit) emit<C>(job, l, i, r, num, den, false);
 }
 
-/// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows.
+/// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows. Flattened: left to itself the compiler calls exp_split and emit, which then spill and reload every vector (1.8x).
 template <class C, bool Emit>
-inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
+[[gnu::flatten]] inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
                        index_t n) {
   constexpr index_t rows = scan_tuning<C>::rows;
   const fold_lanes<C>& chunk = job.chunk;

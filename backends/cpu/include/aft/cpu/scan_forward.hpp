@@ -93,10 +93,12 @@ class forward_pass {
   void write_y(const strip& x, index_t t, index_t n, const panel<C>& average, const forward_desk<C>& desk) const {
     const panel<C> q = p_.gate_fn == gate::none ? panel<C>{desk.zeros, 0} : q_.read(x, t, n, desk.q);
     const panel<C> y = y_.open(x, t, desk.y);
-    for (index_t r = 0; r < n; ++r)
-      for (index_t i = 0; i < x.width; i += lanes<C>)
-        store(y.row(r) + i, gate_value<C>(p_.gate_fn, load(q.row(r) + i)) * load(average.row(r) + i));
+    for (index_t r = 0; r < n; ++r) gate_row(p_.gate_fn, x.width, q.row(r), average.row(r), y.row(r));
     y_.close(x, t, n, y);
+  }
+
+  [[gnu::flatten]] static void gate_row(gate g, index_t width, const C* q, const C* average, C* y) {
+    for (index_t i = 0; i < width; i += lanes<C>) store(y + i, gate_value<C>(g, load(q + i)) * load(average + i));
   }
 
   const problem& p_;

@@ -68,18 +68,55 @@ class gradient_rows {
     }
     const panel<C> q = q_.read(x, t, n, desk.q);
     rows.g = {desk.g, x.width};
-    for (index_t r = 0; r < n; ++r)
-      for (index_t i = 0; i < x.width; i += lanes<C>)
-        store(rows.g.row(r) + i, load(dy.row(r) + i) * gate_value<C>(gate_, load(q.row(r) + i)));
+    for (index_t r = 0; r < n; ++r) gate_row(gate_, x.width, dy.row(r), q.row(r), rows.g.row(r));
     if (write_dq && dq_.set()) write_slopes(x, t, n, dy, q, rows, desk);
     return rows;
   }
 
+  /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is larger
+  /// than o, but much smaller where all o are nearly equal. Rows whose o is exactly 0 saw nothing or only zeros.
+  void find_centre(const strip& x, index_t t0, index_t t1, const row_desk<C>& desk, const known_rows<C>& known,
+                   C* centre) const {
+    constexpr index_t rows = scan_tuning<C>::rows;
+    if (!with_average_) return;
+    // One panel's buffers that read() fills later.
+    C* const low = desk.dy;
+    C* const high = desk.q;
+    std::fill_n(low, x.width, exp_constants<C>::largest);
+    std::fill_n(high, x.width, -exp_constants<C>::largest);
+    if (!given_ && known.o.stride == 0) t1 = std::min(t1, t0 + 1);
+    for (index_t t = t0; t < t1; t += rows) {
+      const index_t n = std::min(rows, t1 - t);
+      const panel<C> o = given_ ? average_.read(x, t, n, desk.o) : at(known.o, t - known.t0, x);
+      widen(x, n, o, low, high);
+    }
+    for (index_t i = 0; i < x.width; ++i) {
+      const bool some = low[i] <= high[i];
+      centre[x.lane + i] = !some ? C(0) : (low[i] > C(0) ? low[i] : std::min(high[i], C(0)));
+    }
+  }
+
  private:
+  [[gnu::flatten]] static void widen(const strip& x, index_t n, const panel<C>& o, C* low, C* high) {
+    const vec<C> zero(C(0));
+    for (index_t i = 0; i < x.width; i += lanes<C>) {
+      vec<C> least = load(low + i);
+      vec<C> most = load(high + i);
+      for (index_t r = 0; r < n; ++r) {
+        const vec<C> value = load(o.row(r) + i);
+        const auto odd = (value == zero) | (xsimd::abs(value) > vec<C>(exp_constants<C>::largest));
+        least = smaller<C>(least, xsimd::select(odd, least, value));
+        most = larger<C>(most, xsimd::select(odd, most, value));
+      }
+      store(low + i, least);
+      store(high + i, most);
+    }
+  }
+
   static panel<C> at(const panel<C>& from, index_t r, const strip& x) { return {from.row(r) + x.lane, from.stride}; }
 
   /// e^-lse as inverse * 2^power * e^base.
-  static void weigh(const strip& x, index_t n, const panel<C>& lse, const row_desk<C>& desk, suffix_rows<C>& rows) {
+  [[gnu::flatten]] static void weigh(const strip& x, index_t n, const panel<C>& lse, const row_desk<C>& desk, suffix_rows<C>& rows) {
     const vec<C> zero(C(0));
     const vec<C> range(exp_constants<C>::range);
     rows.inverse = {desk.lse, x.width};
@@ -106,16 +143,23 @@ class gradient_rows {
   /// dq = dy gate'(q) o
   void write_slopes(const strip& x, index_t t, index_t n, const panel<C>& dy, const panel<C>& q,
                     const suffix_rows<C>& rows, const row_desk<C>& desk) const {
-    const vec<C> zero(C(0));
     const panel<C> dq = dq_.open(x, t, desk.dq);
-    for (index_t r = 0; r < n; ++r) {
-      for (index_t i = 0; i < x.width; i += lanes<C>) {
-        const vec<C> slope = gate_slope<C>(gate_, load(q.row(r) + i));
-        const vec<C> value = load(dy.row(r) + i) * slope * load(rows.o.row(r) + i);
-        store(dq.row(r) + i, xsimd::select(load(rows.inverse.row(r) + i) == zero, zero, value));
-      }
-    }
+    for (index_t r = 0; r < n; ++r)
+      slope_row(gate_, x.width, dy.row(r), q.row(r), rows.o.row(r), rows.inverse.row(r), dq.row(r));
     dq_.close(x, t, n, dq);
+  }
+
+  [[gnu::flatten]] static void gate_row(gate g, index_t width, const C* dy, const C* q, C* out) {
+    for (index_t i = 0; i < width; i += lanes<C>) store(out + i, load(dy + i) * gate_value<C>(g, load(q + i)));
+  }
+
+  [[gnu::flatten]] static void slope_row(gate g, index_t width, const C* dy, const C* q, const C* o, const C* inverse,
+                                         C* dq) {
+    const vec<C> zero(C(0));
+    for (index_t i = 0; i < width; i += lanes<C>) {
+      const vec<C> value = load(dy + i) * gate_slope<C>(g, load(q + i)) * load(o + i);
+      store(dq + i, xsimd::select(load(inverse + i) == zero, zero, value));
+    }
   }
 
   gate gate_;

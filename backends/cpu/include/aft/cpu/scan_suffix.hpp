@@ -37,7 +37,7 @@ struct suffix_job {
   suffix_keys<C> keys;
 };
 
-/// Brings the view up to date after a lane's frame, centre or value shift changed.
+/// Brings the view up to date after a lane's frame or value shift changed.
 template <class C, bool Emit>
 inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& after, const suffix_view<C>& view,
                        index_t l) {
@@ -111,14 +111,7 @@ template <class C, bool Emit>
   vec<C> a = times_pow2<C>(load(chunk.a + l), g_change);
   vec<C> b = times_pow2<C>(times_pow2<C>(load(chunk.b + l), g_change), value_shift<C>(old_o) - o_shift);
 
-  // A centre of at most twice the least |o| cannot make any o - c large against o. Moving it only when |o| halves
-  // keeps the moves few.
-  const vec<C> old_centre = load(chunk.centre + l);
-  const auto nearer = (xsimd::abs(o) + xsimd::abs(o) < xsimd::abs(old_centre)) | (f.exponent == empty);
-  const auto moves = (!hidden) & nearer & (xsimd::abs(o) <= vec<C>(exp_constants<C>::largest));
-  const vec<C> centre = times_pow2<C>(xsimd::select(moves, o, old_centre), -o_shift);
-  b = xsimd::fma(times_pow2<C>(old_centre, -o_shift) - centre, a, b);
-
+  const vec<C> centre = times_pow2<C>(load(chunk.centre + l), -o_shift);
   frame<C> next = f;
   next.exponent = xsimd::select(row.exponent > f.exponent, row.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
@@ -137,19 +130,19 @@ template <class C, bool Emit>
   b = xsimd::fma(weight * gs, times_pow2<C>(o, -o_shift) - centre, b * scale);
   store(chunk.a + l, a);
   store(chunk.b + l, b);
-  store(chunk.centre + l, xsimd::select(moves, o, old_centre));
   store(chunk.g_peak + l, g_peak);
   store(chunk.o_peak + l, o_peak);
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
-  if (xsimd::any((next.exponent != f.exponent) | far | (g_peak != old_g) | (o_peak != old_o) | moves))
+  if (xsimd::any((next.exponent != f.exponent) | far | (g_peak != old_g) | (o_peak != old_o)))
     look_ahead<C, Emit>(chunk, job.after, job.view, l);
   if constexpr (Emit) emit_key<C>(job, l, i, r, a, b);
 }
 
 /// Folds rows n - 1 down to 0 of the panels of a strip, n at most scan_tuning::rows; with Emit, key r after row r.
+/// Flattened as fold_panel is.
 template <class C, bool Emit>
-inline void suffix_panel(const suffix_job<C>& job, const strip& x, index_t n) {
+[[gnu::flatten]] inline void suffix_panel(const suffix_job<C>& job, const strip& x, index_t n) {
   constexpr index_t rows = scan_tuning<C>::rows;
   const suffix_lanes<C>& chunk = job.chunk;
   const vec<C> low(scan_tuning<C>::value_low);
@@ -160,18 +153,15 @@ inline void suffix_panel(const suffix_job<C>& job, const strip& x, index_t n) {
     if (n == rows && !job.rows.far) {
       const vec<C> centre = load(chunk.centre + l);
       vec<C> top(empty_exponent<C>);
-      vec<C> least = xsimd::abs(centre);
       vec<C> g_peak = load(chunk.g_peak + l);
       vec<C> o_peak = load(chunk.o_peak + l);
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        const vec<C> size = xsimd::abs(load(job.rows.o.row(r) + i));
         top = larger<C>(top, load(job.rows.power.row(r) + i));
         g_peak = larger<C>(g_peak, xsimd::abs(load(job.rows.g.row(r) + i)));
-        o_peak = larger<C>(o_peak, size);
-        least = smaller<C>(least, size);
+        o_peak = larger<C>(o_peak, xsimd::abs(load(job.rows.o.row(r) + i)));
       }
-      const auto special = (top > load(job.view.limit + l)) | (least + least < xsimd::abs(centre)) | (g_peak > high) |
+      const auto special = (top > load(job.view.limit + l)) | (g_peak > high) |
                            ((g_peak < low) & (g_peak > zero)) | (o_peak > high) | ((o_peak < low) & (o_peak > zero));
       if (!xsimd::any(special)) {
         const vec<C> exponent = load(chunk.exponent + l);

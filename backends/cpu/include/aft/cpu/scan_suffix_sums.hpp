@@ -34,6 +34,7 @@ struct suffix_lanes {
 
   frame<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
 
+  /// Of `centre` too, which every chunk chooses for itself before its rows come.
   void clear(index_t width) const {
     for (index_t l = 0; l < width; ++l) {
       base[l] = centre[l] = g_peak[l] = o_peak[l] = a[l] = b[l] = C(0);
