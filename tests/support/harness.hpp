@@ -15,7 +15,9 @@ namespace aft::test {
 using any_executor = std::variant<cpu>;
 
 /// The executors that every check visits.
-inline std::vector<any_executor> executors() { return {cpu{.threads = 1}, cpu{.threads = 3}}; }
+inline std::vector<any_executor> executors() {
+  return {cpu{.threads = 1}, cpu{.threads = 3}};
+}
 
 /// The tensors that a call wrote, widened exactly, in row-major order. `dq` and so on are empty in a forward result.
 struct results {
@@ -45,9 +47,9 @@ results run_backward(dtype type, const setup& s, const numbers& x, const any_exe
 /// The formula's value in long double for inputs rounded to the type.
 struct oracle_result {
   results value;
-  results naive;  ///< the same loop in the arithmetic type
-  results scale;  ///< see tolerance.hpp
-  results terms;  ///< where 0, nothing was added and the result is exactly 0
+  results naive;                ///< the same loop in the arithmetic type
+  results scale;                ///< see tolerance.hpp
+  results terms;                ///< where 0, nothing was added and the result is exactly 0
   long double given_error = 0;  ///< relative error that a rounded lse and average, passed in, bring along
   results count;                ///< one number each: the most terms that an element of a gradient adds up
 };

@@ -27,14 +27,14 @@ class counting_resource : public std::pmr::memory_resource {
       failed_ = true;
       throw std::bad_alloc();
     }
-    void* p = ::operator new(bytes, std::align_val_t{alignment});
+    void* p = ::operator new (bytes, std::align_val_t{alignment});
     in_use_ += bytes;
     peak_ = std::max(peak_, in_use_);
     return p;
   }
   void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
     in_use_ -= bytes;
-    ::operator delete(p, bytes, std::align_val_t{alignment});
+    ::operator delete (p, std::align_val_t{alignment});
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 

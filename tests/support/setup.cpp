@@ -98,7 +98,8 @@ numbers random_numbers(const setup& raw) {
     }
   }
   if (s.lengths) {
-    for (index_t b = 0; b < s.B; ++b) x.lengths.push_back(static_cast<std::int64_t>(engine() % static_cast<unsigned>(s.Tk + 1)));
+    for (index_t b = 0; b < s.B; ++b)
+      x.lengths.push_back(static_cast<std::int64_t>(engine() % static_cast<unsigned>(s.Tk + 1)));
     if (s.B > 1) x.lengths[0] = s.Tk;
   }
   return x;
@@ -106,12 +107,12 @@ numbers random_numbers(const setup& raw) {
 
 std::string describe(const setup& s, dtype type) {
   static constexpr const char* ops[] = {"full", "local", "simple", "conv"};
-  static constexpr const char* forms[] = {"dense (T,T)", "dense (H,T,T)", "dense (B,H,T,T)", "dense (1,H,T,T)",
-                                          "factorized (T,n)", "factorized (H,T,n)", "factorized (T,n)(H,T,n)",
-                                          "banded (T,j)", "banded (H,T,j)"};
+  static constexpr const char* forms[] = {
+      "dense (T,T)",        "dense (H,T,T)",           "dense (B,H,T,T)", "dense (1,H,T,T)", "factorized (T,n)",
+      "factorized (H,T,n)", "factorized (T,n)(H,T,n)", "banded (T,j)",    "banded (H,T,j)"};
   static constexpr const char* masks[] = {"none", "(1,1,Tk)", "(B,1,Tk)", "(1,Tq,Tk)", "(B,Tq,Tk)"};
-  static constexpr const char* layouts[] = {"row_major", "padded", "channels_first", "misaligned",
-                                            "reversed", "interleaved", "broadcast"};
+  static constexpr const char* layouts[] = {"row_major", "padded",      "channels_first", "misaligned",
+                                            "reversed",  "interleaved", "broadcast"};
   static constexpr const char* gates[] = {"none", "identity", "sigmoid", "relu", "tanh", "silu"};
   const auto list = [](const std::vector<index_t>& x) {
     std::ostringstream out;

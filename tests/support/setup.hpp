@@ -17,11 +17,18 @@ namespace aft::test {
 
 enum class op { full, local, simple, conv };
 
-/// The shape a bias is stored in; `dense_1htt` has a batch axis of extent 1, `factorized_mixed` has u (Tq,n) and v (H,Tk,n).
+/// The shape a bias is stored in; `dense_1htt` has a batch axis of extent 1, `factorized_mixed` has u (Tq,n) and v
+/// (H,Tk,n).
 enum class bias_form {
-  dense_tt, dense_htt, dense_bhtt, dense_1htt,
-  factorized_tn, factorized_htn, factorized_mixed,
-  banded_tj, banded_htj
+  dense_tt,
+  dense_htt,
+  dense_bhtt,
+  dense_1htt,
+  factorized_tn,
+  factorized_htn,
+  factorized_mixed,
+  banded_tj,
+  banded_htj
 };
 
 /// The shape of options.mask: (1,1,Tk), (B,1,Tk), (1,Tq,Tk), (B,Tq,Tk).
@@ -33,8 +40,8 @@ struct setup {
   index_t hk = 0;  ///< key channels, 0: as many as d
   index_t H = 1;
   bias_form bias = bias_form::dense_htt;
-  index_t n = 3;             ///< rank of a factorized bias
-  window win{};              ///< local
+  index_t n = 3;                ///< rank of a factorized bias
+  window win{};                 ///< local
   std::vector<index_t> grid{};  ///< conv: lengths of the axes; Tq and Tk follow from it
   std::vector<index_t> taps{};
   bool causal = false;
@@ -45,9 +52,9 @@ struct setup {
   layout inputs = layout::row_major, outputs = layout::row_major;
   double q_scale = 1, k_scale = 1, v_scale = 1, w_scale = 1;
   unsigned seed = 1;
-  bool save = true;          ///< forward: ask for lse and average; backward: pass them in
+  bool save = true;             ///< forward: ask for lse and average; backward: pass them in
   bool narrow_average = false;  ///< average in the data's type; otherwise in the arithmetic type
-  bool in_place = false;     ///< y is q
+  bool in_place = false;        ///< y is q
 
   index_t key_channels() const { return hk == 0 ? d : hk; }
   /// lse has one value per key channel, so it exists where the channels of a key channel share a head.
@@ -76,7 +83,8 @@ struct numbers {
 /// Derived extents filled in: a convolution's Tq and Tk.
 setup completed(setup s);
 
-/// Normal deviates at the scales of the setup, a mask that hides a third, lengths from 0 to Tk. Depends on the seed only.
+/// Normal deviates at the scales of the setup, a mask that hides a third, lengths from 0 to Tk. Depends on the seed
+/// only.
 numbers random_numbers(const setup& s);
 
 /// The call as text, for the message of a failure.

@@ -19,7 +19,8 @@
 ///   rounded against that, also where the weights that this tensor gets are tiny ones. So a count of terms enters only
 ///   where so many terms of that size really exist.
 /// - gradients of denormal size: each term rounds to a multiple of the least number, so 8 of those per term join.
-/// - an element that no term was added to, such as the gradient of a hidden pair, is 0 exactly; so is an average of zeros.
+/// - an element that no term was added to, such as the gradient of a hidden pair, is 0 exactly; so is an average of
+/// zeros.
 ///
 /// ulp and the naive loop are those of the arithmetic type; half and bfloat16 add half a unit of their own for storing.
 /// Where the naive loop overflows although the formula's value is finite its error says nothing and is left out.
@@ -57,7 +58,9 @@ inline long double ulp(dtype t, long double x) {
   return std::ldexp(1.0L, (exponent < p.min_exponent ? p.min_exponent : exponent) - p.digits + 1);
 }
 
-constexpr dtype arithmetic_of(dtype t) { return t == dtype::f64 ? dtype::f64 : dtype::f32; }
+constexpr dtype arithmetic_of(dtype t) {
+  return t == dtype::f64 ? dtype::f64 : dtype::f32;
+}
 
 /// One tensor of a result beside the two evaluations that judge it.
 struct comparison {
@@ -66,8 +69,8 @@ struct comparison {
   const std::vector<long double>* naive;
   const std::vector<long double>* terms;  ///< may be empty: no element is exactly 0 by definition
   std::vector<long double> scale;
-  dtype arithmetic;            ///< type of the arithmetic
-  dtype storage;               ///< type of the elements that were written
+  dtype arithmetic;             ///< type of the arithmetic
+  dtype storage;                ///< type of the elements that were written
   long double given_error = 0;  ///< relative error that inputs of the call (a rounded lse or average) bring along
   long double count = 0;        ///< terms of an element, for the denormal range
 };
@@ -75,14 +78,17 @@ struct comparison {
 /// Central differences of f with step h = eps^(1/3) of x: the truncation h^2/6 f''' and the rounding eps f / h meet at
 /// eps^(2/3). `size` bounds f and its derivatives: the sum of the absolute terms that f adds up.
 inline constexpr double difference_step = 6.0554544523933429e-6;  // cbrt(2^-52)
-inline long double difference_bound(long double size) { return 16 * difference_step * difference_step * size; }
+inline long double difference_bound(long double size) {
+  return 16 * difference_step * difference_step * size;
+}
 
 /// The largest error of the naive loop in units of the scale.
 inline long double naive_error(const comparison& c) {
   long double worst = 0;
   for (std::size_t i = 0; i < c.oracle->size(); ++i) {
     const long double error = std::abs((*c.naive)[i] - (*c.oracle)[i]);
-    if (std::isfinite(error) && c.scale[i] > 0 && std::isfinite(c.scale[i])) worst = std::max(worst, error / c.scale[i]);
+    if (std::isfinite(error) && c.scale[i] > 0 && std::isfinite(c.scale[i]))
+      worst = std::max(worst, error / c.scale[i]);
   }
   return worst;
 }

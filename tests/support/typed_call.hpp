@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file typed_call.hpp  The tensors of a call in one storage type, and the calls themselves. Included by the files that
-/// instantiate the library for a type, not by tests.
+/// @file typed_call.hpp  The tensors of a call in one storage type, and the calls themselves. Included by the files
+/// that instantiate the library for a type, not by tests.
 #pragma once
 
 #include "engine.hpp"
@@ -116,9 +116,7 @@ struct typed_call {
           if constexpr (!is_banded_bias<decltype(bias)>) aft::full(exec, in3(q), in3(k), in3(v), bias, out3(out), o);
         });
       case op::local:
-        return with_bias([&](auto bias, auto) {
-          aft::local(exec, in3(q), in3(k), in3(v), bias, s.win, out3(out), o);
-        });
+        return with_bias([&](auto bias, auto) { aft::local(exec, in3(q), in3(k), in3(v), bias, s.win, out3(out), o); });
       case op::conv:
         return with_grid([&]<std::size_t R>() {
           aft::conv(exec, q.template in<R>(), k.template in<R>(), v.template in<R>(), r.template in<R - 1>(),
@@ -140,7 +138,8 @@ struct typed_call {
         });
       case op::local:
         return with_bias([&](auto bias, auto dbias) {
-          aft::local_backward(exec, in3(q), in3(k), in3(v), bias, s.win, in3(dy), out3(dq), out3(dk), out3(dv), dbias, o);
+          aft::local_backward(exec, in3(q), in3(k), in3(v), bias, s.win, in3(dy), out3(dq), out3(dk), out3(dv), dbias,
+                              o);
         });
       case op::conv:
         return with_grid([&]<std::size_t R>() {
@@ -164,9 +163,7 @@ struct typed_call {
         });
         break;
       case op::local:
-        with_bias([&](auto bias, auto) {
-          result = reference::local<Real>(in3(q), in3(k), in3(v), bias, s.win, o);
-        });
+        with_bias([&](auto bias, auto) { result = reference::local<Real>(in3(q), in3(k), in3(v), bias, s.win, o); });
         break;
       case op::conv:
         with_grid([&]<std::size_t R>() {

@@ -63,7 +63,8 @@ results run_forward(const setup& s, const numbers& n, const any_executor& exec) 
   const bool y_written = s.in_place ? before_q != x.q.bytes() : !x.y.untouched();
   note(out.damage, out.failed && y_written, "y, before the call failed");
   note(out.damage, out.failed && !x.lse.untouched(), "lse, before the call failed");
-  note(out.damage, (out.failed || !s.save) && !(x.narrow_average.untouched() && x.wide_average.untouched()), "average of a call that failed or was not asked for it");
+  note(out.damage, (out.failed || !s.save) && !(x.narrow_average.untouched() && x.wide_average.untouched()),
+       "average of a call that failed or was not asked for it");
   return out;
 }
 

@@ -44,7 +44,8 @@ setup random_setup(op call, unsigned seed) {
   s.Tq = s.Tk = d.length();
   if ((call == op::full || call == op::simple) && d.one_in(2)) s.Tk = d.length();
   s.causal = d.one_in(2);
-  s.mask = d.of({mask_form::none, mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs, mask_form::batch_pairs});
+  s.mask = d.of({mask_form::none, mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs,
+                 mask_form::batch_pairs});
   s.lengths = d.one_in(3);
   s.outside = d.one_in(3) ? aft::outside::excluded : aft::outside::zero_bias;
   s.gate_fn = static_cast<aft::gate>(d.up_to(5));
@@ -85,7 +86,15 @@ void check_random(op call, unsigned first_seed, unsigned count) {
 
 }  // namespace
 
-TEST_CASE("combinations: full") { check_random(op::full, 10000, 300); }
-TEST_CASE("combinations: local") { check_random(op::local, 20000, 300); }
-TEST_CASE("combinations: simple") { check_random(op::simple, 30000, 200); }
-TEST_CASE("combinations: conv") { check_random(op::conv, 40000, 300); }
+TEST_CASE("combinations: full") {
+  check_random(op::full, 10000, 300);
+}
+TEST_CASE("combinations: local") {
+  check_random(op::local, 20000, 300);
+}
+TEST_CASE("combinations: simple") {
+  check_random(op::simple, 30000, 200);
+}
+TEST_CASE("combinations: conv") {
+  check_random(op::conv, 40000, 300);
+}

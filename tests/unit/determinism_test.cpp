@@ -14,7 +14,14 @@ std::vector<setup> calls() {
   return {
       {.B = 3, .Tq = 130, .Tk = 70, .d = 40, .H = 2},
       {.B = 3, .Tq = 60, .Tk = 130, .d = 36, .H = 4, .bias = bias_form::factorized_htn, .causal = true},
-      {.B = 3, .Tq = 50, .Tk = 50, .d = 36, .H = 2, .bias = bias_form::dense_bhtt, .mask = mask_form::batch_pairs, .lengths = true},
+      {.B = 3,
+       .Tq = 50,
+       .Tk = 50,
+       .d = 36,
+       .H = 2,
+       .bias = bias_form::dense_bhtt,
+       .mask = mask_form::batch_pairs,
+       .lengths = true},
       {.B = 3, .Tq = 50, .Tk = 50, .d = 8, .H = 2, .k_scale = 60, .w_scale = 60},
       {.B = 2, .Tq = 3, .Tk = 1200, .d = 20},
       {.call = op::local, .B = 3, .Tq = 130, .Tk = 130, .d = 20, .H = 2, .bias = bias_form::banded_htj, .win = {5, 5}},
@@ -23,10 +30,16 @@ std::vector<setup> calls() {
       {.call = op::simple, .B = 3, .Tq = 130, .Tk = 130, .d = 40, .causal = true},
       {.call = op::conv, .B = 3, .d = 24, .hk = 3, .H = 3, .grid = {90}, .taps = {7}, .causal = true},
       {.call = op::conv, .B = 3, .d = 24, .H = 24, .grid = {9, 11}, .taps = {5, 3}},
-      {.call = op::conv, .B = 3, .d = 8, .hk = 2, .H = 2, .grid = {3, 4, 5}, .taps = {3, 2, 3}, .mask = mask_form::keys},
+      {.call = op::conv,
+       .B = 3,
+       .d = 8,
+       .hk = 2,
+       .H = 2,
+       .grid = {3, 4, 5},
+       .taps = {3, 2, 3},
+       .mask = mask_form::keys},
   };
 }
-
 
 template <class T>
 std::vector<T> slice(const std::vector<T>& x, index_t B, index_t b) {
@@ -90,7 +103,15 @@ TEST_CASE("determinism: causal rows do not change by a bit whatever the future h
       if (form == bias_form::banded_tj && call != op::local) continue;
       if (form != bias_form::dense_tt && (call == op::simple || call == op::conv)) continue;
       const index_t T = 70, d = 5;
-      const setup s{.call = call, .B = 2, .Tq = T, .Tk = T, .d = d, .bias = form, .win = {6, 6}, .grid = {T}, .taps = {9},
+      const setup s{.call = call,
+                    .B = 2,
+                    .Tq = T,
+                    .Tk = T,
+                    .d = d,
+                    .bias = form,
+                    .win = {6, 6},
+                    .grid = {T},
+                    .taps = {9},
                     .causal = true};
       const numbers x = random_numbers(s);
       for (auto type : {aft::dtype::f32, aft::dtype::f64, aft::dtype::bf16}) {
@@ -106,7 +127,8 @@ TEST_CASE("determinism: causal rows do not change by a bit whatever the future h
             std::size_t changed = 0;
             for (std::size_t i = 0; i < before.y.size(); ++i) {
               if (static_cast<index_t>(i) / d % T >= now) continue;
-              changed += before.y[i] != after.y[i] || before.lse[i] != after.lse[i] || before.average[i] != after.average[i];
+              changed +=
+                  before.y[i] != after.y[i] || before.lse[i] != after.lse[i] || before.average[i] != after.average[i];
             }
             CAPTURE(describe(s, type));
             CAPTURE(now);

@@ -20,25 +20,32 @@ struct storage {
   }
 };
 
-std::vector<long double> widen(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+std::vector<long double> widen(const std::vector<float>& x) {
+  return {x.begin(), x.end()};
+}
 
 constexpr index_t T = 21, d = 6, H = 3, n = 4;
 
-aft::tensor_view<const float, 2> sequence(const std::vector<float>& x) { return {x.data(), {T, d}}; }
+aft::tensor_view<const float, 2> sequence(const std::vector<float>& x) {
+  return {x.data(), {T, d}};
+}
 aft::tensor_view<float, 2> output(std::vector<float>& x) {
   x.assign(static_cast<std::size_t>(T * d), -1);
   return {x.data(), {T, d}};
 }
 
-/// Runs `backward` with every choice of which of four gradients are wanted; those that are must not depend on the others.
+/// Runs `backward` with every choice of which of four gradients are wanted; those that are must not depend on the
+/// others.
 template <std::size_t R, class Bias, class MakeBias, class Backward>
-void expect_independent_gradients(const storage& x, std::vector<float>& bias_storage, MakeBias make_bias, Backward backward) {
+void expect_independent_gradients(const storage& x, std::vector<float>& bias_storage, MakeBias make_bias,
+                                  Backward backward) {
   std::vector<float> all[4];
   const Bias whole = make_bias(bias_storage);
   backward(output(all[0]), output(all[1]), output(all[2]), whole);
   all[3] = bias_storage;
   (void)x;
-  const auto same = [&](auto dq, auto dk, auto dv, auto db, std::initializer_list<int> wanted, std::vector<float>* got) {
+  const auto same = [&](auto dq, auto dk, auto dv, auto db, std::initializer_list<int> wanted,
+                        std::vector<float>* got) {
     backward(dq, dk, dv, db);
     got[3] = bias_storage;
     for (int i : wanted) CHECK(got[i] == all[i]);
@@ -61,8 +68,17 @@ void expect_independent_gradients(const storage& x, std::vector<float>& bias_sto
 
 TEST_CASE("direct: rank-2 views are a batch of one, and the executor may be left out") {
   for (op call : {op::full, op::local, op::simple, op::conv}) {
-    const setup s{.call = call, .B = 1, .Tq = T, .Tk = T, .d = d, .H = H, .win = {3, 2}, .grid = {T}, .taps = {4},
-                  .causal = true, .save = false};
+    const setup s{.call = call,
+                  .B = 1,
+                  .Tq = T,
+                  .Tk = T,
+                  .d = d,
+                  .H = H,
+                  .win = {3, 2},
+                  .grid = {T},
+                  .taps = {4},
+                  .causal = true,
+                  .save = false};
     const numbers x = random_numbers(s);
     const storage m(x);
     const aft::options opt{.causal = true};
@@ -147,7 +163,8 @@ TEST_CASE("direct: a bias in float beside bfloat16 data is used in full precisio
 }
 
 TEST_CASE("direct: each gradient that is wanted is the same whichever others are") {
-  const setup s{.B = 1, .Tq = T, .Tk = T, .d = d, .H = H, .bias = bias_form::dense_htt, .win = {3, 2}, .grid = {T}, .taps = {4}};
+  const setup s{
+      .B = 1, .Tq = T, .Tk = T, .d = d, .H = H, .bias = bias_form::dense_htt, .win = {3, 2}, .grid = {T}, .taps = {4}};
   setup factors = s;
   factors.bias = bias_form::factorized_htn;
   factors.n = n;
@@ -158,9 +175,8 @@ TEST_CASE("direct: each gradient that is wanted is the same whichever others are
   const auto run = [&](const storage& m, auto make_bias, auto call) {
     using bias = decltype(make_bias(gradient));
     const auto q = sequence(m.q), k = sequence(m.k), v = sequence(m.v), dy = sequence(m.dy);
-    expect_independent_gradients<3, bias>(m, gradient, make_bias, [&](auto dq, auto dk, auto dv, auto db) {
-      call(q, k, v, dy, dq, dk, dv, db);
-    });
+    expect_independent_gradients<3, bias>(
+        m, gradient, make_bias, [&](auto dq, auto dk, auto dv, auto db) { call(q, k, v, dy, dq, dk, dv, db); });
   };
   const auto make_dense = [](std::vector<float>& g) {
     g.assign(static_cast<std::size_t>(H * T * T), -1);

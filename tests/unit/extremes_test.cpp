@@ -34,9 +34,15 @@ std::vector<setup> operators(index_t T = 24) {
   return all;
 }
 
-double largest(aft::dtype type) { return static_cast<double>(precision_of(type).max); }
-double least_normal(aft::dtype type) { return std::ldexp(1.0, precision_of(type).min_exponent); }
-double least(aft::dtype type) { return std::ldexp(least_normal(type), 1 - precision_of(type).digits); }
+double largest(aft::dtype type) {
+  return static_cast<double>(precision_of(type).max);
+}
+double least_normal(aft::dtype type) {
+  return std::ldexp(1.0, precision_of(type).min_exponent);
+}
+double least(aft::dtype type) {
+  return std::ldexp(least_normal(type), 1 - precision_of(type).digits);
+}
 
 void check_both(aft::dtype type, const setup& s, const numbers& x) {
   check_forward(type, s, x);
@@ -83,7 +89,7 @@ TEST_CASE("extremes: keys and biases that cancel, where exp(k - max k) exp(w - m
 }
 
 TEST_CASE("extremes: a bias that is very negative where the keys peak, as in the papers' cancelling forms") {
-  for (setup s : operators()) {
+  for (const setup& s : operators()) {
     numbers x = random_numbers(s);
     for (std::size_t i = 0; i < x.k.size(); ++i) x.k[i] += i / 4 % 5 == 0 ? 30 : 0;
     for (auto* bias : {&x.w, &x.r})
@@ -93,7 +99,7 @@ TEST_CASE("extremes: a bias that is very negative where the keys peak, as in the
 }
 
 TEST_CASE("extremes: a large negative number as a mask, in some pairs or in whole rows") {
-  for (setup s : operators()) {
+  for (const setup& s : operators()) {
     if (s.call == op::simple) continue;
     for (bool whole_rows : {false, true}) {
       for (auto type : all_types) {
@@ -110,7 +116,7 @@ TEST_CASE("extremes: a large negative number as a mask, in some pairs or in whol
 }
 
 TEST_CASE("extremes: k and w at the ends of the range, where k + w is not representable") {
-  for (setup s : operators(9))
+  for (const setup& s : operators(9))
     for (int which = 0; which < 4; ++which)
       for (auto type : all_types)
         for (double size : {largest(type), -largest(type), largest(type) / 1e8}) {
@@ -129,9 +135,10 @@ TEST_CASE("extremes: k and w at the ends of the range, where k + w is not repres
 }
 
 TEST_CASE("extremes: values at the ends of the range, tiny, denormal or huge") {
-  for (setup s : operators(9))
+  for (const setup& s : operators(9))
     for (auto type : all_types)
-      for (double size : {least(type), 100 * least(type), 8 * least_normal(type), 1e-30, largest(type) / 4, largest(type)}) {
+      for (double size :
+           {least(type), 100 * least(type), 8 * least_normal(type), 1e-30, largest(type) / 4, largest(type)}) {
         numbers x = random_numbers(s);
         for (double& v : x.v) v = size * std::tanh(v);
         check_forward(type, s, x);
@@ -144,7 +151,7 @@ TEST_CASE("extremes: values at the ends of the range, tiny, denormal or huge") {
 }
 
 TEST_CASE("extremes: gradients of huge values under small upstream gradients, and the reverse") {
-  for (setup s : operators(9))
+  for (const setup& s : operators(9))
     for (auto type : all_types)
       for (double size : {largest(type) / 1e3, 1 / (largest(type) / 1e3)}) {
         numbers x = random_numbers(s);
@@ -166,7 +173,7 @@ TEST_CASE("extremes: gates of arguments at the ends of the range") {
 }
 
 TEST_CASE("extremes: one key far above all others, at every place") {
-  for (setup s : operators(20))
+  for (const setup& s : operators(20))
     for (double height : {20., 100., 1000.})
       for (index_t where : {0, 3, 10, 19}) {
         numbers x = random_numbers(s);
@@ -177,7 +184,7 @@ TEST_CASE("extremes: one key far above all others, at every place") {
 }
 
 TEST_CASE("extremes: heights that fall along the sequence, each key beyond the reach of the one before") {
-  for (setup s : operators(20))
+  for (const setup& s : operators(20))
     for (double step : {-30., 30.}) {
       numbers x = random_numbers(s);
       for (std::size_t i = 0; i < x.k.size(); ++i) x.k[i] += step * static_cast<double>(i / 4 % 20);

@@ -9,8 +9,8 @@ using aft::index_t;
 
 namespace {
 
-constexpr bias_form forms[] = {bias_form::dense_tt,      bias_form::dense_htt,      bias_form::dense_bhtt,
-                               bias_form::dense_1htt,    bias_form::factorized_tn,  bias_form::factorized_htn,
+constexpr bias_form forms[] = {bias_form::dense_tt,        bias_form::dense_htt,     bias_form::dense_bhtt,
+                               bias_form::dense_1htt,      bias_form::factorized_tn, bias_form::factorized_htn,
                                bias_form::factorized_mixed};
 constexpr mask_form masks[] = {mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs,
                                mask_form::batch_pairs};
@@ -23,8 +23,16 @@ TEST_CASE("full: every bias form, causal or not, under every mask and key length
     for (bool causal : {false, true})
       for (auto mask : masks)
         for (bool lengths : {false, true}) {
-          check({.B = 2, .Tq = 9, .Tk = 9, .d = 4, .H = 2, .bias = form, .causal = causal, .mask = mask,
-                 .lengths = lengths, .seed = ++seed});
+          check({.B = 2,
+                 .Tq = 9,
+                 .Tk = 9,
+                 .d = 4,
+                 .H = 2,
+                 .bias = form,
+                 .causal = causal,
+                 .mask = mask,
+                 .lengths = lengths,
+                 .seed = ++seed});
         }
 }
 
@@ -33,7 +41,14 @@ TEST_CASE("full: queries and keys of different lengths") {
   for (auto form : forms)
     for (bool causal : {false, true})
       for (auto [Tq, Tk] : {std::pair<index_t, index_t>{1, 23}, {23, 1}, {5, 40}, {40, 5}}) {
-        check({.B = 2, .Tq = Tq, .Tk = Tk, .d = 6, .H = 3, .bias = form, .causal = causal, .lengths = causal,
+        check({.B = 2,
+               .Tq = Tq,
+               .Tk = Tk,
+               .d = 6,
+               .H = 3,
+               .bias = form,
+               .causal = causal,
+               .lengths = causal,
                .seed = ++seed});
       }
 }
@@ -52,7 +67,15 @@ TEST_CASE("full: every gate, with lse and average saved or recomputed, wide or i
   for (auto g : {gate::none, gate::identity, gate::sigmoid, gate::relu, gate::tanh, gate::silu})
     for (bool save : {false, true})
       for (bool narrow : {false, true}) {
-        check({.B = 2, .Tq = 8, .Tk = 8, .d = 6, .H = 2, .gate_fn = g, .q_scale = 3, .seed = ++seed, .save = save,
+        check({.B = 2,
+               .Tq = 8,
+               .Tk = 8,
+               .d = 6,
+               .H = 2,
+               .gate_fn = g,
+               .q_scale = 3,
+               .seed = ++seed,
+               .save = save,
                .narrow_average = narrow});
       }
 }

@@ -35,9 +35,11 @@ void expect_slopes(const setup& s) {
   const std::pair<std::vector<double> numbers::*, const std::vector<long double>*> inputs[] = {
       {&numbers::q, &g.dq}, {&numbers::k, &g.dk}, {&numbers::v, &g.dv}, {&numbers::w, &g.dw},
       {&numbers::u, &g.du}, {&numbers::f, &g.df}, {&numbers::r, &g.dr}};
-  for (auto [input, gradient] : inputs) {
-    REQUIRE((x.*input).size() == gradient->size());
-    for (std::size_t i = 0; i < gradient->size(); ++i) {
+  for (const auto& pair : inputs) {
+    const auto input = pair.first;
+    const std::vector<long double>& gradient = *pair.second;
+    REQUIRE((x.*input).size() == gradient.size());
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
       numbers y = x;
       (y.*input)[i] = (x.*input)[i] + difference_step;
       const double above = loss(s, y);
@@ -46,8 +48,8 @@ void expect_slopes(const setup& s) {
       CAPTURE(describe(completed(s), aft::dtype::f64));
       CAPTURE(i);
       CAPTURE(slope);
-      CAPTURE((*gradient)[i]);
-      CHECK(std::abs(slope - (*gradient)[i]) <= bound);
+      CAPTURE(gradient[i]);
+      CHECK(std::abs(slope - gradient[i]) <= bound);
     }
   }
 }
@@ -68,8 +70,19 @@ TEST_CASE("gradients: slopes of causal, masked and windowed calls") {
   for (auto form : {bias_form::dense_htt, bias_form::factorized_htn, bias_form::banded_htj})
     for (bool causal : {false, true})
       for (auto out : {outside::zero_bias, outside::excluded}) {
-        expect_slopes({.call = op::local, .B = 2, .Tq = 7, .Tk = 7, .d = 4, .hk = 2, .H = 2, .bias = form, .win = {2, 1},
-                       .causal = causal, .mask = mask_form::pairs, .outside = out, .seed = ++seed});
+        expect_slopes({.call = op::local,
+                       .B = 2,
+                       .Tq = 7,
+                       .Tk = 7,
+                       .d = 4,
+                       .hk = 2,
+                       .H = 2,
+                       .bias = form,
+                       .win = {2, 1},
+                       .causal = causal,
+                       .mask = mask_form::pairs,
+                       .outside = out,
+                       .seed = ++seed});
       }
   expect_slopes({.call = op::simple, .B = 2, .Tq = 5, .Tk = 6, .d = 4, .hk = 2, .lengths = true});
   expect_slopes({.call = op::simple, .B = 2, .Tq = 6, .Tk = 6, .d = 3, .causal = true});
@@ -87,15 +100,27 @@ TEST_CASE("gradients: lse and average that a forward call wrote serve as well as
     for (bool causal : {false, true})
       for (bool narrow : {false, true})
         for (double scale : {1., 20.}) {
-          const setup given{.call = call, .B = 2, .Tq = 40, .Tk = 40, .d = 6, .hk = 2, .H = 2, .win = {4, 4},
-                            .grid = {40}, .taps = {9}, .causal = causal, .k_scale = scale, .w_scale = scale,
+          const setup given{.call = call,
+                            .B = 2,
+                            .Tq = 40,
+                            .Tk = 40,
+                            .d = 6,
+                            .hk = 2,
+                            .H = 2,
+                            .win = {4, 4},
+                            .grid = {40},
+                            .taps = {9},
+                            .causal = causal,
+                            .k_scale = scale,
+                            .w_scale = scale,
                             .narrow_average = narrow};
           setup recomputed = given;
           recomputed.save = false;
           const numbers x = random_numbers(given);
           for (auto type : all_types) {
             const results forward = run_forward(type, given, x);
-            expect_within(type, given, run_backward(type, given, x, aft::cpu{}, &forward), evaluate_backward(type, given, x));
+            expect_within(type, given, run_backward(type, given, x, aft::cpu{}, &forward),
+                          evaluate_backward(type, given, x));
             expect_within(type, recomputed, run_backward(type, recomputed, x), evaluate_backward(type, recomputed, x));
           }
         }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hidden key, value or pair may hold anything; a row that sees nothing is 0; NaN in sight stays in its row.
+// A hidden key, value or pair may hold anything.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <functional>
-
+#include "cases.hpp"
 #include "harness.hpp"
 
 using namespace aft::test;
 using aft::index_t;
-using aft::outside;
 
 namespace {
 
@@ -51,45 +48,11 @@ void expect_invisible(const setup& s, const numbers& harmless, sight hidden_as, 
   }
 }
 
-bool all_equal(const std::vector<long double>& x, double value) {
-  return std::all_of(x.begin(), x.end(), [&](long double e) { return e == value; });
-}
-
-/// One setup per operator and bias form, with 20 positions.
-std::vector<setup> operators(bool causal = false) {
-  const setup base{.B = 2, .Tq = 20, .Tk = 20, .d = 6, .hk = 3, .H = 3, .win = {4, 3}, .grid = {20}, .taps = {5}, .causal = causal};
-  std::vector<setup> all;
-  const auto add = [&](op call, bias_form form) {
-    all.push_back(base);
-    all.back().call = call;
-    all.back().bias = form;
-  };
-  add(op::full, bias_form::dense_htt);
-  add(op::full, bias_form::factorized_htn);
-  add(op::local, bias_form::dense_htt);
-  add(op::local, bias_form::factorized_htn);
-  add(op::local, bias_form::banded_htj);
-  add(op::simple, bias_form::dense_htt);
-  add(op::conv, bias_form::dense_htt);
-  if (!causal) {
-    add(op::conv, bias_form::dense_htt);
-    all.back().grid = {4, 5};
-    all.back().taps = {3, 2};
-  }
-  const std::size_t count = all.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    all.push_back(all[i]);
-    all.back().hk = 6;
-    all.back().outside = outside::excluded;
-  }
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("hidden: keys beyond key_lengths hold anything") {
   for (bool causal : {false, true})
-    for (setup s : operators(causal)) {
+    for (setup s : every_operator(causal)) {
       s.lengths = true;
       numbers x = random_numbers(s);
       x.lengths = {13, 1};
@@ -101,7 +64,7 @@ TEST_CASE("hidden: keys beyond key_lengths hold anything") {
 }
 
 TEST_CASE("hidden: key lengths below zero or beyond the keys are clamped") {
-  for (setup s : operators()) {
+  for (setup s : every_operator()) {
     s.lengths = true;
     numbers x = random_numbers(s);
     x.lengths = {-5, 1000};
@@ -114,16 +77,17 @@ TEST_CASE("hidden: key lengths below zero or beyond the keys are clamped") {
 
 TEST_CASE("hidden: keys that a mask hides from every query hold anything") {
   for (auto form : {mask_form::keys, mask_form::batch_keys, mask_form::batch_pairs})
-    for (setup s : operators()) {
+    for (setup s : every_operator()) {
       s.mask = form;
       numbers x = random_numbers(s);
       for (std::size_t i = 0; i < x.mask.size(); ++i) {
         if (i % 20 == 0 || i % 20 == 7 || i % 20 > 15) x.mask[i] = 0;
       }
-      expect_invisible(s, x, form == mask_form::batch_pairs ? sight::pairs : sight::none, [&](numbers& y, double poison) {
-        for (index_t b = 0; b < 2; ++b)
-          for (index_t key : {0, 7, 16, 19}) poison_key(s, y, b, key, poison);
-      });
+      expect_invisible(s, x, form == mask_form::batch_pairs ? sight::pairs : sight::none,
+                       [&](numbers& y, double poison) {
+                         for (index_t b = 0; b < 2; ++b)
+                           for (index_t key : {0, 7, 16, 19}) poison_key(s, y, b, key, poison);
+                       });
     }
 }
 
@@ -164,8 +128,16 @@ TEST_CASE("hidden: entries of w that belong to hidden pairs hold anything") {
 TEST_CASE("hidden: entries of a banded bias whose key does not exist, or is in the future, hold anything") {
   const index_t T = 20, width = 11;
   for (bool causal : {false, true}) {
-    const setup s{.call = op::local, .B = 2, .Tq = T, .Tk = T, .d = 6, .hk = 3, .H = 3, .bias = bias_form::banded_htj,
-                  .win = {6, 4}, .causal = causal};
+    const setup s{.call = op::local,
+                  .B = 2,
+                  .Tq = T,
+                  .Tk = T,
+                  .d = 6,
+                  .hk = 3,
+                  .H = 3,
+                  .bias = bias_form::banded_htj,
+                  .win = {6, 4},
+                  .causal = causal};
     const numbers x = random_numbers(s);
     expect_invisible(s, x, sight::pairs, [&](numbers& y, double poison) {
       for (index_t i = 0; i < 3 * T * width; ++i) {
@@ -195,7 +167,7 @@ TEST_CASE("hidden: a bias of -inf hides the key, whatever the key holds") {
 
 TEST_CASE("hidden: k = -inf hides the key for that channel, whatever its value holds") {
   for (bool causal : {false, true})
-    for (const setup& s : operators(causal)) {
+    for (const setup& s : every_operator(causal)) {
       if (s.hk != s.d) continue;
       numbers x = random_numbers(s);
       for (auto [key, c] : {std::pair<index_t, index_t>{0, 1}, {3, 0}, {3, 1}, {19, 5}}) {
@@ -213,7 +185,7 @@ TEST_CASE("hidden: k = -inf hides the key for that channel, whatever its value h
 
 TEST_CASE("hidden: -inf scattered over keys and biases") {
   for (bool causal : {false, true})
-    for (const setup& s : operators(causal))
+    for (const setup& s : every_operator(causal))
       for (std::size_t every : {2u, 3u, 7u}) {
         numbers x = random_numbers(s);
         for (auto* tensor : {&x.k, &x.w, &x.r})
@@ -223,85 +195,6 @@ TEST_CASE("hidden: -inf scattered over keys and biases") {
         for (auto type : all_types) {
           check_forward(type, s, x);
           check_backward(type, s, x);
-        }
-      }
-}
-
-TEST_CASE("empty rows: average 0, lse -inf and gradients exactly 0, by mask, lengths, bias or keys of -inf") {
-  const auto every_row_is_empty = [](const setup& s, const numbers& x) {
-    for (auto type : all_types) {
-      CAPTURE(describe(s, type));
-      check_forward(type, s, x);
-      check_backward(type, s, x);
-      const results forward = run_forward(type, s, x);
-      CHECK(all_equal(forward.y, 0));
-      CHECK(all_equal(forward.average, 0));
-      CHECK(all_equal(forward.lse, -infinity));
-      const results backward = run_backward(type, s, x);
-      for (auto gradient : {&results::dq, &results::dk, &results::dv, &results::dw, &results::du, &results::df, &results::dr})
-        CHECK(all_equal(backward.*gradient, 0));
-    }
-  };
-  for (const setup& s : operators()) {
-    setup hidden = s;
-    hidden.mask = mask_form::batch_pairs;
-    numbers x = random_numbers(hidden);
-    x.mask.assign(x.mask.size(), 0);
-    every_row_is_empty(hidden, x);
-    hidden.mask = mask_form::none;
-    hidden.lengths = true;
-    x.lengths = {0, 0};
-    every_row_is_empty(hidden, x);
-    x.k.assign(x.k.size(), -infinity);
-    every_row_is_empty(s, x);
-    if (s.call == op::full && s.bias == bias_form::dense_htt) {
-      x = random_numbers(s);
-      x.w.assign(x.w.size(), -infinity);
-      every_row_is_empty(s, x);
-    }
-  }
-}
-
-TEST_CASE("empty rows: a window past the end, with keys outside excluded") {
-  for (auto form : {bias_form::dense_htt, bias_form::banded_htj}) {
-    check({.call = op::local, .B = 2, .Tq = 20, .Tk = 20, .d = 4, .H = 2, .bias = form, .win = {-3, 6},
-           .outside = outside::excluded});
-    check({.call = op::local, .B = 2, .Tq = 20, .Tk = 20, .d = 4, .H = 2, .bias = form, .win = {40, -30},
-           .outside = outside::excluded});
-  }
-}
-
-TEST_CASE("empty rows: no keys at all") {
-  for (op call : {op::full, op::simple})
-    for (auto form : {bias_form::dense_htt, bias_form::factorized_htn})
-      for (bool causal : {false, true}) {
-        const setup s{.call = call, .B = 2, .Tq = 5, .Tk = 0, .d = 4, .H = 2, .bias = form, .causal = causal};
-        check(s);
-        for (auto type : all_types) {
-          CHECK(all_equal(run_forward(type, s, random_numbers(s)).y, 0));
-        }
-      }
-}
-
-TEST_CASE("in sight: NaN or infinity in k, v, w or q reaches the rows that see it and no other") {
-  for (bool causal : {false, true})
-    for (const setup& s : operators(causal))
-      for (double value : {not_a_number, infinity}) {
-        const std::vector<std::function<void(numbers&)>> places{
-            [&](numbers& x) { x.v[9 * 6 + 2] = value; },
-            [&](numbers& x) { x.k[static_cast<std::size_t>(9 * s.hk + 1)] = value; },
-            [&](numbers& x) { x.q[9 * 6 + 2] = not_a_number; },
-            [&](numbers& x) { if (!x.w.empty()) x.w[x.w.size() / 2] = value; },
-            [&](numbers& x) { if (!x.u.empty()) x.u[x.u.size() / 2] = not_a_number; },
-            [&](numbers& x) { if (!x.f.empty()) x.f[x.f.size() / 2] = not_a_number; },
-            [&](numbers& x) { if (!x.r.empty()) x.r[x.r.size() / 2] = value; }};
-        for (const auto& put : places) {
-          numbers x = random_numbers(s);
-          put(x);
-          for (auto type : all_types) {
-            check_forward(type, s, x);
-            check_backward(type, s, x);
-          }
         }
       }
 }

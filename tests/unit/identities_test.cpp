@@ -12,7 +12,8 @@ using aft::window;
 
 namespace {
 
-/// The result of `s` with `x` must be what the oracle says about `as` with `y`, forward and in the gradients of q, k, v.
+/// The result of `s` with `x` must be what the oracle says about `as` with `y`, forward and in the gradients of q, k,
+/// v.
 void expect_same(setup s, const numbers& x, setup as, const numbers& y) {
   s.save = as.save = s.has_lse() && as.has_lse();
   for (auto type : all_types) {
@@ -70,7 +71,8 @@ TEST_CASE("identities: a banded bias is the dense one read along its rows") {
     for (index_t row = 0; row < 2 * T; ++row)
       for (index_t j = 0; j < win.width(); ++j) {
         const index_t s = row % T - win.before + j;
-        if (s >= 0 && s < T) y.w[static_cast<std::size_t>(row * win.width() + j)] = x.w[static_cast<std::size_t>(row * T + s)];
+        if (s >= 0 && s < T)
+          y.w[static_cast<std::size_t>(row * win.width() + j)] = x.w[static_cast<std::size_t>(row * T + s)];
       }
     expect_same(banded, y, dense, x);
   }
@@ -80,7 +82,8 @@ TEST_CASE("identities: conv is full with the Toeplitz bias") {
   const index_t T = 23;
   for (bool causal : {false, true})
     for (index_t taps : {1, 4, 5}) {
-      const setup conv{.call = op::conv, .B = 2, .d = 6, .hk = 3, .H = 3, .grid = {T}, .taps = {taps}, .causal = causal};
+      const setup conv{
+          .call = op::conv, .B = 2, .d = 6, .hk = 3, .H = 3, .grid = {T}, .taps = {taps}, .causal = causal};
       setup full{.B = 2, .Tq = T, .Tk = T, .d = 6, .hk = 3, .H = 3, .bias = bias_form::dense_htt, .causal = causal};
       const numbers x = random_numbers(conv);
       numbers y = x;
@@ -90,7 +93,8 @@ TEST_CASE("identities: conv is full with the Toeplitz bias") {
         for (index_t t = 0; t < T; ++t)
           for (index_t j = 0; j < taps; ++j) {
             const index_t s = t + j - left;
-            if (s >= 0 && s < T) y.w[static_cast<std::size_t>((h * T + t) * T + s)] = x.r[static_cast<std::size_t>(h * taps + j)];
+            if (s >= 0 && s < T)
+              y.w[static_cast<std::size_t>((h * T + t) * T + s)] = x.r[static_cast<std::size_t>(h * taps + j)];
           }
       expect_same(conv, x, full, y);
       expect_same(full, y, conv, x);
@@ -129,8 +133,9 @@ TEST_CASE("identities: a factorized bias is its dense product") {
           for (index_t n = 0; n < 4; ++n) {
             const index_t hu = form == bias_form::factorized_htn ? h : 0;
             const index_t hv = form == bias_form::factorized_tn ? 0 : h;
-            y.w[static_cast<std::size_t>((h * 15 + t) * 19 + s)] += x.u[static_cast<std::size_t>((hu * 15 + t) * 4 + n)] *
-                                                                    x.f[static_cast<std::size_t>((hv * 19 + s) * 4 + n)];
+            y.w[static_cast<std::size_t>((h * 15 + t) * 19 + s)] +=
+                x.u[static_cast<std::size_t>((hu * 15 + t) * 4 + n)] *
+                x.f[static_cast<std::size_t>((hv * 19 + s) * 4 + n)];
           }
     setup heads = factors;
     if (form == bias_form::factorized_tn) dense.hk = heads.hk = 6;
@@ -152,7 +157,14 @@ TEST_CASE("identities: bias 0 everywhere makes full simple") {
 
 TEST_CASE("identities: gate none gives the average, identity gives q times it, and none does not look at q") {
   for (op call : {op::full, op::local, op::simple, op::conv}) {
-    const setup s{.call = call, .B = 2, .Tq = 12, .Tk = 12, .d = 4, .win = {2, 2}, .grid = {12}, .taps = {3},
+    const setup s{.call = call,
+                  .B = 2,
+                  .Tq = 12,
+                  .Tk = 12,
+                  .d = 4,
+                  .win = {2, 2},
+                  .grid = {12},
+                  .taps = {3},
                   .gate_fn = gate::none};
     const numbers x = random_numbers(s);
     for (auto type : {aft::dtype::f32, aft::dtype::f64}) {

@@ -11,9 +11,9 @@ using aft::window;
 
 namespace {
 
-constexpr bias_form forms[] = {bias_form::dense_tt,       bias_form::dense_htt,      bias_form::dense_bhtt,
-                               bias_form::factorized_tn,  bias_form::factorized_htn, bias_form::factorized_mixed,
-                               bias_form::banded_tj,      bias_form::banded_htj};
+constexpr bias_form forms[] = {bias_form::dense_tt,      bias_form::dense_htt,      bias_form::dense_bhtt,
+                               bias_form::factorized_tn, bias_form::factorized_htn, bias_form::factorized_mixed,
+                               bias_form::banded_tj,     bias_form::banded_htj};
 constexpr mask_form masks[] = {mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs,
                                mask_form::batch_pairs};
 
@@ -26,8 +26,19 @@ TEST_CASE("local: every bias form, causal or not, keys outside counting or exclu
       for (auto out : {outside::zero_bias, outside::excluded})
         for (auto mask : masks)
           for (bool lengths : {false, true}) {
-            check({.call = op::local, .B = 2, .Tq = 11, .Tk = 11, .d = 4, .H = 2, .bias = form, .win = window::strict(3), .causal = causal,
-                   .mask = mask, .lengths = lengths, .outside = out, .seed = ++seed});
+            check({.call = op::local,
+                   .B = 2,
+                   .Tq = 11,
+                   .Tk = 11,
+                   .d = 4,
+                   .H = 2,
+                   .bias = form,
+                   .win = window::strict(3),
+                   .causal = causal,
+                   .mask = mask,
+                   .lengths = lengths,
+                   .outside = out,
+                   .seed = ++seed});
           }
 }
 
@@ -40,7 +51,16 @@ TEST_CASE("local: windows of every shape, empty, one-sided, away from t, wider t
     for (auto form : {bias_form::dense_htt, bias_form::factorized_htn, bias_form::banded_htj})
       for (bool causal : {false, true})
         for (auto out : {outside::zero_bias, outside::excluded}) {
-          check({.call = op::local, .B = 2, .Tq = T, .Tk = T, .d = 4, .H = 2, .bias = form, .win = win, .causal = causal, .outside = out,
+          check({.call = op::local,
+                 .B = 2,
+                 .Tq = T,
+                 .Tk = T,
+                 .d = 4,
+                 .H = 2,
+                 .bias = form,
+                 .win = win,
+                 .causal = causal,
+                 .outside = out,
                  .seed = ++seed});
         }
 }
@@ -50,8 +70,17 @@ TEST_CASE("local: heads and shared key channels in every combination") {
   for (index_t H : {1, 2, 3, 6})
     for (index_t hk : {1, 2, 3, 6})
       for (auto form : {bias_form::dense_htt, bias_form::banded_htj}) {
-        check({.call = op::local, .B = 2, .Tq = 8, .Tk = 8, .d = 6, .hk = hk, .H = H, .bias = form, .win = window::inclusive(2),
-               .causal = hk == H, .seed = ++seed});
+        check({.call = op::local,
+               .B = 2,
+               .Tq = 8,
+               .Tk = 8,
+               .d = 6,
+               .hk = hk,
+               .H = H,
+               .bias = form,
+               .win = window::inclusive(2),
+               .causal = hk == H,
+               .seed = ++seed});
       }
 }
 
@@ -59,8 +88,17 @@ TEST_CASE("local: every gate, saved or recomputed") {
   unsigned seed = 3000;
   for (auto g : {gate::none, gate::identity, gate::sigmoid, gate::relu, gate::tanh, gate::silu})
     for (bool save : {false, true}) {
-      check({.call = op::local, .B = 2, .Tq = 9, .Tk = 9, .d = 4, .bias = bias_form::banded_tj, .win = window::strict(3), .gate_fn = g,
-             .q_scale = 3, .seed = ++seed, .save = save});
+      check({.call = op::local,
+             .B = 2,
+             .Tq = 9,
+             .Tk = 9,
+             .d = 4,
+             .bias = bias_form::banded_tj,
+             .win = window::strict(3),
+             .gate_fn = g,
+             .q_scale = 3,
+             .seed = ++seed,
+             .save = save});
     }
 }
 
@@ -69,7 +107,17 @@ TEST_CASE("local: long sequences, where most keys are outside") {
   for (bool causal : {false, true})
     for (auto out : {outside::zero_bias, outside::excluded})
       for (auto form : {bias_form::dense_htt, bias_form::banded_htj}) {
-        check({.call = op::local, .B = 1, .Tq = 130, .Tk = 130, .d = 3, .bias = form, .win = window::strict(9), .causal = causal,
-               .lengths = causal, .outside = out, .k_scale = 3, .seed = ++seed});
+        check({.call = op::local,
+               .B = 1,
+               .Tq = 130,
+               .Tk = 130,
+               .d = 3,
+               .bias = form,
+               .win = window::strict(9),
+               .causal = causal,
+               .lengths = causal,
+               .outside = out,
+               .k_scale = 3,
+               .seed = ++seed});
       }
 }

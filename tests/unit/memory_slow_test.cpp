@@ -36,7 +36,8 @@ void expect_linear_memory(const setup& s) {
     setup call = s;
     call.save = given;
     const results backward = run_backward(aft::dtype::f32, call, x, aft::cpu{.memory = &backward_memory}, &forward);
-    MESSAGE("backward scratch, lse and average ", given ? "given: " : "recomputed: ", mib(backward_memory.peak()), " MiB");
+    MESSAGE("backward scratch, lse and average ", given ? "given: " : "recomputed: ", mib(backward_memory.peak()),
+            " MiB");
     CHECK(backward_memory.peak() <= backward_bound);
     CHECK(backward_memory.in_use() == 0);
     CHECK(backward.damage == "");
@@ -53,10 +54,21 @@ TEST_CASE("memory at T = 65536: full with a factorized bias of rank 64") {
 }
 
 TEST_CASE("memory at T = 65536: local with window 32") {
-  expect_linear_memory({.call = op::local, .B = 1, .Tq = T, .Tk = T, .d = d, .bias = bias_form::banded_tj,
+  expect_linear_memory({.call = op::local,
+                        .B = 1,
+                        .Tq = T,
+                        .Tk = T,
+                        .d = d,
+                        .bias = bias_form::banded_tj,
                         .win = aft::window::strict(32)});
-  expect_linear_memory({.call = op::local, .B = 1, .Tq = T, .Tk = T, .d = d, .bias = bias_form::banded_tj,
-                        .win = aft::window::strict(32), .causal = true});
+  expect_linear_memory({.call = op::local,
+                        .B = 1,
+                        .Tq = T,
+                        .Tk = T,
+                        .d = d,
+                        .bias = bias_form::banded_tj,
+                        .win = aft::window::strict(32),
+                        .causal = true});
 }
 
 TEST_CASE("memory at T = 65536: simple and conv") {

@@ -65,8 +65,8 @@ TEST_CASE("reference: equal weights give the mean, whatever their size") {
 TEST_CASE("reference: the weights are those of two exponentials") {
   const std::vector<real> q(2, 0), v{1, 0}, w{0.5L, 0, -1, 2}, k{0.25L, 1};
   const aft::dense_bias bias{view<2>(w, {2, 2})};
-  const auto r = ref::full<real>(view<2>(q, {2, 1}), view<2>(k, {2, 1}), view<2>(v, {2, 1}), bias,
-                                 {.gate_fn = aft::gate::none});
+  const auto r =
+      ref::full<real>(view<2>(q, {2, 1}), view<2>(k, {2, 1}), view<2>(v, {2, 1}), bias, {.gate_fn = aft::gate::none});
   CHECK(static_cast<double>(r.y[0]) == doctest::Approx(1 / (1 + std::exp(1 - 0.75))));
   CHECK(static_cast<double>(r.y[1]) == doctest::Approx(1 / (1 + std::exp(3 + 0.75))));
 }
@@ -131,8 +131,8 @@ TEST_CASE("reference: conv reads key t + j - left with weight exp(r[j])") {
   opt.causal = true;
   const auto same = ref::conv<real>(x, view<2>(k, {4, 1}), view<2>(v, {4, 1}), view<2>(even, {1, 2}), opt);
   CHECK(same.y == std::vector<real>{1, 2, 4, 8});
-  // On a 2 x 2 grid the filter (1, 3) with its weight on the last tap reads the right neighbour; where there is none the
-  // other two taps share the row evenly. No key of another row is reached.
+  // On a 2 x 2 grid the filter (1, 3) with its weight on the last tap reads the right neighbour; where there is none
+  // the other two taps share the row evenly. No key of another row is reached.
   opt.causal = false;
   const std::vector<real> right{far, far, 0};
   const auto grid = ref::conv<real>(view<4>(q, {1, 2, 2, 1}), view<4>(k, {1, 2, 2, 1}), view<4>(v, {1, 2, 2, 1}),

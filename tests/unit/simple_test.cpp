@@ -10,11 +10,20 @@ using aft::index_t;
 TEST_CASE("simple: causal or not, under every mask and lengths, with keys shared or not") {
   unsigned seed = 0;
   for (bool causal : {false, true})
-    for (auto mask : {mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs, mask_form::batch_pairs})
+    for (auto mask :
+         {mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs, mask_form::batch_pairs})
       for (bool lengths : {false, true})
         for (index_t hk : {1, 2, 3, 6}) {
-          check({.call = op::simple, .B = 2, .Tq = 11, .Tk = 11, .d = 6, .hk = hk, .causal = causal, .mask = mask,
-                 .lengths = lengths, .seed = ++seed});
+          check({.call = op::simple,
+                 .B = 2,
+                 .Tq = 11,
+                 .Tk = 11,
+                 .d = 6,
+                 .hk = hk,
+                 .causal = causal,
+                 .mask = mask,
+                 .lengths = lengths,
+                 .seed = ++seed});
         }
 }
 
@@ -23,7 +32,13 @@ TEST_CASE("simple: queries and keys of different lengths") {
   for (bool causal : {false, true})
     for (bool lengths : {false, true})
       for (auto [Tq, Tk] : {std::pair<index_t, index_t>{1, 60}, {60, 1}, {7, 90}, {90, 7}}) {
-        check({.call = op::simple, .B = 3, .Tq = Tq, .Tk = Tk, .d = 5, .causal = causal, .lengths = lengths,
+        check({.call = op::simple,
+               .B = 3,
+               .Tq = Tq,
+               .Tk = Tk,
+               .d = 5,
+               .causal = causal,
+               .lengths = lengths,
                .seed = ++seed});
       }
 }
@@ -33,8 +48,16 @@ TEST_CASE("simple: every gate, saved or recomputed") {
   for (auto g : {gate::none, gate::identity, gate::sigmoid, gate::relu, gate::tanh, gate::silu})
     for (bool causal : {false, true})
       for (bool save : {false, true}) {
-        check({.call = op::simple, .B = 2, .Tq = 9, .Tk = 9, .d = 5, .causal = causal, .gate_fn = g, .q_scale = 3,
-               .seed = ++seed, .save = save});
+        check({.call = op::simple,
+               .B = 2,
+               .Tq = 9,
+               .Tk = 9,
+               .d = 5,
+               .causal = causal,
+               .gate_fn = g,
+               .q_scale = 3,
+               .seed = ++seed,
+               .save = save});
       }
 }
 

@@ -41,7 +41,13 @@ TEST_CASE("sizes: positions") {
     for (bool causal : {false, true}) {
       check({.B = 1, .Tq = T, .Tk = T, .d = 2, .causal = causal});
       check({.call = op::local, .B = 1, .Tq = T, .Tk = T, .d = 2, .win = window::strict(4), .causal = causal});
-      check({.call = op::local, .B = 1, .Tq = T, .Tk = T, .d = 2, .bias = bias_form::banded_tj, .win = {W, 1},
+      check({.call = op::local,
+             .B = 1,
+             .Tq = T,
+             .Tk = T,
+             .d = 2,
+             .bias = bias_form::banded_tj,
+             .win = {W, 1},
              .causal = causal});
       check({.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = 2, .causal = causal});
       check({.call = op::conv, .B = 1, .d = 2, .grid = {T}, .taps = {5}, .causal = causal});
@@ -90,7 +96,14 @@ TEST_CASE("sizes: windows, filters and factor ranks") {
   for (index_t n : sizes) {
     check({.B = 1, .Tq = 6, .Tk = 6, .d = 2, .bias = bias_form::factorized_tn, .n = n});
     check({.call = op::local, .B = 1, .Tq = 40, .Tk = 40, .d = 2, .win = window::strict(n)});
-    check({.call = op::local, .B = 1, .Tq = 40, .Tk = 40, .d = 2, .bias = bias_form::banded_tj, .win = {n, 0}, .causal = true});
+    check({.call = op::local,
+           .B = 1,
+           .Tq = 40,
+           .Tk = 40,
+           .d = 2,
+           .bias = bias_form::banded_tj,
+           .win = {n, 0},
+           .causal = true});
     if (n > 0) check({.call = op::conv, .B = 1, .d = 2, .grid = {40}, .taps = {n}});
   }
 }
@@ -105,8 +118,14 @@ TEST_CASE("sizes: sequences that span several blocks of keys and of queries") {
   check({.call = op::simple, .B = 1, .Tq = 2, .Tk = 9000, .d = 1});
   for (bool causal : {false, true}) {
     check({.B = 1, .Tq = 600, .Tk = 600, .d = 1, .causal = causal});
-    check({.call = op::local, .B = 1, .Tq = 600, .Tk = 600, .d = 1, .bias = bias_form::banded_tj,
-           .win = window::strict(20), .causal = causal});
+    check({.call = op::local,
+           .B = 1,
+           .Tq = 600,
+           .Tk = 600,
+           .d = 1,
+           .bias = bias_form::banded_tj,
+           .win = window::strict(20),
+           .causal = causal});
     check({.call = op::conv, .B = 1, .d = 1, .grid = {600}, .taps = {33}, .causal = causal});
   }
 }

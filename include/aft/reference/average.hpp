@@ -11,7 +11,8 @@
 
 namespace aft::reference {
 
-/// q, k, v of a call; q gives the number of queries even where the gate does not read it. hk key channels; value channel c uses key channel c / (d/hk).
+/// q, k, v of a call; q gives the number of queries even where the gate does not read it. hk key channels; value
+/// channel c uses key channel c / (d/hk).
 template <class Real>
 struct tensors {
   sequence<Real> q, k, v;
@@ -29,7 +30,7 @@ struct row {
   std::vector<Real> e;     ///< exp(x_s - max)
   std::vector<Real> lost;  ///< what rounding k + w to Real took away
   Real max = -std::numeric_limits<Real>::infinity();
-  Real den = 0;            ///< sum of e
+  Real den = 0;  ///< sum of e
 };
 
 /// What rounding took from k + w: Knuth's two-sum, exact for finite numbers. Where k is 1e38 and w is 1 the weights of

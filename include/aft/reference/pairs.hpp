@@ -14,13 +14,15 @@ namespace aft::reference {
 /// What distinguishes the operators: which pairs are seen and which weight they have.
 template <class Real>
 struct pairs {
-  index_t H = 1;                                                  ///< channel c uses head c / (d/H)
-  visible_function visible;                                       ///< (b,t,s)
-  std::function<bool(index_t t, index_t s)> inside;               ///< elsewhere the bias is 0
+  index_t H = 1;                                                      ///< channel c uses head c / (d/H)
+  visible_function visible;                                           ///< (b,t,s)
+  std::function<bool(index_t t, index_t s)> inside;                   ///< elsewhere the bias is 0
   std::function<Real(index_t b, index_t h, index_t t, index_t s)> w;  ///< asked only where visible and inside
 };
 
-inline bool everywhere(index_t, index_t) { return true; }
+inline bool everywhere(index_t, index_t) {
+  return true;
+}
 
 /// Gradient of the pair weights, dw[b,h,t,s], as the backward loop leaves it: 0 where hidden or outside.
 template <class Real>
