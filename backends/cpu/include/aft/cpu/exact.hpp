@@ -112,8 +112,8 @@ inline void exact_row(const problem& p, const pair_geometry& g, const pair_weigh
           factor = xsimd::select(exact_lane, vec<C>(C(1)), factor);
         }
         mass = xsimd::select(seen, mass, zero);
-        block_num = xsimd::fma(factor, mass * value, block_num);
-        block_den = xsimd::fma(factor, mass, block_den);
+        block_num = mul_add(factor, mass * value, block_num);
+        block_den = mul_add(factor, mass, block_den);
       }
     }
     num_sum = num_sum + block_num;

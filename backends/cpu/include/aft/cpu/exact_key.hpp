@@ -49,12 +49,12 @@ inline void exact_key(const gradient_inputs& in, const pair_weights<C>& weights,
     for (index_t t = 0; t < t1 - t0; ++t) {
       if (w[t] == -inf) continue;
       const vec<C> inverse = load(up.inverse + t * L);
-      const vec<C> a = exact_weight<C>(key, vec<C>(w[t]), inverse, load(up.exponent + t * L),
-                                       load(up.base_hi + t * L), load(up.base_lo + t * L));
+      const vec<C> a = exact_weight<C>(key, vec<C>(w[t]), inverse, load(up.exponent + t * L), load(up.base_hi + t * L),
+                                       load(up.base_lo + t * L));
       const auto empty = inverse == zero;
       const vec<C> ag = xsimd::select(empty, zero, a * load(up.g + t * L));
       a_block = a_block + ag;
-      b_block = xsimd::fma(ag, value - load(up.o + t * L), b_block);
+      b_block = mul_add(ag, value - load(up.o + t * L), b_block);
     }
     if (t1 % tuning<C>::depth_block == 0 || t1 == p.Tq) {
       a_sum = a_sum + a_block;

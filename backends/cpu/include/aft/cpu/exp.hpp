@@ -67,32 +67,32 @@ struct split_exp {
 template <class C>
 inline split_exp<C> exp_split(const vec<C>& x) {
   using k = exp_constants<C>;
-  const vec<C> rounded = xsimd::fma(x, vec<C>(k::log2e), vec<C>(k::magic));
+  const vec<C> rounded = mul_add(x, vec<C>(k::log2e), vec<C>(k::magic));
   const vec<C> i = rounded - vec<C>(k::magic);
-  vec<C> f = xsimd::fma(i, vec<C>(-k::ln2_hi), x);
-  f = xsimd::fma(i, vec<C>(-k::ln2_lo), f);
+  vec<C> f = mul_add(i, vec<C>(-k::ln2_hi), x);
+  f = mul_add(i, vec<C>(-k::ln2_lo), f);
   // q(f) = (e^f - 1 - f) / f^2 at the Chebyshev nodes of |f| <= ln(2)/2: relative error 2^-26.6 and 2^-55.7.
   vec<C> q;
   if constexpr (sizeof(C) == 4) {
     q = vec<C>(0.00139261836f);
-    q = xsimd::fma(q, f, vec<C>(0.00836317905f));
-    q = xsimd::fma(q, f, vec<C>(0.0416665546f));
-    q = xsimd::fma(q, f, vec<C>(0.166665770f));
-    q = xsimd::fma(q, f, vec<C>(0.5f));
+    q = mul_add(q, f, vec<C>(0.00836317905f));
+    q = mul_add(q, f, vec<C>(0.0416665546f));
+    q = mul_add(q, f, vec<C>(0.166665770f));
+    q = mul_add(q, f, vec<C>(0.5f));
   } else {
     q = vec<C>(0x1.af38a9b0ec855p-26);
-    q = xsimd::fma(q, f, vec<C>(0x1.289185613a3d6p-22));
-    q = xsimd::fma(q, f, vec<C>(0x1.71de0dae63bb3p-19));
-    q = xsimd::fma(q, f, vec<C>(0x1.a019b90d2ae7ap-16));
-    q = xsimd::fma(q, f, vec<C>(0x1.a01a01a7c41d5p-13));
-    q = xsimd::fma(q, f, vec<C>(0x1.6c16c1788bd90p-10));
-    q = xsimd::fma(q, f, vec<C>(0x1.11111111109b3p-7));
-    q = xsimd::fma(q, f, vec<C>(0x1.5555555553d63p-5));
-    q = xsimd::fma(q, f, vec<C>(0x1.5555555555556p-3));
-    q = xsimd::fma(q, f, vec<C>(0x1.0000000000001p-1));
+    q = mul_add(q, f, vec<C>(0x1.289185613a3d6p-22));
+    q = mul_add(q, f, vec<C>(0x1.71de0dae63bb3p-19));
+    q = mul_add(q, f, vec<C>(0x1.a019b90d2ae7ap-16));
+    q = mul_add(q, f, vec<C>(0x1.a01a01a7c41d5p-13));
+    q = mul_add(q, f, vec<C>(0x1.6c16c1788bd90p-10));
+    q = mul_add(q, f, vec<C>(0x1.11111111109b3p-7));
+    q = mul_add(q, f, vec<C>(0x1.5555555553d63p-5));
+    q = mul_add(q, f, vec<C>(0x1.5555555555556p-3));
+    q = mul_add(q, f, vec<C>(0x1.0000000000001p-1));
   }
   const vec<C> one(C(1));
-  return {one + xsimd::fma(f * f, q, f), i};
+  return {one + mul_add(f * f, q, f), i};
 }
 
 /// exp(x) * 2^-shift, 0 where that underflows. x below -4096 counts as -4096; x <= 4096; NaN stays NaN.
@@ -107,7 +107,7 @@ inline vec<C> exp_scaled(const vec<C>& x, const vec<C>& shift) {
 template <class C>
 inline vec<C> exponent_of(const vec<C>& x) {
   using k = exp_constants<C>;
-  return xsimd::fma(x, vec<C>(k::log2e), vec<C>(k::magic)) - vec<C>(k::magic);
+  return mul_add(x, vec<C>(k::log2e), vec<C>(k::magic)) - vec<C>(k::magic);
 }
 
 /// log(m) for m in [0.70, 1.42], by 2 artanh((m - 1) / (m + 1)): the series is cut where its next term is below half
@@ -119,9 +119,9 @@ inline vec<C> log_near_one(const vec<C>& m) {
   const vec<C> s = (m - one) / (m + one);
   const vec<C> s2 = s * s;
   vec<C> q(C(1) / C(2 * terms + 1));
-  for (int i = terms - 1; i >= 1; --i) q = xsimd::fma(q, s2, vec<C>(C(1) / C(2 * i + 1)));
+  for (int i = terms - 1; i >= 1; --i) q = mul_add(q, s2, vec<C>(C(1) / C(2 * i + 1)));
   const vec<C> twice = s + s;
-  return xsimd::fma(twice * s2, q, twice);
+  return mul_add(twice * s2, q, twice);
 }
 
 /// log(x * 2^shift) for normal positive x, without losing small results to a large shift: the exponent of x joins
@@ -137,7 +137,7 @@ inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
   const auto upper = m > vec<C>(C(1.41421356237309504880));
   const vec<C> n = e + shift + xsimd::select(upper, vec<C>(C(1)), vec<C>(C(0)));
   const vec<C> near = xsimd::select(upper, m * vec<C>(C(0.5)), m);
-  return xsimd::fma(n, vec<C>(k::ln2_hi), xsimd::fma(n, vec<C>(k::ln2_lo), log_near_one<C>(near)));
+  return mul_add(n, vec<C>(k::ln2_hi), mul_add(n, vec<C>(k::ln2_lo), log_near_one<C>(near)));
 }
 
 }  // namespace cpu_impl

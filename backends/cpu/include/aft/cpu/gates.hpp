@@ -43,24 +43,23 @@ inline vec<C> tanh(const vec<C>& x) {
   vec<C> near;
   if constexpr (sizeof(C) == 4) {
     near = vec<C>(-5.70498872745e-3f);
-    near = xsimd::fma(near, z, vec<C>(2.06390887954e-2f));
-    near = xsimd::fma(near, z, vec<C>(-5.37397155531e-2f));
-    near = xsimd::fma(near, z, vec<C>(1.33314422036e-1f));
-    near = xsimd::fma(near, z, vec<C>(-3.33332819422e-1f));
+    near = mul_add(near, z, vec<C>(2.06390887954e-2f));
+    near = mul_add(near, z, vec<C>(-5.37397155531e-2f));
+    near = mul_add(near, z, vec<C>(1.33314422036e-1f));
+    near = mul_add(near, z, vec<C>(-3.33332819422e-1f));
   } else {
     near = vec<C>(-9.64399179425052238628e-1);
-    near = xsimd::fma(near, z, vec<C>(-9.92877231001918586564e1));
-    near = xsimd::fma(near, z, vec<C>(-1.61468768441708447952e3));
+    near = mul_add(near, z, vec<C>(-9.92877231001918586564e1));
+    near = mul_add(near, z, vec<C>(-1.61468768441708447952e3));
     vec<C> q = z + vec<C>(1.12811678491632931402e2);
-    q = xsimd::fma(q, z, vec<C>(2.23548839060100448583e3));
-    q = xsimd::fma(q, z, vec<C>(4.84406305325125486048e3));
+    q = mul_add(q, z, vec<C>(2.23548839060100448583e3));
+    q = mul_add(q, z, vec<C>(4.84406305325125486048e3));
     near = near / q;
   }
   const vec<C> e = decay<C>(a + a);
   const vec<C> one(C(1));
   const vec<C> far = (one - e) / (one + e);
-  return xsimd::select(a < vec<C>(C(0.625)), xsimd::fma(near * z, x, x),
-                       xsimd::select(x < vec<C>(C(0)), -far, far));
+  return xsimd::select(a < vec<C>(C(0.625)), mul_add(near * z, x, x), xsimd::select(x < vec<C>(C(0)), -far, far));
 }
 
 }  // namespace gate_detail

@@ -26,8 +26,8 @@ inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add) {
     const C* const weights = a + s * step;
     for (index_t r = 0; r < M; ++r) {
       const vec<C> weight(weights[r]);
-      left[r] = xsimd::fma(weight, p0, left[r]);
-      right[r] = xsimd::fma(weight, p1, right[r]);
+      left[r] = mul_add(weight, p0, left[r]);
+      right[r] = mul_add(weight, p1, right[r]);
     }
   }
   for (index_t r = 0; r < M; ++r) {

@@ -73,8 +73,7 @@ inline void sum_shared_keys(const backward_problem& p, const field& per_channel,
     const index_t b = item / p.Tk;
     const index_t s = item % p.Tk;
     const C* const from = reinterpret_cast<const C*>(per_channel.data) + item * p.d;
-    std::byte* const to =
-        p.dk.data + (b * p.dk.sb + position_offset(p.dk, p.grid, s)) * size_of(p.dk.type);
+    std::byte* const to = p.dk.data + (b * p.dk.sb + position_offset(p.dk, p.grid, s)) * size_of(p.dk.type);
     for (index_t c = 0; c < p.hk; ++c) {
       C sum = C(0);
       for (index_t i = 0; i < group; ++i) sum += from[c * group + i];
@@ -114,7 +113,8 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
             weights.columns(r0, r1, t0, t1, out, ld);
           },
           [&](index_t tile, index_t n, C* P, column_scale<C>* scales) {
-            pack_queries<C>(in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, scales);
+            pack_queries<C>(
+                in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, scales);
           },
           [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
             finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);

@@ -206,8 +206,8 @@ inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& column
     hide_keys(p, tile, s, s + 1, k);
     up.read(in, tile, t, t + 1);
     const vec<C> inverse = load(up.inverse);
-    const vec<C> a = exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi),
-                                     load(up.base_lo));
+    const vec<C> a =
+        exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
     const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
     store(lane, xsimd::select(hidden, zero, (a * load(up.g)) * (load(v) - load(up.o))));
     for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
@@ -240,8 +240,8 @@ inline void add_weighted_tile(const gradient_inputs& in, const pair_weights<C>& 
       const auto within = xsimd::abs(weight) <= range;
       const split_exp<C> e = exp_split<C>(xsimd::select(within, weight, zero));
       const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
-      const vec<C> dw = e.mantissa * pow2<C>(xsimd::select(exponent > most, most, exponent)) *
-                        load(c + (r - r0) * N + x);
+      const vec<C> dw =
+          e.mantissa * pow2<C>(xsimd::select(exponent > most, most, exponent)) * load(c + (r - r0) * N + x);
       const auto proven = hidden || (within && (exponent <= most) && (xsimd::abs(dw) <= largest));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
@@ -323,11 +323,12 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
         for (index_t q = q0; q < q1; ++q)
           if (active(q, j)) sink(q * M, end_of(q), first_key(j), last_key(j), sums + at(q, j));
     };
-    const auto until = [&](index_t j) { return j + plan.together < plan.key_tiles ? j + plan.together : plan.key_tiles; };
+    const auto until = [&](index_t j) {
+      return j + plan.together < plan.key_tiles ? j + plan.together : plan.key_tiles;
+    };
     if (by_keys) {
-      parallel_for((plan.key_tiles + plan.together - 1) / plan.together, plan.threads, [&](index_t i, int thread) {
-        run(p0, p1, i * plan.together, until(i * plan.together), thread);
-      });
+      parallel_for((plan.key_tiles + plan.together - 1) / plan.together, plan.threads,
+                   [&](index_t i, int thread) { run(p0, p1, i * plan.together, until(i * plan.together), thread); });
     } else {
       constexpr index_t few = 8;  // panels an item: enough rows to pay for packing the keys again
       parallel_for((p1 - p0 + few - 1) / few, plan.threads, [&](index_t i, int thread) {

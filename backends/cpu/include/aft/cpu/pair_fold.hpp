@@ -125,8 +125,8 @@ inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const
 }
 
 /// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(tile, n, P, scales) packs the columns
-/// of n lane tiles; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel. `thread` is the caller's slot of the
-/// plan's buffers when the plan runs by instance, else 0.
+/// of n lane tiles; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel. `thread` is the caller's slot of
+/// the plan's buffers when the plan runs by instance, else 0.
 template <class C, class Fill, class Pack, class Finish>
 inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
                        const Finish& finish) {
@@ -204,8 +204,8 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
                 const vec<C> outside(rs.outside[r]);
                 for (index_t x = 0; x < N; x += lanes<C>) {
                   vec<C> sum = load(tile + r * N + x);
-                  if (g.has_prefix(span)) sum = xsimd::fma(outside, load(b + x), sum);
-                  if (g.has_suffix(span)) sum = xsimd::fma(outside, load(e + x), sum);
+                  if (g.has_prefix(span)) sum = mul_add(outside, load(b + x), sum);
+                  if (g.has_suffix(span)) sum = mul_add(outside, load(e + x), sum);
                   store(tile + r * N + x, sum);
                 }
               }

@@ -16,8 +16,8 @@ namespace cpu_impl {
 /// is read before its y is written.
 template <class C>
 inline void finish_queries(const problem& p, const pair_geometry& g, const row_state& state,
-                           const pair_weights<C>& weights, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
-                           const row_scale<C>& rs, const C* c) {
+                           const pair_weights<C>& weights, const lane_tile<C>& tile, const column_scale<C>& cs,
+                           index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
@@ -108,7 +108,8 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
           weights.rows(r0, r1, s0, s1, out, ld);
         },
         [&](index_t tile, index_t n, C* P, column_scale<C>* cs) {
-          pack_keys<C>(p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, cs);
+          pack_keys<C>(
+              p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, cs);
         },
         [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
           finish_queries<C>(p, plan.g, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);

@@ -13,10 +13,10 @@ namespace cpu_impl {
 /// weights equal the row's outside weight) or hidden.
 struct pair_geometry {
   index_t R = 0, K = 0;
-  bool bounded = false;         ///< a window limits the dense part; pairs outside are constant or excluded
+  bool bounded = false;  ///< a window limits the dense part; pairs outside are constant or excluded
   index_t before = 0, after = 0;
-  int causal = 0;               ///< +1: columns <= row are seen; -1: columns >= row
-  bool constant = false;        ///< pairs outside the window have bias 0 and are folded once
+  int causal = 0;         ///< +1: columns <= row are seen; -1: columns >= row
+  bool constant = false;  ///< pairs outside the window have bias 0 and are folded once
 
   struct span {
     index_t lo = 0, hi = 0;

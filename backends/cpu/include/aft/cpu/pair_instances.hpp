@@ -19,9 +19,7 @@ class pair_instances {
   };
 
   explicit pair_instances(const problem& p)
-      : p_(&p),
-        batched_(p.B > 1 && (p.bias.batch > 1 || (p.pair_mask() && p.mask_sb != 0))),
-        dh_(p.d / p.bias.heads) {
+      : p_(&p), batched_(p.B > 1 && (p.bias.batch > 1 || (p.pair_mask() && p.mask_sb != 0))), dh_(p.d / p.bias.heads) {
     // Lanes that cross a batch element are gathered one by one: worth it only where a head is narrow.
     const index_t columns = batched_ ? dh_ : dh_ * p.B;
     flat_ = dh_ % lanes<C> == 0 || dh_ < 4 * lanes<C>;
@@ -32,9 +30,7 @@ class pair_instances {
   bool batched() const { return batched_; }
   index_t count() const { return p_->bias.heads * (batched_ ? p_->B : 1); }
   index_t tiles() const { return tiles_; }
-  instance at(index_t i) const {
-    return batched_ ? instance{i % p_->bias.heads, i / p_->bias.heads} : instance{i, 0};
-  }
+  instance at(index_t i) const { return batched_ ? instance{i % p_->bias.heads, i / p_->bias.heads} : instance{i, 0}; }
   lane_tile<C> tile(const instance& which, index_t i) const {
     const index_t c0 = which.h * dh_;
     if (flat_) return make_lane_tile<C>(which.b, c0, dh_, i * lanes<C>, batched_ ? dh_ : dh_ * p_->B);

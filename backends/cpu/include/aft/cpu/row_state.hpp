@@ -15,7 +15,9 @@ namespace cpu_impl {
 
 /// The channels whose weights differ: the key channels, unless one of them serves several heads, whose biases then
 /// part its value channels.
-inline index_t state_channels(const problem& p) { return p.hk % p.bias.heads == 0 ? p.hk : p.d; }
+inline index_t state_channels(const problem& p) {
+  return p.hk % p.bias.heads == 0 ? p.hk : p.d;
+}
 
 /// For each (b, t, state channel), a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) * 2^-exponent * inverse. A float lse
 /// of 1000 is known to 6e-5 only, and so would be every gradient; these four lose nothing. inverse is 0 for a row

@@ -19,8 +19,11 @@ template <class C>
 class backward_call {
  public:
   backward_call(const backward_problem& p, const cpu& exec, scratch& memory)
-      : p_(p), threads_(p.B * p.d * (p.Tq + p.Tk) < scan_tuning<C>::serial ? 1 : thread_count(exec)),
-        plan_(p, threads_), pass_(p, plan_), row_chunks_(key_scan<C>::chunks(p.Tq)) {
+      : p_(p),
+        threads_(p.B * p.d * (p.Tq + p.Tk) < scan_tuning<C>::serial ? 1 : thread_count(exec)),
+        plan_(p, threads_),
+        pass_(p, plan_),
+        row_chunks_(key_scan<C>::chunks(p.Tq)) {
     const index_t key_chunks = key_scan<C>::chunks(p.Tk);
     whole_ = p.causal && plan_.count() >= threads_;
     const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
@@ -60,9 +63,8 @@ class backward_call {
 
   template <class F>
   void each_chunk(const F& f) const {
-    parallel_for(plan_.count() * row_chunks_, threads_, [&](index_t n, int thread) {
-      f(n / row_chunks_, n % row_chunks_, desk(thread));
-    });
+    parallel_for(plan_.count() * row_chunks_, threads_,
+                 [&](index_t n, int thread) { f(n / row_chunks_, n % row_chunks_, desk(thread)); });
   }
 
   known_rows<C> known(index_t i, index_t c, const backward_desk<C>& mine) const {

@@ -24,8 +24,7 @@ struct backward_desk : key_desk<C> {
            width * (2 * suffix_lanes<C>::arrays + suffix_view<C>::arrays + 2 * scan_tuning<C>::rows + 4 * kept_rows);
   }
 
-  backward_desk(C* at, index_t width)
-      : key_desk<C>(at, width), rows(at + key_desk<C>::size(width), width) {
+  backward_desk(C* at, index_t width) : key_desk<C>(at, width), rows(at + key_desk<C>::size(width), width) {
     at += key_desk<C>::size(width) + row_desk<C>::size(width);
     sums = {at, width};
     at += suffix_lanes<C>::arrays * width;
@@ -43,9 +42,15 @@ template <class C>
 class backward_pass {
  public:
   backward_pass(const backward_problem& p, const scan_plan<C>& plan)
-      : given_(p.lse.set && p.average.set), sums_wanted_(p.dk.set || p.dv.set), p_(p), plan_(plan),
-        keys_(p, plan, p.dk.set || p.dq.set), rows_(p, given_, p.dk.set || p.dq.set), v_(p.v, p.d, 1),
-        dk_(p.dk, p.d, p.d / p.hk), dv_(p.dv, p.d, 1) {}
+      : given_(p.lse.set && p.average.set),
+        sums_wanted_(p.dk.set || p.dv.set),
+        p_(p),
+        plan_(plan),
+        keys_(p, plan, p.dk.set || p.dq.set),
+        rows_(p, given_, p.dk.set || p.dq.set),
+        v_(p.v, p.d, 1),
+        dk_(p.dk, p.d, p.d / p.hk),
+        dv_(p.dv, p.d, 1) {}
 
   const key_scan<C>& keys() const { return keys_; }
   /// False where lse and average must be computed again.
@@ -65,7 +70,8 @@ class backward_pass {
     }
     if (s1 < t1) {
       const index_t r = s1 - t0;
-      keys_.last_row(x, desk, {{rows.o.row(r), 0}, {}, {rows.inverse.row(r), 0}, {rows.power.row(r), 0}, {rows.base.row(r), 0}});
+      keys_.last_row(x, desk,
+                     {{rows.o.row(r), 0}, {}, {rows.inverse.row(r), 0}, {rows.power.row(r), 0}, {rows.base.row(r), 0}});
       for (index_t t = s1 + 1; t < t1; ++t)
         for (const panel<C>& part : {rows.o, rows.inverse, rows.power, rows.base})
           std::copy_n(part.row(r), plan_.width(), part.row(t - t0));
@@ -92,9 +98,8 @@ class backward_pass {
     suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
     if (sums_wanted_) {
       job.chunk.clear(keys_.padded(x));
-      plan_.for_strips(x, [&](const strip& part) {
-        rows_.find_centre(part, t0, t1, desk.rows, known, job.chunk.centre);
-      });
+      plan_.for_strips(x,
+                       [&](const strip& part) { rows_.find_centre(part, t0, t1, desk.rows, known, job.chunk.centre); });
       start<Emit>(x, job);
     }
     downwards(s1, t1, [&](index_t t, index_t n) {

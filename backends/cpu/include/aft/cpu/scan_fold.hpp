@@ -93,10 +93,8 @@ template <class C>
 inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk, index_t width) {
   for (index_t l = 0; l < width; l += lanes<C>) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
-    store(before.num + l,
-          xsimd::fma(load(chunk.num + l), j.num_second, load(before.num + l) * j.num_first));
-    store(before.den + l,
-          xsimd::fma(load(chunk.den + l), j.frames.second, load(before.den + l) * j.frames.first));
+    store(before.num + l, mul_add(load(chunk.num + l), j.num_second, load(before.num + l) * j.num_first));
+    store(before.den + l, mul_add(load(chunk.den + l), j.frames.second, load(before.den + l) * j.frames.first));
     store(before.base + l, j.frames.common.base);
     store(before.exponent + l, j.frames.common.exponent);
     store(before.peak + l, j.peak);
@@ -120,8 +118,8 @@ inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, c
     store(view.exponent + l, j.frames.common.exponent);
     store(view.unit + l, pow2<C>(j.shift));
   }
-  store(view.limit + l, xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()),
-                                      highest_key<C>(f.exponent)));
+  store(view.limit + l,
+        xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()), highest_key<C>(f.exponent)));
 }
 
 /// The sums and results that a kernel works on.
@@ -138,8 +136,8 @@ template <class C>
 inline void emit(const fold_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& num, const vec<C>& den,
                  bool ordinary) {
   const fold_view<C>& view = job.view;
-  const vec<C> n = xsimd::fma(num, load(view.num_unit + l), load(view.num_before + l));
-  const vec<C> d = xsimd::fma(den, load(view.den_unit + l), load(view.den_before + l));
+  const vec<C> n = mul_add(num, load(view.num_unit + l), load(view.num_before + l));
+  const vec<C> d = mul_add(den, load(view.den_unit + l), load(view.den_before + l));
   const vec<C> zero(C(0));
   const vec<C> one(C(1));
   const auto none = d == zero;
@@ -170,8 +168,7 @@ inline void emit(const fold_job<C>& job, index_t l, index_t i, index_t r, const 
 /// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
 /// fold_panel gives it, so its result does not depend on what its neighbours need.
 template <class C, bool Emit>
-[[gnu::noinline]] void fold_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const C* key,
-                                const C* value) {
+[[gnu::noinline]] void fold_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const C* key, const C* value) {
   const fold_lanes<C>& chunk = job.chunk;
   const vec<C> zero(C(0));
   const vec<C> one(C(1));
@@ -189,8 +186,8 @@ template <class C, bool Emit>
   const vec<C> near = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
   const split_exp<C> e = exp_split<C>(near);
   frame<C> next = f;
-  next.exponent = xsimd::select(near > highest_key<C>(f.exponent),
-                                e.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
+  next.exponent =
+      xsimd::select(near > highest_key<C>(f.exponent), e.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
 
@@ -205,8 +202,8 @@ template <class C, bool Emit>
     next.base = xsimd::select(far, j.common.base, f.base);
     next.exponent = xsimd::select(far, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
   }
-  num = xsimd::fma(weight, times_pow2<C>(v, -shift), num * scale);
-  den = xsimd::fma(weight, one, den * scale);
+  num = mul_add(weight, times_pow2<C>(v, -shift), num * scale);
+  den = mul_add(weight, one, den * scale);
   store(chunk.num + l, num);
   store(chunk.den + l, den);
   store(chunk.peak + l, peak);
@@ -217,10 +214,11 @@ template <class C, bool Emit>
   if constexpr (Emit) emit<C>(job, l, i, r, num, den, false);
 }
 
-/// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows. Flattened: left to itself the compiler calls exp_split and emit, which then spill and reload every vector (1.8x).
+/// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows. Flattened: left to itself the compiler
+/// calls exp_split and emit, which then spill and reload every vector (1.8x).
 template <class C, bool Emit>
-[[gnu::flatten]] inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
-                       index_t n) {
+[[gnu::flatten]] inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys,
+                                        const panel<C>& values, index_t n) {
   constexpr index_t rows = scan_tuning<C>::rows;
   const fold_lanes<C>& chunk = job.chunk;
   const vec<C> range(exp_constants<C>::range);
@@ -243,8 +241,8 @@ template <class C, bool Emit>
         bottom = smaller<C>(bottom, k[r]);
         peak = larger<C>(peak, xsimd::abs(v[r]));
       }
-      const auto special = (top > load(job.view.limit + l)) | (bottom < -range) | (peak > high) |
-                           ((peak < low) & (peak > zero));
+      const auto special =
+          (top > load(job.view.limit + l)) | (bottom < -range) | (peak > high) | ((peak < low) & (peak > zero));
       if (!xsimd::any(special)) {
         const vec<C> exponent = load(chunk.exponent + l);
         vec<C> num = load(chunk.num + l);
@@ -253,7 +251,7 @@ template <class C, bool Emit>
         for (index_t r = 0; r < rows; ++r) {
           const split_exp<C> e = exp_split<C>(k[r]);
           const vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - exponent);
-          num = xsimd::fma(weight, v[r], num);
+          num = mul_add(weight, v[r], num);
           den += weight;
           if constexpr (Emit) emit<C>(job, l, i, r, num, den, true);
         }

@@ -35,7 +35,12 @@ template <class C>
 class forward_pass {
  public:
   forward_pass(const problem& p, const scan_plan<C>& plan)
-      : p_(p), plan_(plan), keys_(p, plan), q_(p.q, p.d, 1), y_(p.y, p.d, 1), average_(p.average, p.d, 1),
+      : p_(p),
+        plan_(plan),
+        keys_(p, plan),
+        q_(p.q, p.d, 1),
+        y_(p.y, p.d, 1),
+        average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk) {}
 
   const key_scan<C>& keys() const { return keys_; }
@@ -119,7 +124,8 @@ void scan_forward(const problem& p, const cpu& exec) {
   const scan::forward_pass<C> pass(p, plan);
   const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
   const bool whole = p.causal && plan.count() >= threads;
-  const int team = static_cast<int>(std::min<index_t>(threads, plan.count() * (whole ? 1 : std::max(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
+  const int team = static_cast<int>(
+      std::min<index_t>(threads, plan.count() * (whole ? 1 : std::max(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
 
   scratch memory(exec);
   const index_t size = scan::forward_desk<C>::size(plan.width());

@@ -45,7 +45,7 @@ template <class C>
   const auto a_empty = a.exponent == vec<C>(empty_exponent<C>);
   const auto b_empty = b.exponent == vec<C>(empty_exponent<C>);
   // Which top is higher need not be known better than to a few units.
-  const vec<C> apart = xsimd::fma(a.exponent - b.exponent, vec<C>(C(0.6931)), a.base - b.base);
+  const vec<C> apart = mul_add(a.exponent - b.exponent, vec<C>(C(0.6931)), a.base - b.base);
   const auto a_leads = (!a_empty) & (b_empty | !(apart < zero));
   joined<C> out;
   out.common.base = xsimd::select(a_leads, a.base, b.base);
@@ -58,8 +58,7 @@ template <class C>
   const vec<C> j = e.exponent + xsimd::select(a_leads, b.exponent - a.exponent, a.exponent - b.exponent);
   const auto nothing = (a_leads & b_empty) | ((!a_leads) & a_empty);
   const vec<C> most(C(100));
-  const vec<C> factor =
-      xsimd::select(nothing, zero, times_pow2<C>(e.mantissa, xsimd::select(j > most, most, j)));
+  const vec<C> factor = xsimd::select(nothing, zero, times_pow2<C>(e.mantissa, xsimd::select(j > most, most, j)));
   const vec<C> one(C(1));
   out.first = xsimd::select(a_leads, one, factor);
   out.second = xsimd::select(a_leads, factor, one);
@@ -94,8 +93,8 @@ inline vec<C> value_shift(const vec<C>& peak) {
   // 2^e and 2^-e must both be normal.
   const vec<C> most(k::bias - C(1));
   e = xsimd::select(e > most, most, xsimd::select(e < -most, -most, e));
-  const auto ordinary = (peak == zero) | ((peak >= vec<C>(scan_tuning<C>::value_low)) &
-                                          (peak <= vec<C>(scan_tuning<C>::value_high)));
+  const auto ordinary =
+      (peak == zero) | ((peak >= vec<C>(scan_tuning<C>::value_low)) & (peak <= vec<C>(scan_tuning<C>::value_high)));
   return xsimd::select(ordinary, zero, e);
 }
 

@@ -87,9 +87,7 @@ class key_scan {
   }
 
   /// desk.before += desk.chunk
-  void advance(const stretch& x, const key_desk<C>& desk) const {
-    merge_folds<C>(desk.before, desk.chunk, padded(x));
-  }
+  void advance(const stretch& x, const key_desk<C>& desk) const { merge_folds<C>(desk.before, desk.chunk, padded(x)); }
 
   /// The row that sees exactly the keys of desk.before, at lane positions of `out`. Changes desk.chunk.
   void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
@@ -157,9 +155,7 @@ class key_prefix {
   }
 
   /// The sums over keys before chunk c of stretch i; over all keys from the last chunk on.
-  fold_lanes<C> before(index_t i, index_t c) const {
-    return at(before_, i * (chunks_ + 1) + std::min(c, chunks_));
-  }
+  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * (chunks_ + 1) + std::min(c, chunks_)); }
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:

@@ -43,8 +43,14 @@ template <class C>
 class gradient_rows {
  public:
   gradient_rows(const backward_problem& p, bool given, bool with_average)
-      : gate_(p.gate_fn), given_(given), with_average_(with_average), dy_(p.dy, p.d, 1), q_(p.q, p.d, 1),
-        average_(p.average, p.d, 1), lse_(p.lse, p.d, p.d / p.hk), dq_(p.dq, p.d, 1) {}
+      : gate_(p.gate_fn),
+        given_(given),
+        with_average_(with_average),
+        dy_(p.dy, p.d, 1),
+        q_(p.q, p.d, 1),
+        average_(p.average, p.d, 1),
+        lse_(p.lse, p.d, p.d / p.hk),
+        dq_(p.dq, p.d, 1) {}
 
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
   suffix_rows<C> read(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
@@ -73,8 +79,8 @@ class gradient_rows {
     return rows;
   }
 
-  /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is larger
-  /// than o, but much smaller where all o are nearly equal. Rows whose o is exactly 0 saw nothing or only zeros.
+  /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is
+  /// larger than o, but much smaller where all o are nearly equal. Rows whose o is exactly 0 saw nothing or only zeros.
   void find_centre(const strip& x, index_t t0, index_t t1, const row_desk<C>& desk, const known_rows<C>& known,
                    C* centre) const {
     constexpr index_t rows = scan_tuning<C>::rows;
@@ -116,7 +122,8 @@ class gradient_rows {
   static panel<C> at(const panel<C>& from, index_t r, const strip& x) { return {from.row(r) + x.lane, from.stride}; }
 
   /// e^-lse as inverse * 2^power * e^base.
-  [[gnu::flatten]] static void weigh(const strip& x, index_t n, const panel<C>& lse, const row_desk<C>& desk, suffix_rows<C>& rows) {
+  [[gnu::flatten]] static void weigh(const strip& x, index_t n, const panel<C>& lse, const row_desk<C>& desk,
+                                     suffix_rows<C>& rows) {
     const vec<C> zero(C(0));
     const vec<C> range(exp_constants<C>::range);
     rows.inverse = {desk.lse, x.width};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file scan_suffix.hpp  The kernel of the backward scan: rows into A and B, and the gradients of every key that passes.
+/// @file scan_suffix.hpp  The kernel of the backward scan: rows into A and B, and the gradients of every key that
+/// passes.
 ///
 ///   A[s] = sum_{t sees s} e^-lse[t] g[t]     B[s] = sum_{t sees s} e^-lse[t] g[t] (o[t] - c)
 ///   dv[s] = e^k[s] A                         dk[s] = dv[s] (v[s] - c) - e^k[s] B
@@ -51,15 +52,14 @@ inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& afte
     store(view.b_unit + l, j.b_second);
     store(view.cross + l, j.second_off * j.a_second);
     store(view.a_after + l, a);
-    store(view.b_after + l, xsimd::fma(j.first_off, a, load(after.b + l) * j.b_first));
+    store(view.b_after + l, mul_add(j.first_off, a, load(after.b + l) * j.b_first));
     store(view.base + l, j.frames.common.base);
     store(view.centre + l, j.centre);
     const vec<C> power = j.frames.common.exponent + j.g_shift;
     store(view.a_power + l, power);
     store(view.b_power + l, power + j.o_shift);
   }
-  store(view.limit + l,
-        xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()), load(chunk.exponent + l)));
+  store(view.limit + l, xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()), load(chunk.exponent + l)));
 }
 
 /// The gradients of key r, column i of the strip, lane l of the sums.
@@ -73,15 +73,15 @@ inline void emit_key(const suffix_job<C>& job, index_t l, index_t i, index_t r, 
   x = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
   x = xsimd::select(x > vec<C>(-abyss<C>), vec<C>(-abyss<C>), x);
   const split_exp<C> e = exp_split<C>(x);
-  const vec<C> sum_a = xsimd::fma(a, load(view.a_unit + l), load(view.a_after + l));
+  const vec<C> sum_a = mul_add(a, load(view.a_unit + l), load(view.a_after + l));
   const vec<C> dv = raise<C>(e.mantissa * sum_a, e.exponent + load(view.a_power + l));
   if (job.keys.dv.data != nullptr) store(job.keys.dv.row(r) + i, xsimd::select(hidden, zero, dv));
   if (job.keys.dk.data != nullptr) {
-    const vec<C> after = xsimd::fma(a, load(view.cross + l), load(view.b_after + l));
-    const vec<C> sum_b = xsimd::fma(b, load(view.b_unit + l), after);
+    const vec<C> after = mul_add(a, load(view.cross + l), load(view.b_after + l));
+    const vec<C> sum_b = mul_add(b, load(view.b_unit + l), after);
     const vec<C> v = load(job.keys.v.row(r) + i);
-    const vec<C> dk = xsimd::fms(dv, v - load(view.centre + l),
-                                 raise<C>(e.mantissa * sum_b, e.exponent + load(view.b_power + l)));
+    const vec<C> dk =
+        xsimd::fms(dv, v - load(view.centre + l), raise<C>(e.mantissa * sum_b, e.exponent + load(view.b_power + l)));
     store(job.keys.dk.row(r) + i, xsimd::select(hidden, zero, dk));
   }
 }
@@ -126,8 +126,8 @@ template <class C, bool Emit>
     next.exponent = xsimd::select(far, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
   }
   const vec<C> gs = times_pow2<C>(g, -g_shift);
-  a = xsimd::fma(weight, gs, a * scale);
-  b = xsimd::fma(weight * gs, times_pow2<C>(o, -o_shift) - centre, b * scale);
+  a = mul_add(weight, gs, a * scale);
+  b = mul_add(weight * gs, times_pow2<C>(o, -o_shift) - centre, b * scale);
   store(chunk.a + l, a);
   store(chunk.b + l, b);
   store(chunk.g_peak + l, g_peak);
@@ -161,8 +161,8 @@ template <class C, bool Emit>
         g_peak = larger<C>(g_peak, xsimd::abs(load(job.rows.g.row(r) + i)));
         o_peak = larger<C>(o_peak, xsimd::abs(load(job.rows.o.row(r) + i)));
       }
-      const auto special = (top > load(job.view.limit + l)) | (g_peak > high) |
-                           ((g_peak < low) & (g_peak > zero)) | (o_peak > high) | ((o_peak < low) & (o_peak > zero));
+      const auto special = (top > load(job.view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
+                           (o_peak > high) | ((o_peak < low) & (o_peak > zero));
       if (!xsimd::any(special)) {
         const vec<C> exponent = load(chunk.exponent + l);
         vec<C> a = load(chunk.a + l);
@@ -172,8 +172,8 @@ template <class C, bool Emit>
           const vec<C> g = load(job.rows.g.row(r) + i);
           const vec<C> weight =
               times_pow2<C>(load(job.rows.inverse.row(r) + i), load(job.rows.power.row(r) + i) - exponent);
-          a = xsimd::fma(weight, g, a);
-          b = xsimd::fma(weight * g, load(job.rows.o.row(r) + i) - centre, b);
+          a = mul_add(weight, g, a);
+          b = mul_add(weight * g, load(job.rows.o.row(r) + i) - centre, b);
           if constexpr (Emit) emit_key<C>(job, l, i, r, a, b);
         }
         store(chunk.a + l, a);

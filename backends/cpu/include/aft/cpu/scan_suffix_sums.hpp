@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file scan_suffix_sums.hpp  A and B of the backward scan: what is kept of the rows that came by, and how two parts join.
+/// @file scan_suffix_sums.hpp  A and B of the backward scan: what is kept of the rows that came by, and how two parts
+/// join.
 #pragma once
 
 #include "scan_frame.hpp"
@@ -88,8 +89,8 @@ inline suffix_join<C> join_suffixes(const suffix_lanes<C>& x, const suffix_lanes
   out.frames = join<C>(x.in(l), y.in(l));
   const vec<C> cx = load(x.centre + l);
   const vec<C> cy = load(y.centre + l);
-  const auto take_x = (load(y.exponent + l) == empty) |
-                      ((load(x.exponent + l) != empty) & (xsimd::abs(cx) < xsimd::abs(cy)));
+  const auto take_x =
+      (load(y.exponent + l) == empty) | ((load(x.exponent + l) != empty) & (xsimd::abs(cx) < xsimd::abs(cy)));
   out.centre = xsimd::select(take_x, cx, cy);
   const vec<C> gx = load(x.g_peak + l);
   const vec<C> gy = load(y.g_peak + l);
@@ -116,8 +117,8 @@ inline void merge_suffixes(const suffix_lanes<C>& after, const suffix_lanes<C>& 
     const suffix_join<C> j = join_suffixes<C>(after, chunk, l);
     const vec<C> a1 = load(after.a + l) * j.a_first;
     const vec<C> a2 = load(chunk.a + l) * j.a_second;
-    const vec<C> b1 = xsimd::fma(j.first_off, a1, load(after.b + l) * j.b_first);
-    store(after.b + l, xsimd::fma(load(chunk.b + l), j.b_second, xsimd::fma(j.second_off, a2, b1)));
+    const vec<C> b1 = mul_add(j.first_off, a1, load(after.b + l) * j.b_first);
+    store(after.b + l, mul_add(load(chunk.b + l), j.b_second, mul_add(j.second_off, a2, b1)));
     store(after.a + l, a1 + a2);
     store(after.base + l, j.frames.common.base);
     store(after.exponent + l, j.frames.common.exponent);

@@ -71,6 +71,17 @@ inline vec<C> from_bits(const ivec<C>& v) {
 }
 #endif
 
+/// a * b + c with one rounding wherever the instruction set has it. xsimd 8 has no AVX-512 version: its a * b + c is
+/// fused only if the compiler cares to, which then depends on what it was inlined into, and bits with it.
+template <class C>
+inline vec<C> mul_add(const vec<C>& a, const vec<C>& b, const vec<C>& c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return vec<C>(_mm512_fmadd_ps(a, b, c));
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return vec<C>(_mm512_fmadd_pd(a, b, c));
+#endif
+  return xsimd::fma(a, b, c);
+}
+
 /// The larger of the two, where a NaN in x is passed over: acc must not be NaN. (xsimd's own max differs between
 /// generations in which operand a NaN yields.)
 template <class C>

@@ -2,8 +2,9 @@
 /// @file stencil_backward.hpp  Gradients of a convolution: the forward fold with time transposed, and a correlation.
 #pragma once
 
+#include "parallel.hpp"
 #include "stencil_filter_gradient.hpp"
-#include "stencil_forward.hpp"
+#include "stencil_worker.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -78,20 +79,8 @@ struct key_gradients {
 
   void run(const C* Q, box_complement<C>& rest, query_block<C>& block, const field& dk,
            const std::array<index_t, 3>& dk_grid) const {
-    constexpr index_t most = query_block<C>::most;
-    const vec<C> outside = load(table.outside);
-    rest.prepare(Q);
-    for (index_t row = 0; row < back.rows(); ++row) {
-      const index_t y0 = row / back.grid[1];
-      const index_t y1 = row % back.grid[1];
-      rest.begin_row(Q, y0, y1);
-      for (index_t x0 = 0; x0 < back.width(); x0 += most) {
-        const index_t x1 = x0 + most < back.width() ? x0 + most : back.width();
-        stencil_row<C>(back, table.flipped, outside, Q, rest, y0, y1, x0, x1, block.sums);
-        const index_t s0 = row * back.width() + x0;
-        finish(s0, s0 + (x1 - x0), block, dk, dk_grid);
-      }
-    }
+    fold_grid<C>(back, table.flipped, load(table.outside), Q, rest, block.sums, query_block<C>::most,
+                 [&](index_t s0, index_t s1) { finish(s0, s1, block, dk, dk_grid); });
   }
 };
 
@@ -129,13 +118,12 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const bool saved = p.lse.set && p.average.set;
   const lane_plan<C> plan(p.B, p.d);
   const bool work = p.B > 0 && p.Tq > 0 && p.d > 0;
-  const index_t parts = filter_wanted && plan.groups > tuning_stencil<C>::batch_parts
-                            ? tuning_stencil<C>::batch_parts
-                            : plan.groups;
+  const index_t parts =
+      filter_wanted && plan.groups > tuning_stencil<C>::batch_parts ? tuning_stencil<C>::batch_parts : plan.groups;
   const index_t items = work ? plan.tiles * parts : 0;
   const int threads = worker_count(exec, items);
   const index_t table_size = shape.tap_count() * lanes<C>;
-  stencil_table<C>* const tables = take_tables<C>(shape, plan, true, memory);
+  stencil_table<C>* const tables = take_tables<C>(shape, plan.tiles, true, memory);
   gradient_worker<C>* const workers = memory.take<gradient_worker<C>>(threads);
   for (int i = 0; i < threads; ++i) (::new (workers + i) gradient_worker<C>{})->take(shape, memory);
   C* const partials = memory.take<C>(filter_wanted ? items * table_size : 0);
@@ -143,7 +131,8 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
 
-  if (work) fill_tables<C>(p, shape, plan, exec, tables);
+  if (work)
+    parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
   parallel_for(items, threads, [&](index_t item, int thread) {
     const gradient_worker<C>& worker = workers[thread];
     query_block<C>& block = *worker.forward.block;
@@ -161,8 +150,8 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
       if (saved) {
         read_saved<C>(p, tile, worker.rows);
       } else {
-        const query_fold<C> fold{p, shape, table, tile, cs, worker.forward.P};
-        recompute<C>(fold, rest, block, worker.rows);
+        const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
+        recompute<C>(fold, worker.forward.P, rest, block, worker.rows);
       }
       fill_upstream<C>(p, tile, block, worker.rows);
       if (!keys_wanted && !filter_wanted) continue;

@@ -17,11 +17,11 @@ namespace cpu_impl {
 template <class C>
 struct column_scales {
   C exponent[lanes<C>];
-  C scale[lanes<C>];    ///< power of two that takes the largest visible |v| near 1
+  C scale[lanes<C>];  ///< power of two that takes the largest visible |v| near 1
   C unscale[lanes<C>];
-  C floor[lanes<C>];    ///< |num| / den below it proves nothing; 0 where all |v| are of one size
-  C usable[lanes<C>];   ///< 0: the lane is left to the exact path
-  C empty[lanes<C>];    ///< 1: no key at all is visible
+  C floor[lanes<C>];        ///< |num| / den below it proves nothing; 0 where all |v| are of one size
+  C usable[lanes<C>];       ///< 0: the lane is left to the exact path
+  C empty[lanes<C>];        ///< 1: no key at all is visible
   index_t first[lanes<C>];  ///< the first visible key
 };
 
@@ -66,16 +66,53 @@ template <class C>
   }
 }
 
-/// Fills P[s], two vectors each. A hidden key holds [0, -0], whatever its value holds: nothing to a sum, but told
-/// apart by its sign from a weight that underflowed.
 template <class C>
-[[gnu::flatten]] inline void fill_columns(const problem& p, const lane_tile<C>& tile, const stencil_table<C>& table, C* P,
-                         column_scales<C>& cs) {
+inline void set_key_scales(const vec<C>& top, const stencil_table<C>& table, column_scales<C>& cs) {
+  const vec<C> zero(C(0));
+  const auto usable = xsimd::abs(top) <= vec<C>(stencil_range<C>);
+  store(cs.exponent, exponent_of<C>(xsimd::select(usable, top, zero)));
+  store(cs.usable, xsimd::select(usable, load(table.usable), zero));
+  store(cs.empty, xsimd::select(top == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(1)), zero));
+}
+
+template <class C>
+inline void set_value_scales(const vec<C>& high, const vec<C>& low, column_scales<C>& cs) {
+  C highs[lanes<C>], lows[lanes<C>];
+  store(highs, high);
+  store(lows, low);
+  for (index_t l = 0; l < lanes<C>; ++l) {
+    value_scale(highs[l], cs.scale[l], cs.unscale[l]);
+    cs.floor[l] = lows[l] * cs.scale[l] < exp_constants<C>::value_floor ? exp_constants<C>::value_floor : C(0);
+  }
+}
+
+/// exp(key) 2^-exponent. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
+template <class C>
+inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {
+  return xsimd::select(key == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(-0.0)),
+                       exp_scaled<C>(key, exponent));
+}
+
+/// The first visible key of each lane of `weights`, two vectors a key.
+template <class C>
+inline void find_first_keys(const C* weights, index_t T, column_scales<C>& cs) {
+  constexpr index_t L = lanes<C>;
+  for (index_t l = 0; l < L; ++l) {
+    cs.first[l] = 0;
+    if (cs.empty[l] != C(0)) continue;
+    while (cs.first[l] < T && std::signbit(weights[cs.first[l] * 2 * L + l])) ++cs.first[l];
+  }
+}
+
+/// Fills P[s], two vectors each; [0, -0] for a hidden key, whatever its value holds.
+template <class C>
+[[gnu::flatten]] inline void fill_columns(const problem& p, const lane_tile<C>& tile, const stencil_table<C>& table,
+                                          C* P, column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   stage_columns<C>(p, tile, P);
   const vec<C> zero(C(0));
-  vec<C> top(-inf), high(zero), low(inf), hidden_any(zero);
+  vec<C> top(-inf), high(zero), low(inf);
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> key = load(P + s * 2 * L + L);
     const vec<C> size = xsimd::abs(load(P + s * 2 * L));
@@ -83,37 +120,18 @@ template <class C>
     top = max_ignoring_nan<C>(top, key);
     high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
     low = xsimd::select(seen && (size < low) && (size > zero), size, low);
-    hidden_any = xsimd::select(seen, hidden_any, vec<C>(C(1)));
   }
-  const auto empty = top == vec<C>(-inf);
-  const auto usable = xsimd::abs(top) <= vec<C>(stencil_range<C>);
-  const vec<C> exponent = exponent_of<C>(xsimd::select(usable, top, zero));
-  C highs[L], lows[L];
-  store(highs, high);
-  store(lows, low);
-  for (index_t l = 0; l < L; ++l) {
-    value_scale(highs[l], cs.scale[l], cs.unscale[l]);
-    cs.floor[l] = lows[l] * cs.scale[l] < exp_constants<C>::value_floor ? exp_constants<C>::value_floor : C(0);
-  }
-  const vec<C> by = load(cs.scale);
+  set_key_scales<C>(top, table, cs);
+  set_value_scales<C>(high, low, cs);
+  const vec<C> exponent = load(cs.exponent), by = load(cs.scale);
   for (index_t s = 0; s < p.Tk; ++s) {
     C* const at_key = P + s * 2 * L;
     const vec<C> key = load(at_key + L);
-    const auto seen = !(key == vec<C>(-inf));
-    const vec<C> weight = exp_scaled<C>(key, exponent);
-    store(at_key, xsimd::select(seen, weight * (load(at_key) * by), zero));
-    store(at_key + L, xsimd::select(seen, weight, vec<C>(C(-0.0))));
+    const vec<C> weight = staged_weight<C>(key, exponent);
+    store(at_key, xsimd::select(key == vec<C>(-inf), zero, weight * (load(at_key) * by)));
+    store(at_key + L, weight);
   }
-  store(cs.exponent, exponent);
-  store(cs.usable, xsimd::select(usable, load(table.usable), zero));
-  store(cs.empty, xsimd::select(empty, vec<C>(C(1)), zero));
-  C hidden[L];
-  store(hidden, hidden_any);
-  for (index_t l = 0; l < L; ++l) {
-    cs.first[l] = 0;
-    if (hidden[l] == C(0)) continue;
-    while (cs.first[l] < p.Tk && std::signbit(P[(cs.first[l] * 2 + 1) * L + l])) ++cs.first[l];
-  }
+  find_first_keys<C>(P + L, p.Tk, cs);
 }
 
 }  // namespace cpu_impl

@@ -119,8 +119,8 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
     if (in_box) {
       // A hidden tap may be NaN-free but infinite; its factor must not meet the zero mass.
       factor = xsimd::select(seen, factor, zero);
-      box_num = xsimd::fma(factor, moment, box_num);
-      box_den = xsimd::fma(factor, mass, box_den);
+      box_num = mul_add(factor, moment, box_num);
+      box_den = mul_add(factor, mass, box_den);
     } else {
       rest_num = rest_num + moment;
       rest_den = rest_den + mass;
@@ -133,11 +133,14 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
 
   const auto empty = den == zero;
   const vec<C> safe = xsimd::select(empty, one, den);
-  // The average lies in the hull of the values; rounding alone could carry it past, and past the largest number.
-  const vec<C> hull = largest * by;
-  vec<C> average = num / safe;
-  average = xsimd::select((average > hull) && (average < vec<C>(inf)), hull, average);
-  average = xsimd::select((average < -hull) && (average > vec<C>(-inf)), -hull, average);
+  // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
+  // there, so that elsewhere the bits remain those of the fast path.
+  const vec<C> unscale = load(unscales);
+  const vec<C> ratio = num / safe;
+  vec<C> average = ratio * unscale;
+  const auto over = (xsimd::abs(average) == vec<C>(inf)) && (xsimd::abs(ratio) < vec<C>(inf));
+  const vec<C> hull = (largest * by) * unscale;
+  average = xsimd::select(over, xsimd::select(ratio > zero, hull, -hull), average);
   const vec<C> exponent = xsimd::select(far, zero, top);
   const vec<C> base_hi = xsimd::select(far, start, zero);
   const vec<C> base_lo = xsimd::select(far, most_lo, zero);
@@ -146,7 +149,7 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   lse = xsimd::select(den == den, lse, den);
   const split_exp<C> parts = split_denominator<C>(safe);
   const vec<C> inverse = xsimd::select(den == den, one / parts.mantissa, den);
-  store(out.average, xsimd::select(empty, zero, average * load(unscales)));
+  store(out.average, xsimd::select(empty, zero, average));
   store(out.lse, xsimd::select(empty, vec<C>(-inf), lse));
   store(out.inverse, xsimd::select(empty, zero, inverse));
   store(out.exponent, exponent + parts.exponent);

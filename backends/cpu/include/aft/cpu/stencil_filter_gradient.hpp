@@ -2,6 +2,7 @@
 /// @file stencil_filter_gradient.hpp  dr[h,j] = sum over b, t and the channels of h of a[t,s,c] g (v[s] - o[t]).
 #pragma once
 
+#include "parallel.hpp"
 #include "stencil_exact_gradient.hpp"
 
 namespace aft {
@@ -17,9 +18,8 @@ inline constexpr C stencil_most_scale = sizeof(C) == 4 ? C(40) : C(400);
 /// taps for outputs: sum_t Q0[t] P0[s] - Q1[t] P1[s], two weights and two inputs per step. `sums` holds a block.
 template <class C>
 inline void add_filter_gradient(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
-                                const stencil_table<C>& table, const column_scales<C>& cs,
-                                const payload_scales<C>& ps, const upstream_rows<C>& rows, const C* P, const C* Q,
-                                C* sums, C* partial) {
+                                const stencil_table<C>& table, const column_scales<C>& cs, const payload_scales<C>& ps,
+                                const upstream_rows<C>& rows, const C* P, const C* Q, C* sums, C* partial) {
   constexpr index_t L = lanes<C>;
   constexpr index_t most = query_block<C>::most;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -90,8 +90,8 @@ inline void write_filter_gradient(const backward_problem& p, const stencil_shape
           const index_t i0 = j0 - shape.skipped[0];
           const index_t i1 = j1 - shape.skipped[1];
           const index_t i2 = j2 - shape.skipped[2];
-          const bool kept = i0 >= 0 && i0 < shape.taps[0] && i1 >= 0 && i1 < shape.taps[1] && i2 >= 0 &&
-                            i2 < shape.taps[2];
+          const bool kept =
+              i0 >= 0 && i0 < shape.taps[0] && i1 >= 0 && i1 < shape.taps[1] && i2 >= 0 && i2 < shape.taps[2];
           C sum = C(0);
           if (kept) {
             const C* const tap = partials + ((i0 * shape.taps[1] + i1) * shape.taps[2] + i2) * L;

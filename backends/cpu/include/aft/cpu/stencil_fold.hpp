@@ -135,8 +135,8 @@ inline void stencil_row(const stencil_shape& shape, const C* table, const vec<C>
   stencil_run<C> run;
   run.weight_row = shape.taps[2] * L;
   run.weight_plane = shape.taps[1] * run.weight_row;
-  run.weights = table + (planes.lo - y0 + shape.left[0]) * run.weight_plane +
-                (rows.lo - y1 + shape.left[1]) * run.weight_row;
+  run.weights =
+      table + (planes.lo - y0 + shape.left[0]) * run.weight_plane + (rows.lo - y1 + shape.left[1]) * run.weight_row;
   run.in_row = shape.width() * 2 * L;
   run.in_plane = shape.grid[1] * run.in_row;
   run.in = P + planes.lo * run.in_plane + rows.lo * run.in_row;
@@ -148,8 +148,26 @@ inline void stencil_row(const stencil_shape& shape, const C* table, const vec<C>
   stencil_outputs<C, 1>(run, x0, x1, out);
   if (!shape.complement()) return;
   for (index_t x = x0; x < x1; ++x, out += 2 * L) {
-    store(out, xsimd::fma(outside, load(rest.at(x)), load(out)));
-    store(out + L, xsimd::fma(outside, load(rest.at(x) + L), load(out + L)));
+    store(out, mul_add(outside, load(rest.at(x)), load(out)));
+    store(out + L, mul_add(outside, load(rest.at(x) + L), load(out + L)));
+  }
+}
+
+/// stencil_row for the whole grid in order: calls done(t0, t1) when `sums` holds outputs [t0, t1), at most `most` of
+/// one row of the grid.
+template <class C, class Done>
+inline void fold_grid(const stencil_shape& shape, const C* table, const vec<C>& outside, const C* P,
+                      box_complement<C>& rest, C* sums, index_t most, const Done& done) {
+  rest.prepare(P);
+  for (index_t row = 0; row < shape.rows(); ++row) {
+    const index_t y0 = row / shape.grid[1];
+    const index_t y1 = row % shape.grid[1];
+    rest.begin_row(P, y0, y1);
+    for (index_t x0 = 0; x0 < shape.width(); x0 += most) {
+      const index_t x1 = x0 + most < shape.width() ? x0 + most : shape.width();
+      stencil_row<C>(shape, table, outside, P, rest, y0, y1, x0, x1, sums);
+      done(row * shape.width() + x0, row * shape.width() + x1);
+    }
   }
 }
 

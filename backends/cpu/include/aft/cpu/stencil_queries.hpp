@@ -26,7 +26,7 @@ struct query_block {
 
 enum class query_results { averages, logs, state };
 
-/// One lane tile of one group of batch elements, staged.
+/// One lane tile of one group of batch elements, its sums on their way to averages.
 template <class C>
 struct query_fold {
   const problem& p;
@@ -34,7 +34,13 @@ struct query_fold {
   const stencil_table<C>& table;
   const lane_tile<C>& tile;
   const column_scales<C>& cs;
-  const C* P;
+  const C* marks[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a hidden one
+
+  query_fold(const problem& p_, const stencil_shape& shape_, const stencil_table<C>& table_, const lane_tile<C>& tile_,
+             const column_scales<C>& cs_, const C* P)
+      : p(p_), shape(shape_), table(table_), tile(tile_), cs(cs_) {
+    for (index_t l = 0; l < lanes<C>; ++l) marks[l] = P + lanes<C> + l;
+  }
 
   /// True where query t of lane l sees no key; asked only where the sum of weights is 0. Such rows come in large
   /// numbers (padding), and an exact row of each would cost O(T^2).
@@ -48,7 +54,7 @@ struct query_fold {
     bool nothing = true;
     for_each_run(shape, t, [&](index_t s0, index_t s1, index_t tap) {
       for (index_t s = s0; s < s1 && nothing; ++s) {
-        const bool hidden = std::signbit(P[(2 * s + 1) * L + l]) || std::signbit(table.weights[(tap + s - s0) * L + l]);
+        const bool hidden = std::signbit(marks[l][2 * s * L]) || std::signbit(table.weights[(tap + s - s0) * L + l]);
         nothing = hidden;
       }
     });
@@ -122,23 +128,13 @@ struct query_fold {
 
 /// Calls done(t0, t1, block) for all queries in order, in blocks within a row of the grid.
 template <class C, class Done>
-inline void fold_queries(const query_fold<C>& fold, query_results wanted, box_complement<C>& rest,
+inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, box_complement<C>& rest,
                          query_block<C>& block, const Done& done) {
-  const stencil_shape& shape = fold.shape;
-  const vec<C> outside = load(fold.table.outside);
-  rest.prepare(fold.P);
-  for (index_t row = 0; row < shape.rows(); ++row) {
-    const index_t y0 = row / shape.grid[1];
-    const index_t y1 = row % shape.grid[1];
-    rest.begin_row(fold.P, y0, y1);
-    for (index_t x0 = 0; x0 < shape.width(); x0 += query_block<C>::most) {
-      const index_t x1 = x0 + query_block<C>::most < shape.width() ? x0 + query_block<C>::most : shape.width();
-      stencil_row<C>(shape, fold.table.weights, outside, fold.P, rest, y0, y1, x0, x1, block.sums);
-      const index_t t0 = row * shape.width() + x0;
-      fold.finish(t0, t0 + (x1 - x0), wanted, block);
-      done(t0, t0 + (x1 - x0), block);
-    }
-  }
+  fold_grid<C>(fold.shape, fold.table.weights, load(fold.table.outside), P, rest, block.sums, query_block<C>::most,
+               [&](index_t t0, index_t t1) {
+                 fold.finish(t0, t1, wanted, block);
+                 done(t0, t1, block);
+               });
 }
 
 }  // namespace cpu_impl

@@ -70,8 +70,8 @@ inline void stencil_tile(const stencil_run<C>& run, index_t i0, C* out) {
         constexpr index_t i = decltype(index)::value;
         if constexpr (i < N) {
           const vec<C> w0 = load(w - i * (V * L));
-          a[i] = xsimd::fma(w0, p0, a[i]);
-          b[i] = xsimd::fma(V == 1 ? w0 : load(w - i * (V * L) + L), p1, b[i]);
+          a[i] = mul_add(w0, p0, a[i]);
+          b[i] = mul_add(V == 1 ? w0 : load(w - i * (V * L) + L), p1, b[i]);
         }
       };
       index_t x = begin;
@@ -80,11 +80,10 @@ inline void stencil_tile(const stencil_run<C>& run, index_t i0, C* out) {
         p1 = load(in + L);
       };
       const auto advance = [&] {
-        ++x;
         in += 2 * L;
         w += V * L;
       };
-      for (; x < head; advance()) {
+      for (; x < head; ++x, advance()) {
         take();
         switch (x - base) {  // the last output that this input reaches
           case 6: step(lane_of_tile<6>{}); [[fallthrough]];
@@ -96,11 +95,11 @@ inline void stencil_tile(const stencil_run<C>& run, index_t i0, C* out) {
           default: step(lane_of_tile<0>{});
         }
       }
-      for (; x < full; advance()) {
+      for (; x < full; ++x, advance()) {
         take();
         for_all(step);
       }
-      for (; x < end; advance()) {
+      for (; x < end; ++x, advance()) {
         take();
         switch (x - base - run.taps + 1) {  // the first output that this input reaches
           case 1: step(lane_of_tile<1>{}); [[fallthrough]];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stencil_upstream.hpp  What the gradients of one lane tile start from: g = dy gate(q), o, and the rows' weights.
+/// @file stencil_upstream.hpp  What the gradients of one lane tile start from: g = dy gate(q), o, and the rows'
+/// weights.
 #pragma once
 
 #include "gates.hpp"
@@ -48,10 +49,10 @@ inline void read_saved(const problem& p, const lane_tile<C>& tile, const upstrea
 
 /// Fills o and the weights by the forward fold.
 template <class C>
-inline void recompute(const query_fold<C>& fold, box_complement<C>& rest, query_block<C>& block,
+inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& rest, query_block<C>& block,
                       const upstream_rows<C>& rows) {
   constexpr index_t L = lanes<C>;
-  fold_queries<C>(fold, query_results::state, rest, block, [&](index_t t0, index_t t1, const query_block<C>& from) {
+  fold_queries<C>(fold, query_results::state, P, rest, block, [&](index_t t0, index_t t1, const query_block<C>& from) {
     for (index_t i = 0; i < (t1 - t0) * L; i += L) {
       store(rows.o + t0 * L + i, load(from.average + i));
       store(rows.inverse + t0 * L + i, load(from.inverse + i));

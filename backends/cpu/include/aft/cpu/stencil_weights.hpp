@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "exp.hpp"
-#include "parallel.hpp"
 #include "scratch.hpp"
 #include "stencil_shape.hpp"
 
@@ -75,14 +74,13 @@ inline void fill_table(const problem& p, const stencil_shape& shape, const lane_
   store(table.usable, xsimd::select(usable, vec<C>(C(1)), zero));
 }
 
-/// One table for each tile of a plan.
+/// Tables for a number of lane tiles.
 template <class C>
-inline stencil_table<C>* take_tables(const stencil_shape& shape, const lane_plan<C>& plan, bool gradients,
-                                     scratch& memory) {
-  stencil_table<C>* const tables = memory.take<stencil_table<C>>(plan.tiles);
+inline stencil_table<C>* take_tables(const stencil_shape& shape, index_t tiles, bool gradients, scratch& memory) {
+  stencil_table<C>* const tables = memory.take<stencil_table<C>>(tiles);
   const index_t size = shape.tap_count() * lanes<C>;
-  C* logs = memory.take<C>(plan.tiles * size * (gradients ? 3 : 2));
-  for (index_t i = 0; i < plan.tiles; ++i) {
+  C* logs = memory.take<C>(tiles * size * (gradients ? 3 : 2));
+  for (index_t i = 0; i < tiles; ++i) {
     ::new (tables + i) stencil_table<C>{};
     tables[i].logs = logs;
     tables[i].weights = logs + size;
@@ -90,13 +88,6 @@ inline stencil_table<C>* take_tables(const stencil_shape& shape, const lane_plan
     logs += size * (gradients ? 3 : 2);
   }
   return tables;
-}
-
-template <class C>
-inline void fill_tables(const problem& p, const stencil_shape& shape, const lane_plan<C>& plan, const cpu& exec,
-                        stencil_table<C>* tables) {
-  parallel_for(plan.tiles, thread_count(exec),
-               [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
 }
 
 }  // namespace cpu_impl

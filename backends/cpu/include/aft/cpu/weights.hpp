@@ -120,7 +120,7 @@ class pair_weights {
       const C* from = right + block * n * width;
       for (index_t i = 0; i < n; ++i, from += width) {
         const vec<C> factor(left[i]);
-        for (index_t q = 0; q < 4; ++q) sum[q] = xsimd::fma(factor, load(from + q * lanes<C>), sum[q]);
+        for (index_t q = 0; q < 4; ++q) sum[q] = mul_add(factor, load(from + q * lanes<C>), sum[q]);
       }
       const index_t begin = block * width;
       if (begin >= x0 && begin + width <= x1) {
