@@ -6,6 +6,9 @@
 
 #include "mixer.hpp"
 #include "parallel.hpp"
+#include "simd.hpp"
+
+#include <limits>
 
 namespace char_lm {
 
@@ -21,24 +24,41 @@ class attention final : public mixer<Real> {
  private:
   // Rows and columns of a tile: two tiles of weights and the operands of one product stay in a 32 KiB L1.
   static constexpr index_t block = 64;
+  // On the diagonal a tile is cut further, and what no pair sees is left out.
+  static constexpr index_t group = row_multiple;
+  static constexpr Real lowest = -std::numeric_limits<Real>::infinity();
 
-  /// One head of one sequence, copied to rows of whole packs and whole blocks of zeros behind the
-  /// end, so that the products need no remainders.
+  /// One head of one sequence, copied to rows of whole packs and whole blocks of zeros behind the end, so that
+  /// the products need no remainders. Tiles are [key][query]: a query is a lane, and its maximum and sum need
+  /// nothing across lanes.
   struct head_arrays {
-    Real *q, *k, *v, *k_transposed, *v_transposed;  // forward: q, v and k_transposed only
-    Real *out, *dout, *dq, *dk, *dv;
-    Real *weights, *dweights;  // one tile each
-    Real *row_max, *row_sum, *row_dot;
+    Real *q, *k, *v, *q_transposed, *out;
+    Real *dout, *dout_transposed, *dq, *dk, *dv;
+    Real *weights, *dweights;
+    Real *top, *sum, *shrink;  // one tile's queries
+    Real *lse, *mean;          // all queries
   };
   head_arrays arrays_of(int thread);
   void reserve(int threads);
   void copy_head(index_t time, const Real* from, index_t stride, Real factor, Real* to) const;
   void copy_back(index_t time, const Real* from, Real factor, Real* to, index_t stride) const;
   void transpose(const Real* from, Real* to, index_t time) const;
+
+  /// work(first row, rows): the whole tile at once, or by groups if it lies on the diagonal.
+  template <class Work>
+  static void for_groups(bool diagonal, Work&& work) {
+    const index_t count = diagonal ? group : block;
+    for (index_t first = 0; first < block; first += count) work(first, count);
+  }
+  void pair_products(const Real* keys, const Real* queries_transposed, bool diagonal, Real* tile) const;
+  void add_to_queries(const Real* tile, const Real* rows, bool diagonal, Real* out) const;
+  void add_to_keys(const Real* tile, const Real* rows, bool diagonal, Real* out) const;
+  void hide_future(Real* tile) const;
+
   void forward_head(index_t time, const head_arrays& h, Real* lse) const;
-  void fold_tile(index_t first_key, bool diagonal, bool first, const head_arrays& h, Real* out) const;
-  void backward_head(index_t time, const head_arrays& h, const Real* lse) const;
-  void weight_tile(index_t query, index_t key, index_t time, const head_arrays& h, const Real* lse) const;
+  void fold_tile(bool diagonal, const head_arrays& h, Real* out) const;
+  void backward_head(index_t time, const head_arrays& h) const;
+  void unfold_tile(index_t query, bool diagonal, const head_arrays& h) const;
 
   index_t channels_;
   index_t heads_;

@@ -7,9 +7,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory_resource>
+#include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace char_lm {
 
@@ -34,35 +37,47 @@ class memory_meter {
   inline static std::atomic<std::size_t> peak_{0};
 };
 
-/// The scratch that the operators ask for, counted like everything else. It keeps what it is given
-/// back: a training step asks for the same few sizes again and again, and fresh pages from the
-/// system cost more than the work done in them.
+/// The scratch that the operators ask for, counted like everything else. It keeps what it is given back: a
+/// training step asks for the same few sizes again and again, and fresh pages from the system cost more than
+/// the work done in them.
 class metered_memory final : public std::pmr::memory_resource {
  public:
-  metered_memory() : pool_(std::pmr::pool_options{4, std::size_t{1} << 26}, &counted_) {}
+  metered_memory() = default;
+  metered_memory(const metered_memory&) = delete;
+  metered_memory& operator=(const metered_memory&) = delete;
+  ~metered_memory() override {
+    for (auto& [size, blocks] : free_)
+      for (void* block : blocks) {
+        memory_meter::remove(size.first);
+        std::pmr::new_delete_resource()->deallocate(block, size.first, size.second);
+      }
+  }
 
  private:
-  class counted final : public std::pmr::memory_resource {
-    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-      void* p = std::pmr::new_delete_resource()->allocate(bytes, alignment);
-      memory_meter::add(bytes);
-      return p;
-    }
-    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
-      memory_meter::remove(bytes);
-      std::pmr::new_delete_resource()->deallocate(p, bytes, alignment);
-    }
-    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-  };
+  using size_and_alignment = std::pair<std::size_t, std::size_t>;
 
-  void* do_allocate(std::size_t bytes, std::size_t alignment) override { return pool_.allocate(bytes, alignment); }
-  void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
-    pool_.deallocate(p, bytes, alignment);
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    {
+      const std::lock_guard lock(mutex_);
+      std::vector<void*>& blocks = free_[{bytes, alignment}];
+      if (!blocks.empty()) {
+        void* block = blocks.back();
+        blocks.pop_back();
+        return block;
+      }
+    }
+    void* block = std::pmr::new_delete_resource()->allocate(bytes, alignment);
+    memory_meter::add(bytes);
+    return block;
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t alignment) override {
+    const std::lock_guard lock(mutex_);
+    free_[{bytes, alignment}].push_back(block);
   }
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 
-  counted counted_;
-  std::pmr::synchronized_pool_resource pool_;
+  std::mutex mutex_;
+  std::map<size_and_alignment, std::vector<void*>> free_;
 };
 
 /// A fixed-size array on a cache-line boundary, zeroed when made: moments and gradients start at 0,
