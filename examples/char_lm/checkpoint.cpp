@@ -141,9 +141,9 @@ void checkpoint::restore(optimizer& state, history& past) const {
                        ", expected " + shape_text(t.shape));
   }
   if (tensors.tensors().size() != wanted.size())
-    for (const auto& [name, tensor] : tensors.tensors())
-      if (std::none_of(wanted.begin(), wanted.end(), [&](const target& t) { return t.name == name; }))
-        throw user_error("checkpoint: tensor \"" + name + "\" is unknown");
+    for (const auto& entry : tensors.tensors())
+      if (std::none_of(wanted.begin(), wanted.end(), [&](const target& t) { return t.name == entry.first; }))
+        throw user_error("checkpoint: tensor \"" + entry.first + "\" is unknown");
   for (const target& t : wanted) {
     const safetensors::file::tensor& from = tensors.tensors().at(t.name);
     if (from.bytes > 0) std::memcpy(t.data, tensors.data(from), from.bytes);

@@ -148,7 +148,7 @@ TEST_CASE("program: corrupt checkpoints are refused and kept") {
   std::string flipped = good;
   flipped[good.size() / 2] = static_cast<char>(flipped[good.size() / 2] ^ 1);
   check_corrupt(flipped, "checksum");
-  const auto replaced = [&](std::string from, const std::string& to) {
+  const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string bytes = good;
     bytes.replace(bytes.find(from), from.size(), to);
     return bytes;

@@ -12,8 +12,8 @@ TEST_CASE("text: entropies of counts that can be done by hand") {
   const std::vector<std::uint8_t> same(100, 'a');
   CHECK(entropy(same, 0) == 0);
   CHECK(entropy(same, 1) == 0);
-  std::vector<std::uint8_t> alternating;
-  for (int i = 0; i < 100; ++i) alternating.push_back(i % 2 == 0 ? 'a' : 'b');
+  std::vector<std::uint8_t> alternating(100, 'a');
+  for (std::size_t i = 1; i < alternating.size(); i += 2) alternating[i] = 'b';
   // One bit a byte alone; nothing is left when the byte before is known.
   CHECK(entropy(alternating, 0) == doctest::Approx(1));
   CHECK(entropy(alternating, 1) == 0);
@@ -60,7 +60,8 @@ TEST_CASE("text: what cannot be learned is refused") {
   write_file(directory / "empty", "");
   CHECK_THROWS_WITH_AS(text::read(directory / "empty"), doctest::Contains("empty"), user_error);
   write_file(directory / "short", std::string(500, 'x'));
-  CHECK_THROWS_WITH_AS(text::read(directory / "short").require(50), doctest::Contains("needs at least 501"), user_error);
+  CHECK_THROWS_WITH_AS(text::read(directory / "short").require(50), doctest::Contains("needs at least 501"),
+                       user_error);
   write_file(directory / "enough", std::string(501, 'x'));
   CHECK_NOTHROW(text::read(directory / "enough").require(50));
 }
