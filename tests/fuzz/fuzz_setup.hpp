@@ -47,14 +47,16 @@ inline index_t divisor(byte_reader& in, index_t n) {
 }
 
 /// Mostly a few keys; at times enough to cross tiles and vector widths.
-inline index_t length(byte_reader& in) { return in.byte() % 4 == 0 ? in.in(0, 150) : in.in(0, 19); }
+inline index_t length(byte_reader& in) {
+  return in.byte() % 4 == 0 ? in.in(0, 150) : in.in(0, 19);
+}
 
 inline aft::test::setup read_shape(byte_reader& in) {
   using namespace aft::test;
   constexpr double scales[] = {1, 1, 0, 10, 50, 200};
-  constexpr bias_form forms[] = {bias_form::dense_tt,       bias_form::dense_htt,      bias_form::dense_bhtt,
-                                 bias_form::dense_1htt,     bias_form::factorized_tn,  bias_form::factorized_htn,
-                                 bias_form::factorized_mixed, bias_form::banded_tj,    bias_form::banded_htj};
+  constexpr bias_form forms[] = {bias_form::dense_tt,         bias_form::dense_htt,     bias_form::dense_bhtt,
+                                 bias_form::dense_1htt,       bias_form::factorized_tn, bias_form::factorized_htn,
+                                 bias_form::factorized_mixed, bias_form::banded_tj,     bias_form::banded_htj};
   constexpr layout layouts[] = {layout::row_major, layout::padded,      layout::channels_first, layout::misaligned,
                                 layout::reversed,  layout::interleaved, layout::broadcast};
   setup s;
@@ -101,8 +103,8 @@ inline void place_special(byte_reader& in, call& c) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   // What hides, what propagates, and the arguments around which exponentials overflow and vanish in each type.
-  constexpr double exponents[] = {-infinity, -infinity, infinity, nan,  0.0,  -0.0, 60,    -60,
-                                  88.5,      -103,      700,      -745, 3e4,  -3e4, 5000,  -5000};
+  constexpr double exponents[] = {-infinity, -infinity, infinity, nan,  0.0, -0.0, 60,   -60,
+                                  88.5,      -103,      700,      -745, 3e4, -3e4, 5000, -5000};
   // Gates are limits of formulas at infinity, which the reference's formulas do not take.
   constexpr double gates[] = {nan, 0.0, -0.0, 88.5, -103, 700, -745, 5000, -5000, 1e-40};
   constexpr double values[] = {infinity, -infinity, nan, 0.0, -0.0, 1e-40, 1e-310, 3e4, -3e4, 1e15};

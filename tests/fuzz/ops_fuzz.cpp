@@ -36,9 +36,9 @@ void expect_same_bits(const results& a, const results& b, const setup& s, aft::d
   std::abort();
 }
 
-// The rule of the unit tests asks for more than is promised in two cases that only arbitrary inputs reach: -inf exactly,
-// where an infinite v or dy meets a weight that is tiny in the oracle and 0 in the type (any value but a finite one is
-// right there, except in lse); and exactly 0 where a NaN meets nothing but zeros.
+// The rule of the unit tests asks for more than is promised in two cases that only arbitrary inputs reach: -inf
+// exactly, where an infinite v or dy meets a weight that is tiny in the oracle and 0 in the type (any value but a
+// finite one is right there, except in lse); and exactly 0 where a NaN meets nothing but zeros.
 oracle_result promised(oracle_result oracle) {
   constexpr long double infinity = std::numeric_limits<long double>::infinity();
   for (const part& p : parts) {

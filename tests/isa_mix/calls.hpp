@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file calls.hpp  The same calls for each file of the mixed binary; AFT_MIX_NAME is the function that this file makes.
+/// @file calls.hpp  The same calls for each file of the mixed binary; AFT_MIX_NAME is the function that this file
+/// makes.
 #pragma once
 
 #include <cmath>
@@ -28,7 +29,8 @@ std::vector<float> AFT_MIX_NAME() {
   constexpr aft::index_t B = 2, T = 37, d = 12, H = 3;
   constexpr auto n = static_cast<std::size_t>(B * T * d);
   const std::vector<float> q = wave(n, 0.7, 2), k = wave(n, 1.3, 4), v = wave(n, 2.1, 3), dy = wave(n, 0.9, 1);
-  const std::vector<float> w = wave(static_cast<std::size_t>(H * T * T), 0.37, 3), r = wave(static_cast<std::size_t>(H * 5), 1.9, 2);
+  const std::vector<float> w = wave(static_cast<std::size_t>(H * T * T), 0.37, 3),
+                           r = wave(static_cast<std::size_t>(H * 5), 1.9, 2);
   std::vector<float> all(9 * n + static_cast<std::size_t>(H * T * T), 0.0F);
   float* next = all.data();
   const auto take = [&next] {

@@ -16,7 +16,9 @@ namespace {
 
 constexpr int B = 2, T = 9, d = 4, H = 2;
 
-double value(int i) { return std::sin(1.7 * i + 0.3); }
+double value(int i) {
+  return std::sin(1.7 * i + 0.3);
+}
 
 // AFT Eq. 2 for one output; `reach` is the window, outside of which the bias counts as 0.
 double expected(const std::vector<float>& q, const std::vector<float>& k, const std::vector<float>& v,
@@ -25,7 +27,8 @@ double expected(const std::vector<float>& q, const std::vector<float>& k, const 
   double den = 0;
   for (int s = 0; s < T; ++s) {
     const int head = c / (d / H);
-    const double bias = std::abs(t - s) < reach ? static_cast<double>(w[static_cast<std::size_t>((head * T + t) * T + s)]) : 0.0;
+    const double bias =
+        std::abs(t - s) < reach ? static_cast<double>(w[static_cast<std::size_t>((head * T + t) * T + s)]) : 0.0;
     const auto at = static_cast<std::size_t>((b * T + s) * d + c);
     const double a = std::exp(static_cast<double>(k[at]) + bias);
     num += a * static_cast<double>(v[at]);

@@ -14,8 +14,9 @@ int main() {
   const double r[2] = {-0.3, 0.9};  // causal: r[1] belongs to the query's own key, r[0] to the one before it
   double y[4] = {};
   using in = aft::tensor_view<const double, 3>;
-  aft::conv(aft::cpu{}, in{q, {1, 4, 1}}, in{k, {1, 4, 1}}, in{v, {1, 4, 1}}, aft::tensor_view<const double, 2>{r, {1, 2}},
-            aft::tensor_view<double, 3>{y, {1, 4, 1}}, aft::options{.causal = true, .gate_fn = aft::gate::identity});
+  aft::conv(aft::cpu{}, in{q, {1, 4, 1}}, in{k, {1, 4, 1}}, in{v, {1, 4, 1}},
+            aft::tensor_view<const double, 2>{r, {1, 2}}, aft::tensor_view<double, 3>{y, {1, 4, 1}},
+            aft::options{.causal = true, .gate_fn = aft::gate::identity});
   for (int t = 0; t < 4; ++t) {
     double num = 0;
     double den = 0;
