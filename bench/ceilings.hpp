@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file ceilings.hpp  What the machine can do: matrix products of oneDNN, and streams that only move bytes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <aft/aft.hpp>
+
+namespace aft_bench {
+
+using aft::index_t;
+
+/// C (m x n) = op(A) op(B) of depth k, all row-major; op is the transpose for 'T'.
+struct product {
+  char a = 'N', b = 'N';
+  index_t m = 0, n = 0, k = 0;
+  double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+};
+
+/// oneDNN's sgemm, on operands of its own.
+std::function<void()> sgemm(const product& p, int threads);
+
+/// oneDNN's matmul of plain row-major bfloat16 matrices into bfloat16.
+std::function<void()> bf16_matmul(const product& p, int threads);
+
+/// Reads `reads` arrays of `bytes` bytes once and writes `writes` arrays of that size. `around_caches`: with stores
+/// that do not load the line first, which is faster whenever the arrays do not fit the caches.
+std::function<void()> stream(int reads, int writes, std::size_t bytes, int threads, bool around_caches);
+
+/// Version of oneDNN.
+std::string library_version();
+
+}  // namespace aft_bench

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "race.hpp"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+namespace aft_bench {
+namespace {
+
+/// Seconds that a sample lasts at least: a clock's and a scheduler's hiccups are then below a percent.
+constexpr double least = 5e-3;
+/// Below this a sample is preceded by an untimed call: a call of this length feels what the contestant before it left
+/// in the caches, and threads of another OpenMP runtime that still wait actively.
+constexpr double short_call = 20e-3;
+
+std::function<double(std::int64_t)> timed(std::function<void()> work) {
+  return [work = std::move(work)](std::int64_t calls) {
+    using clock = std::chrono::steady_clock;
+    const clock::time_point start = clock::now();
+    for (std::int64_t i = 0; i < calls; ++i) {
+      work();
+      benchmark::ClobberMemory();
+    }
+    return std::chrono::duration<double>(clock::now() - start).count();
+  };
+}
+
+}  // namespace
+
+settings& run_settings() {
+  static settings only;
+  return only;
+}
+
+race& race::enter(std::string name, std::function<void()> work) {
+  return enter_timed(std::move(name), timed(std::move(work)));
+}
+
+race& race::enter_timed(std::string name, std::function<double(std::int64_t)> timed_work) {
+  contestants_.push_back({std::move(name), std::move(timed_work)});
+  return *this;
+}
+
+race& race::note(const std::string& key, double value) {
+  notes_[key] = value;
+  return *this;
+}
+
+race& race::hold(std::shared_ptr<void> data) {
+  held_.push_back(std::move(data));
+  return *this;
+}
+
+/// The first call pays for page faults, thread creation and code generation in the libraries: it is never a result.
+double race::calibrate(contestant& c) {
+  const double first = c.timed(1);
+  if (first >= least) return first;
+  std::int64_t calls = 1;
+  double seconds = first;
+  for (int i = 0; i < 20 && seconds < least / 2; ++i) {
+    calls *= 2;
+    seconds = c.timed(calls);
+  }
+  return seconds / static_cast<double>(calls);
+}
+
+std::map<std::string, double> race::round() {
+  std::map<std::string, double> seconds;
+  for (contestant& c : contestants_) {
+    if (c.calls != 0) continue;
+    const double one = std::max(calibrate(c), 1e-9);
+    c.calls = std::max<std::int64_t>(1, static_cast<std::int64_t>(least / one));
+    c.rehearse = one < short_call;
+  }
+  for (std::size_t i = 0; i < contestants_.size(); ++i) {
+    contestant& c = contestants_[(first_ + i) % contestants_.size()];
+    if (c.rehearse) c.timed(1);
+    seconds[c.name] = c.timed(c.calls) / static_cast<double>(c.calls);
+  }
+  ++first_;
+  return seconds;
+}
+
+void add_race(const std::string& name, int rounds, std::function<race()> make) {
+  struct running {
+    std::string name;
+    std::optional<race> now;
+  };
+  static running current;
+  // A repetition of the harness is a round; a race of one iteration needs no guess at a number of iterations.
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [name, make = std::move(make)](benchmark::State& state) {
+                                 if (current.name != name) {
+                                   current.now.reset();
+                                   current.now.emplace(make());
+                                   current.name = name;
+                                 }
+                                 for (auto _ : state) {
+                                   double all = 0;
+                                   for (const auto& [who, seconds] : current.now->round()) {
+                                     state.counters[who] = seconds;
+                                     all += seconds;
+                                   }
+                                   state.SetIterationTime(all);
+                                 }
+                                 for (const auto& [key, value] : current.now->notes()) state.counters[key] = value;
+                               })
+      ->Iterations(1)
+      ->Repetitions(run_settings().rounds > 0 ? run_settings().rounds : rounds)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace aft_bench

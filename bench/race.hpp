@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file race.hpp  Contestants that do the same work on the same data, timed in turns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace aft_bench {
+
+/// What the command line says for the whole run.
+struct settings {
+  int threads = 0;                ///< of every contestant that does not say otherwise; 0: what OpenMP would use
+  int rounds = 0;                 ///< of every race; 0: as many as the race asks for
+  std::vector<std::string> peer;  ///< command of the process that runs the peers; empty: none take part
+};
+settings& run_settings();
+
+/// Speed is compared by ratios, and machines drift within seconds. So each round runs every contestant once, one
+/// directly after the other, beginning with another one each round; ratios are formed within a round.
+class race {
+ public:
+  /// A contestant's work, once. What takes less than `least` seconds is repeated until it fills them.
+  race& enter(std::string name, std::function<void()> work);
+  /// One that times itself, as another process must: `timed(n)` does the work n times and returns the seconds.
+  race& enter_timed(std::string name, std::function<double(std::int64_t)> timed);
+  /// A fact about a contestant, such as its flops or bytes, kept beside the times.
+  race& note(const std::string& key, double value);
+  /// Keeps what the contestants use alive as long as the race.
+  race& hold(std::shared_ptr<void> data);
+
+  /// Seconds per call of every contestant, by name.
+  std::map<std::string, double> round();
+  const std::map<std::string, double>& notes() const { return notes_; }
+
+ private:
+  struct contestant {
+    std::string name;
+    std::function<double(std::int64_t)> timed;
+    std::int64_t calls = 0;
+    bool rehearse = false;
+  };
+  static double calibrate(contestant& c);
+
+  std::vector<contestant> contestants_;
+  std::map<std::string, double> notes_;
+  std::vector<std::shared_ptr<void>> held_;
+  std::size_t first_ = 0;
+};
+
+/// Registers a race with the harness. `make` runs when the race starts, so that only one race's data exist at a time.
+void add_race(const std::string& name, int rounds, std::function<race()> make);
+
+}  // namespace aft_bench

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmark program and writes one document: the machine, the build, and every sample.
+
+run.py --binary <aft_bench> --out <result.json> [--threads N] [--quick] [--filter REGEX]
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+
+import results
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+# What tells most in two minutes: each kernel once, on the shape of the first bar.
+QUICK = "(full|local32|local256)/B8_T1024.*/float|full/B8_T1024.*/bfloat16|simple.*/B(32|2)_T1024_d512/float|.*14x14.*/float"
+
+
+def first_match(path, key):
+    try:
+        for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
+            if line.startswith(key):
+                return line.split(":" if ":" in line else "=", 1)[1].strip().strip('"')
+    except OSError:
+        pass
+    return "unknown"
+
+
+def git(*arguments):
+    done = subprocess.run(["git", "-C", str(TOP), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def machine(harness):
+    caches = {f"L{c['level']}{c['type'][0].lower() if c['type'] != 'Unified' else ''}": c["size"]
+              for c in harness["context"]["caches"]}
+    kib = first_match("/proc/meminfo", "MemTotal")
+    return {
+        "cpu": first_match("/proc/cpuinfo", "model name"),
+        "family": first_match("/proc/cpuinfo", "cpu family"),
+        "model": first_match("/proc/cpuinfo", "model\t"),
+        "cores": os.cpu_count(),
+        "cache_bytes": caches,
+        "memory_gib": round(int(kib.split()[0]) / 2**20, 1) if kib[0].isdigit() else None,
+        "system": first_match("/etc/os-release", "PRETTY_NAME"),
+        "kernel": platform.release().split("-")[0],
+    }
+
+
+def commit():
+    """The commit, and whether what was measured differs from it."""
+    dirty = git("status", "--porcelain", "--", "include", "backends", "bench", "CMakeLists.txt")
+    return {"commit": git("rev-parse", "HEAD") or "unknown", "modified": bool(dirty)}
+
+
+def race(options, raw):
+    command = [options.binary, f"--threads={options.threads}", f"--benchmark_out={raw}", "--benchmark_out_format=json"]
+    if options.filter:
+        command.append(f"--benchmark_filter={options.filter}")
+    if options.rounds:
+        command.append(f"--rounds={options.rounds}")
+    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
+    subprocess.run(command, check=True, env=environment)
+    return json.loads(raw.read_text(encoding="utf-8"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--rounds", type=int, default=0)
+    options = parser.parse_args()
+    if options.quick:
+        options.filter = options.filter or QUICK
+        options.rounds = options.rounds or 5
+
+    started = datetime.datetime.now(datetime.timezone.utc)
+    raw = options.out.with_suffix(".raw.json")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    harness = race(options, raw)
+    raw.unlink()
+    context = harness["context"]
+    document = {
+        "format": results.FORMAT,
+        "date": started.isoformat(timespec="seconds"),
+        "seconds": round((datetime.datetime.now(datetime.timezone.utc) - started).total_seconds()),
+        **commit(),
+        "threads": options.threads,
+        "machine": machine(harness),
+        "compiler": context["compiler"],
+        "flags": context["flags"],
+        "onednn": context["onednn"],
+        "races": results.condense(harness),
+    }
+    results.write(document, options.out)
+    print(f"wrote {os.path.relpath(options.out)}")
+    subprocess.run([sys.executable, TOP / "bench/bars.py", options.out], check=True)
+
+
+if __name__ == "__main__":
+    main()
