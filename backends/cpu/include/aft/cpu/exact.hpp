@@ -59,7 +59,7 @@ inline void exact_row(const problem& p, const pair_geometry& g, const pair_weigh
       const vec<C> weight(w[s]);
       const vec<C> key = load(k + s * L);
       const vec<C> value = load(v + s * L);
-      const auto seen = key != vec<C>(-inf);
+      const auto seen = differs<C>(key, vec<C>(-inf));
       // A NaN fails every comparison, so "not within" also catches it.
       const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range);
       beyond = xsimd::select(seen && !within, vec<C>(C(1)), beyond);
@@ -99,7 +99,7 @@ inline void exact_row(const problem& p, const pair_geometry& g, const pair_weigh
         if (w[s] == -inf) continue;
         const vec<C> weight(w[s]);
         const vec<C> key = load(k + s * L);
-        const auto seen = key != vec<C>(-inf);
+        const auto seen = differs<C>(key, vec<C>(-inf));
         const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
         const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
         const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
@@ -167,7 +167,7 @@ inline void exact_row(const problem& p, const pair_geometry& g, const pair_weigh
   const vec<C> two(C(2));
   vec<C> lse = xsimd::select(exact_lane, two * (base_hi + (base_lo + near * vec<C>(C(0.5)))), near);
   lse = xsimd::select(empty, vec<C>(-inf), lse);
-  lse = xsimd::select(den != den, den, lse);
+  lse = xsimd::select(differs<C>(den, den), den, lse);
   store(out.average, average);
   store(out.lse, lse);
   const split_exp<C> parts = split_denominator<C>(safe);

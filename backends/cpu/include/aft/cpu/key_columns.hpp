@@ -49,7 +49,7 @@ inline void scan_keys(const problem& p, const lane_tile<C>& tile, index_t s0, in
   for (index_t s = 0; s < s1 - s0; ++s) {
     const vec<C> key = load(k + s * L);
     const vec<C> size = xsimd::abs(load(v + s * L));
-    const auto seen = key != vec<C>(-inf);
+    const auto seen = differs<C>(key, vec<C>(-inf));
     top = max_ignoring_nan<C>(top, key);
     high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
     low = xsimd::select(seen && (size < low) && (size > zero), size, low);
@@ -107,7 +107,7 @@ inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, C* 
       C* out = P + (i * p.Tk + s0) * N;
       for (index_t s = 0; s < s1 - s0; ++s, out += N) {
         const vec<C> key = load(k + s * L);
-        const auto seen = key != vec<C>(-inf);
+        const auto seen = differs<C>(key, vec<C>(-inf));
         const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
         store(out, xsimd::select(seen, weight * (load(v + s * L) * by), zero));
         store(out + L, weight);

@@ -30,6 +30,7 @@ inline void finish_keys(const gradient_inputs& in, const field& dk, const std::a
   lane_field<C>(p.v, p.grid, tile, 1).read(r0, r1, v);
   hide_keys(p, tile, r0, r1, k);
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), unscale = load(cs.unscale);
+  const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
   // Terms below 2^-126 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400));
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
@@ -45,7 +46,7 @@ inline void finish_keys(const gradient_inputs& in, const field& dk, const std::a
     const vec<C> A = load(c + r * N);
     const vec<C> B = load(c + r * N + L);
     const vec<C> dv = (factor * A) * unscale;
-    const vec<C> dk_lane = (factor * (value * A - B)) * unscale;
+    const vec<C> dk_lane = ((factor * ((value * lift) * A - B)) * unscale) * unlift;
     const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
     const auto proven = hidden || (within && (exponent <= most) && finite && (vec<C>(rs.base[r]) == zero));
     store(dv_out + r * L, xsimd::select(hidden, zero, dv));

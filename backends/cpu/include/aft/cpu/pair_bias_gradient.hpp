@@ -110,7 +110,7 @@ inline void pack_gradient_rows(const gradient_inputs& in, const bias_gradient_pl
     const vec<C> centre = kappas(tile);
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> e = centre - load(up.exponent + r * L);
-      const auto seen = load(up.inverse + r * L) != zero;
+      const auto seen = differs<C>(load(up.inverse + r * L), zero);
       most[r] = xsimd::select(seen && (e > most[r]), e, most[r]);
     }
   }
@@ -129,7 +129,7 @@ inline void pack_gradient_rows(const gradient_inputs& in, const bias_gradient_pl
       const vec<C> inverse = load(up.inverse + r * L);
       vec<C> x = inverse * pow2<C>(centre - load(up.exponent + r * L) - vec<C>(rho[r]));
       // Lanes whose logits lie beyond the range send the whole row to the definition.
-      x = xsimd::select((centre != centre) || (load(up.base_hi + r * L) != zero), nan, x);
+      x = xsimd::select(differs<C>(centre, centre) || differs<C>(load(up.base_hi + r * L), zero), nan, x);
       const auto empty = inverse == zero;
       const vec<C> g = xsimd::select(empty, zero, x * load(up.g + r * L));
       store(xg + r * L, g);
@@ -168,7 +168,7 @@ inline void pack_gradient_columns(const backward_problem& p, const bias_gradient
     const vec<C> centre = load(kappa);
     for (index_t s = 0; s < s1 - s0; ++s) {
       const vec<C> key = load(k + s * L);
-      const auto seen = key != vec<C>(-inf);
+      const auto seen = differs<C>(key, vec<C>(-inf));
       // A key beyond the range with kappa within it is far below and rightly 0; NaN kappa makes NaN.
       const vec<C> y = xsimd::select(seen, exp_scaled<C>(key, centre) + (centre - centre), zero);
       store(k + s * L, y);

@@ -25,6 +25,8 @@ struct column_scale {
   C base[lanes<C>];
   C unscale[lanes<C>];  ///< the values' power of two
   C floor[lanes<C>];    ///< |num| below floor * den proves nothing; 0 where no value is that small
+  C lift[lanes<C>];     ///< transposed fold: the power of two that g o was multiplied by besides
+  C unlift[lanes<C>];   ///< its inverse
 };
 
 /// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.

@@ -45,7 +45,7 @@ inline void finish_queries(const problem& p, const pair_geometry& g, const row_s
       const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
       const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
-      if (state.set && xsimd::any(base.hi != zero)) state.beyond->store(true, std::memory_order_relaxed);
+      if (state.set && xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
       const vec<C> two(C(2)), half(C(0.5));
       store(lse + r * L, two * (base.hi + (base.lo + log_shifted<C>(safe, scaled) * half)));
       const split_exp<C> parts = split_denominator<C>(safe);

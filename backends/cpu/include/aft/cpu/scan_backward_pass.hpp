@@ -175,8 +175,8 @@ class backward_pass {
 
   bool far(const C* base, const stretch& x) const {
     const vec<C> zero(C(0));
-    auto some = zero != zero;
-    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) some = some | (load(base + l) != zero);
+    auto some = differs<C>(zero, zero);
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) some = some | (differs<C>(load(base + l), zero));
     return xsimd::any(some);
   }
 

@@ -106,10 +106,10 @@ template <class C, bool Emit>
 inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l) {
   const vec<C> zero(C(0));
   const frame<C> f = chunk.in(l);
-  auto special = (f.base != zero) | (value_shift<C>(load(chunk.peak + l)) != zero);
+  auto special = differs<C>(f.base, zero) | differs<C>(value_shift<C>(load(chunk.peak + l)), zero);
   if constexpr (Emit) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
-    special = special | (j.shift != zero);
+    special = special | differs<C>(j.shift, zero);
     store(view.num_unit + l, j.num_second);
     store(view.den_unit + l, j.frames.second);
     store(view.num_before + l, load(before.num + l) * j.num_first);
@@ -148,7 +148,8 @@ inline void emit(const fold_job<C>& job, index_t l, index_t i, index_t r, const 
     o = o * unit;
     // An average of finite values is no larger than the largest, but near the end of the range rounding could make
     // it infinite.
-    const auto beyond = (unit != one) & (xsimd::abs(o) > peak) & (xsimd::abs(n) <= vec<C>(exp_constants<C>::largest));
+    const auto beyond =
+        differs<C>(unit, one) & (xsimd::abs(o) > peak) & (xsimd::abs(n) <= vec<C>(exp_constants<C>::largest));
     o = xsimd::select(beyond, xsimd::select(n < zero, -peak, peak), o);
     o = xsimd::select(none, zero, o);
   }
@@ -191,7 +192,7 @@ template <class C, bool Emit>
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
 
-  const auto wide = f.base != zero;
+  const auto wide = differs<C>(f.base, zero);
   const auto far = (!hidden) & (wide | (xsimd::abs(x) > vec<C>(exp_constants<C>::range)));
   if (xsimd::any(far | wide)) {
     const joined<C> j = join_far<C>(f, {x, zero});
@@ -209,7 +210,7 @@ template <class C, bool Emit>
   store(chunk.peak + l, peak);
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
-  if (xsimd::any((next.exponent != f.exponent) | far | (peak != old_peak)))
+  if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(peak, old_peak)))
     look_back<C, Emit>(chunk, job.before, job.view, l);
   if constexpr (Emit) emit<C>(job, l, i, r, num, den, false);
 }

@@ -68,7 +68,7 @@ template <class C>
 template <class C>
 inline joined<C> join(const frame<C>& a, const frame<C>& b) {
   const vec<C> zero(C(0));
-  if (xsimd::any((a.base != zero) | (b.base != zero))) return join_far<C>(a, b);
+  if (xsimd::any(differs<C>(a.base, zero) | differs<C>(b.base, zero))) return join_far<C>(a, b);
   const vec<C> e = xsimd::select(a.exponent > b.exponent, a.exponent, b.exponent);
   const vec<C> one(C(1));
   return {{zero, e}, times_pow2<C>(one, a.exponent - e), times_pow2<C>(one, b.exponent - e)};

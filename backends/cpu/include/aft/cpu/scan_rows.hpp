@@ -142,7 +142,7 @@ class gradient_rows {
         const vec<C> base = xsimd::select(near | (xsimd::abs(minus) > vec<C>(exp_constants<C>::largest)), zero,
                                           xsimd::select(minus == minus, minus, zero));
         store(rows.base.row(r) + i, base);
-        if (xsimd::any(base != zero)) rows.far = true;
+        if (xsimd::any(differs<C>(base, zero))) rows.far = true;
       }
     }
   }

@@ -43,8 +43,8 @@ template <class C, bool Emit>
 inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& after, const suffix_view<C>& view,
                        index_t l) {
   const vec<C> zero(C(0));
-  auto special = (load(chunk.base + l) != zero) | (value_shift<C>(load(chunk.g_peak + l)) != zero) |
-                 (value_shift<C>(load(chunk.o_peak + l)) != zero);
+  auto special = differs<C>(load(chunk.base + l), zero) | differs<C>(value_shift<C>(load(chunk.g_peak + l)), zero) |
+                 differs<C>(value_shift<C>(load(chunk.o_peak + l)), zero);
   if constexpr (Emit) {
     const suffix_join<C> j = join_suffixes<C>(after, chunk, l);
     const vec<C> a = load(after.a + l) * j.a_first;
@@ -116,8 +116,8 @@ template <class C, bool Emit>
   next.exponent = xsimd::select(row.exponent > f.exponent, row.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(inverse, row.exponent - next.exponent);
-  const auto wide = f.base != zero;
-  const auto far = (!hidden) & (wide | (row.base != zero));
+  const auto wide = differs<C>(f.base, zero);
+  const auto far = (!hidden) & (wide | differs<C>(row.base, zero));
   if (xsimd::any(far | wide)) {
     const joined<C> j = join_far<C>(f, row);
     weight = xsimd::select(far, inverse * j.second, xsimd::select(wide, zero, weight));
@@ -134,7 +134,7 @@ template <class C, bool Emit>
   store(chunk.o_peak + l, o_peak);
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
-  if (xsimd::any((next.exponent != f.exponent) | far | (g_peak != old_g) | (o_peak != old_o)))
+  if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(g_peak, old_g) | differs<C>(o_peak, old_o)))
     look_ahead<C, Emit>(chunk, job.after, job.view, l);
   if constexpr (Emit) emit_key<C>(job, l, i, r, a, b);
 }

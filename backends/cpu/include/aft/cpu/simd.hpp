@@ -82,6 +82,12 @@ inline vec<C> mul_add(const vec<C>& a, const vec<C>& b, const vec<C>& c) {
   return xsimd::fma(a, b, c);
 }
 
+/// True where a and b differ or either is NaN. (xsimd's != calls NaN different before AVX only.)
+template <class C>
+inline vec_mask<C> differs(const vec<C>& a, const vec<C>& b) {
+  return !(a == b);
+}
+
 /// The larger of the two, where a NaN in x is passed over: acc must not be NaN. (xsimd's own max differs between
 /// generations in which operand a NaN yields.)
 template <class C>

@@ -71,7 +71,7 @@ struct query_fold {
     C used[L];
     for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
     const auto idle = load(used) == zero;
-    const auto usable = load(cs.usable) != zero;
+    const auto usable = differs<C>(load(cs.usable), zero);
     for (index_t i = 0; i < t1 - t0; ++i) {
       const vec<C> num = load(out.sums + i * 2 * L);
       const vec<C> den = load(out.sums + i * 2 * L + L);
