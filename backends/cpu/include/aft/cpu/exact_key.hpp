@@ -19,15 +19,15 @@ inline vec<C> exact_weight(const vec<C>& key, const vec<C>& weight, const vec<C>
   const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range) && (base_hi == zero);
   const split_exp<C> ek = exp_split<C>(xsimd::select(within, key, zero));
   const split_exp<C> ew = exp_split<C>(xsimd::select(within, weight, zero));
-  vec<C> a = ek.mantissa * ew.mantissa * pow2<C>((ek.exponent + ew.exponent) - exponent);
+  vec<C> a = raise<C>(ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent);
   if (!xsimd::all(within)) {
     const half_sum<C> z = add_halves<C>(key, weight);
     const vec<C> x = vec<C>(C(2)) * ((z.hi - base_hi) + (z.lo - base_lo));
     // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
-    const vec<C> cap = exponent + vec<C>(C(8));
-    a = xsimd::select(within, a, exp_scaled<C>(xsimd::select(x > cap, cap, x), exponent));
+    const vec<C> cap = mul_add(exponent, vec<C>(C(0.693147180559945309)), vec<C>(C(8)));
+    a = xsimd::select(within, a, exp_scaled<C>(xsimd::select(x > cap, cap, x), exponent) * inverse);
   }
-  return a * inverse;
+  return a;
 }
 
 /// dv and dk of key s for the lanes of `tile` (design: dv = sum_t a g, dk = sum_t a g (v - o)).

@@ -56,6 +56,29 @@ inline vec<C> pow2(const vec<C>& j) {
   return from_bits<C>(to_bits<C>(clipped + vec<C>(k::magic + k::bias)) << k::mantissa_bits);
 }
 
+/// m * 2^j for integral j <= 127 (1023); what falls below the normal range may become 0.
+template <class C>
+inline vec<C> times_pow2(const vec<C>& m, const vec<C>& j) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return vec<C>(_mm512_scalef_ps(m, j));
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return vec<C>(_mm512_scalef_pd(m, j));
+#endif
+  return m * pow2<C>(j);
+}
+
+/// m * 2^j for any integral j, down to subnormal results.
+template <class C>
+inline vec<C> raise(const vec<C>& m, const vec<C>& j) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64) return times_pow2<C>(m, j);
+#endif
+  using k = exp_constants<C>;
+  const vec<C> most(C(2) * k::bias);
+  const vec<C> clipped = xsimd::select(j > most, most, j);
+  const vec<C> half = (clipped * vec<C>(C(0.5)) + vec<C>(k::magic)) - vec<C>(k::magic);
+  return m * pow2<C>(half) * pow2<C>(clipped - half);
+}
+
 /// exp(x) = mantissa * 2^exponent.
 template <class C>
 struct split_exp {

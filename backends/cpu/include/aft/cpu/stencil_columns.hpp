@@ -21,6 +21,7 @@ struct column_scales {
   C unscale[lanes<C>];
   C floor[lanes<C>];        ///< |num| / den below it proves nothing; 0 where all |v| are of one size
   C usable[lanes<C>];       ///< 0: the lane is left to the exact path
+  C quiet[lanes<C>];        ///< 1: every visible v is 0 (or not finite)
   C empty[lanes<C>];        ///< 1: no key at all is visible
   index_t first[lanes<C>];  ///< the first visible key
 };
@@ -82,6 +83,7 @@ inline void set_value_scales(const vec<C>& high, const vec<C>& low, column_scale
   store(lows, low);
   for (index_t l = 0; l < lanes<C>; ++l) {
     value_scale(highs[l], cs.scale[l], cs.unscale[l]);
+    cs.quiet[l] = highs[l] == C(0) ? C(1) : C(0);
     cs.floor[l] = lows[l] * cs.scale[l] < exp_constants<C>::value_floor ? exp_constants<C>::value_floor : C(0);
   }
 }

@@ -29,6 +29,8 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const auto idle = load(used) == zero;
   const auto usable = load(ps.usable) == one;
+  const auto quiet = load(ps.quiet) == one;
+  const vec<C> proof(exp_constants<C>::proof);
   const index_t row = shape.width() * 2 * L;
   stencil_run<C> run;
   run.weight_row = run.in_row = row;
@@ -61,9 +63,12 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
           const vec<C> scale = e.exponent + exponents;
           const vec<C> factor = e.mantissa * pow2<C>(xsimd::select(scale > most_scale, most_scale, scale));
           const C* const sum = sums + (j2 - j) * 2 * L;
+          const vec<C> terms = xsimd::abs(load(sum)) + xsimd::abs(load(sum + L));
           vec<C> dr = (factor * (load(sum) - load(sum + L))) * load(ps.unscale) * load(cs.unscale);
           const auto hidden = idle || (r == vec<C>(-inf));
-          const auto proven = hidden || (usable && within && (scale <= most_scale) && (xsimd::abs(dr) <= largest));
+          // A tap may join only pairs of tiny weight; below the bound those that were dropped could be all there are.
+          const auto proven = hidden || (usable && within && (scale <= most_scale) && (xsimd::abs(dr) <= largest) &&
+                                         (quiet || (terms >= proof)));
           dr = xsimd::select(hidden, zero, dr);
           if (!xsimd::all(proven)) {
             const vec<C> exact = exact_stencil_tap<C>(p, shape, tile, r, rows, j0, j1, j2);

@@ -103,6 +103,7 @@ struct payload_scales {
   C exponent[lanes<C>];  ///< X was divided by 2^exponent
   C unscale[lanes<C>];   ///< of g
   C usable[lanes<C>];    ///< 0: the lane is left to the exact path
+  C quiet[lanes<C>];     ///< 1: every g or every v is 0, and so are all sums with both
 };
 
 template <class C>
@@ -125,6 +126,7 @@ inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const c
   for (index_t l = 0; l < L; ++l) value_scale(highs[l], scales[l], ps.unscale[l]);
   top = xsimd::select(top > vec<C>(-inf), top, zero);
   store(ps.exponent, top);
+  store(ps.quiet, xsimd::select(high == zero, one, load(cs.quiet)));
   store(ps.usable, xsimd::select(beyond == zero, load(cs.usable), zero));
   const vec<C> by = load(scales), value_by = load(cs.scale);
   for (index_t t = 0; t < p.Tq; ++t) {
