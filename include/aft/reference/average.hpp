@@ -119,13 +119,14 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
     for (index_t t = 0; t < x.Tq(); ++t)
       for (index_t c = 0; c < x.d(); ++c) {
         look(x, p, b, t, c, r);
-        Real num = 0, size = 0;
+        Real num = 0, largest = 0;
         for (std::size_t i = 0; i < r.s.size(); ++i) {
           num += r.e[i] * x.v(b, r.s[i], c);
-          size += r.e[i] * std::abs(x.v(b, r.s[i], c));
+          largest = std::max(largest, std::abs(x.v(b, r.s[i], c)));
         }
         const Real o = r.s.empty() ? Real{0} : num / r.den;
-        const Real o_terms = r.s.empty() ? Real{0} : size / r.den;
+        // o is only as good as an average is promised to be, to units of the largest |v| that the row sees.
+        const Real o_terms = largest;
         const bool gated = gate_fn != gate::none;
         const Real g = gated ? dy(b, t, c) * gate_value(gate_fn, x.q(b, t, c)) : dy(b, t, c);
         // An empty row has no gradient even where dy or q is NaN: its output does not depend on anything.

@@ -29,7 +29,8 @@ struct backward_result : gradients<Real> {
   /// For every gradient the sum of the absolute values of the terms that were added: the size of the numbers that any
   /// evaluation rounds, however much the sum itself cancels.
   gradients<Real> terms;
-  /// The most that one row (b,t,c) hands out over all its keys: sum_s |a g| = |g|, and sum_s |a g| (|v| + |o|).
+  /// The most that one row (b,t,c) hands out over all its keys: sum_s |a g| = |g|, and sum_s |a g| (|v| + max |v|), for
+  /// the row's average is known to units of max |v| only.
   Real row_dv = 0, row_dx = 0;
 };
 
