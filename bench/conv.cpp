@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "peers.hpp"
 #include "races.hpp"
 
 namespace aft_bench {
@@ -63,6 +64,21 @@ void enter_rate(race& r, int threads) {
   if constexpr (sizeof(T) == 2) r.enter("matmul", bf16_matmul(rate, threads)).note("flops.matmul", rate.flops());
 }
 
+/// For attention the grid is a sequence of as many positions.
+template <class T>
+void enter_peers(race& r, const std::shared_ptr<grids<T>>& x, bool training) {
+  const auto others = std::make_shared<peers>(type_name<T>());
+  r.hold(others);
+  others->share("q", x->q, {images, side, side, channels});
+  others->share("k", x->k, {images, side, side, x->H});
+  others->share("v", x->v, {images, side, side, channels});
+  others->share("w", x->filter, {x->H, taps, taps});
+  if (training) others->share("dy", x->dy, {images, side, side, channels});
+  others->enter(r, "sdpa", {.kind = "sdpa", .training = training});
+  others->enter(r, "eager", {.kind = "conv", .training = training});
+  if (!training) r.note("difference.eager", others->difference("eager", x->y));
+}
+
 template <class T>
 race conv(index_t heads) {
   const int threads = run_settings().threads;
@@ -74,6 +90,10 @@ race conv(index_t heads) {
   r.note("flops.aft", x->flops());
   r.note("bytes.aft", static_cast<double>(sizeof(T)) * static_cast<double>(3 * x->q.size() + x->k.size()));
   enter_rate<T>(r, threads);
+  if (peers::present()) {
+    aft::conv(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->taps_of(), x->out(x->y));
+    enter_peers(r, x, false);
+  }
   return r;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "peers.hpp"
 #include "races.hpp"
 
 namespace aft_bench {
@@ -28,6 +29,16 @@ race full(const shape& s) {
   r.note("bytes.aft", static_cast<double>(sizeof(T)) * static_cast<double>(4 * s.size() + s.T * s.T));
   if constexpr (sizeof(T) == 4) enter_sgemm(r, p, threads);
   if constexpr (sizeof(T) == 2) r.enter("matmul", bf16_matmul(p, threads)).note("flops.matmul", p.flops());
+  if (peers::present() && sizeof(T) != 8) {
+    const std::shared_ptr<peers> others = share(*x);
+    r.hold(others);
+    others->enter(r, "sdpa", {.kind = "sdpa"});
+    others->enter(r, "sdpa_causal", {.kind = "sdpa", .causal = true});
+    others->enter(r, "eager", {.kind = "full"});
+    others->enter(r, "eager_causal", {.kind = "full", .causal = true});
+    aft::full(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->bias(), x->out(x->y));
+    r.note("difference.eager", others->difference("eager", x->y));
+  }
   return r;
 }
 

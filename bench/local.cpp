@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "peers.hpp"
 #include "races.hpp"
 
 namespace aft_bench {
@@ -34,6 +35,20 @@ race local(const shape& s, const aft::window& window, bool both_orders) {
   if (both_orders) enter("aft", false);
   enter("aft_causal", true);
   enter_roof<T>(r, s, 3, 1, threads);
+  if (peers::present() && sizeof(T) != 8) {
+    const std::shared_ptr<peers> others = share(*x);
+    r.hold(others);
+    const index_t width = window.before + 1;
+    if (both_orders) {
+      others->enter(r, "sdpa", {.kind = "sdpa"});
+      others->enter(r, "eager", {.kind = "local", .window = width});
+      aft::local(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->bias(), window, x->out(x->y));
+      r.note("difference.eager", others->difference("eager", x->y));
+    } else {
+      others->enter(r, "sdpa_causal", {.kind = "sdpa", .causal = true});
+      others->enter(r, "eager_causal", {.kind = "local", .causal = true, .window = width});
+    }
+  }
   return r;
 }
 

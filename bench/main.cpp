@@ -2,6 +2,7 @@
 // Races the operators against the machine's ceilings and against their peers. Options of its own:
 //   --threads=N   of every contestant (default: OpenMP's)
 //   --rounds=N    of every race (default: what each race asks for)
+//   --peers=CMD   shell command of the process that runs the peers (default: none take part)
 // and those of the harness: --benchmark_filter=<regex>, --benchmark_out=<file>, --benchmark_list_tests, ...
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -10,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "peers.hpp"
 #include "races.hpp"
 #include "table.hpp"
 
@@ -25,9 +27,14 @@ bool number(std::string_view argument, std::string_view option, int& value) {
 
 int main(int argc, char** argv) {
   aft_bench::settings& settings = aft_bench::run_settings();
+  const std::string_view peers_option = "--peers=";
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
     if (number(argv[i], "--threads=", settings.threads) || number(argv[i], "--rounds=", settings.rounds)) continue;
+    if (std::string_view(argv[i]).starts_with(peers_option)) {
+      settings.peers = argv[i] + peers_option.size();
+      continue;
+    }
     argv[kept++] = argv[i];
   }
   argc = kept;
@@ -39,10 +46,12 @@ int main(int argc, char** argv) {
   benchmark::AddCustomContext("compiler", AFT_BENCH_COMPILER);
   benchmark::AddCustomContext("flags", AFT_BENCH_FLAGS);
   benchmark::AddCustomContext("onednn", aft_bench::library_version());
+  benchmark::AddCustomContext("peers", aft_bench::peers::present() ? aft_bench::peers::version() : "none");
 
   aft_bench::add_full();
   aft_bench::add_full_backward();
   aft_bench::add_local();
+  aft_bench::add_training();
   aft_bench::add_simple();
   aft_bench::add_conv();
 

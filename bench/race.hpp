@@ -13,9 +13,9 @@ namespace aft_bench {
 
 /// What the command line says for the whole run.
 struct settings {
-  int threads = 0;                ///< of every contestant that does not say otherwise; 0: what OpenMP would use
-  int rounds = 0;                 ///< of every race; 0: as many as the race asks for
-  std::vector<std::string> peer;  ///< command of the process that runs the peers; empty: none take part
+  int threads = 0;    ///< of every contestant that does not say otherwise; 0: what OpenMP would use
+  int rounds = 0;     ///< of every race; 0: as many as the race asks for
+  std::string peers;  ///< shell command that starts the peers; empty: none take part
 };
 settings& run_settings();
 

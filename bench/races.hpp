@@ -13,6 +13,7 @@ namespace aft_bench {
 void add_full();
 void add_full_backward();
 void add_local();
+void add_training();
 void add_simple();
 void add_conv();
 void add_small_calls();

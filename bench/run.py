@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import platform
+import shlex
 import subprocess
 import sys
 
@@ -58,8 +59,19 @@ def commit():
     return {"commit": git("rev-parse", "HEAD") or "unknown", "modified": bool(dirty)}
 
 
+def peers_command(options):
+    """The shell command of the peers' process: only its environment finds PyTorch and the libraries that PyTorch links."""
+    libraries = [str(p) for p in sorted(options.peers.glob("nvidia/*/lib"))]
+    toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    libraries.append(f"{toolkit}/lib64")
+    return shlex.join(["env", f"PYTHONPATH={options.peers}", f"LD_LIBRARY_PATH={':'.join(libraries)}", sys.executable,
+                       str(TOP / "bench/peers.py"), str(options.threads)])
+
+
 def race(options, raw):
     command = [options.binary, f"--threads={options.threads}", f"--benchmark_out={raw}", "--benchmark_out_format=json"]
+    if options.peers:
+        command.append(f"--peers={peers_command(options)}")
     if options.filter:
         command.append(f"--benchmark_filter={options.filter}")
     if options.rounds:
@@ -76,6 +88,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--filter", default="")
+    parser.add_argument("--peers", type=pathlib.Path, help="folder that pip installed PyTorch into")
     parser.add_argument("--rounds", type=int, default=0)
     options = parser.parse_args()
     if options.quick:
@@ -98,6 +111,7 @@ def main():
         "compiler": context["compiler"],
         "flags": context["flags"],
         "onednn": context["onednn"],
+        "pytorch": context["peers"],
         "races": results.condense(harness),
     }
     results.write(document, options.out)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "peers.hpp"
 #include "races.hpp"
 
 namespace aft_bench {
@@ -24,6 +25,15 @@ race simple(const shape& s) {
   for (const char* name : {"bytes.aft", "bytes.aft_causal"}) r.note(name, 4.0 * static_cast<double>(bytes));
   for (const char* name : {"flops.aft", "flops.aft_causal"}) r.note(name, 4.0 * static_cast<double>(s.size()));
   enter_streams(r, 3, 1, bytes, threads);
+  if (peers::present() && sizeof(T) != 8) {
+    const std::shared_ptr<peers> others = share(*x);
+    r.hold(others);
+    others->enter(r, "sdpa", {.kind = "sdpa"});
+    others->enter(r, "eager", {.kind = "simple"});
+    others->enter(r, "eager_causal", {.kind = "simple", .causal = true});
+    aft::simple(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->out(x->y));
+    r.note("difference.eager", others->difference("eager", x->y));
+  }
   return r;
 }
 
