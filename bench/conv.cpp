@@ -75,7 +75,9 @@ void enter_peers(race& r, const std::shared_ptr<grids<T>>& x, bool training) {
   others->share("w", x->filter, {x->H, taps, taps});
   if (training) others->share("dy", x->dy, {images, side, side, channels});
   others->enter(r, "sdpa", {.kind = "sdpa", .training = training});
+  // Which order of the memory suits the convolutions depends on the filter's size: both take part.
   others->enter(r, "eager", {.kind = "conv", .training = training});
+  others->enter(r, "eager_nchw", {.kind = "conv_channels_first", .training = training});
   if (!training) r.note("difference.eager", others->difference("eager", x->y));
 }
 

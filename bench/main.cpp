@@ -54,6 +54,9 @@ int main(int argc, char** argv) {
   aft_bench::add_training();
   aft_bench::add_simple();
   aft_bench::add_conv();
+  aft_bench::add_small_calls();
+  aft_bench::add_threads();
+  aft_bench::add_growth();
 
   aft_bench::table display;
   benchmark::RunSpecifiedBenchmarks(&display);

@@ -38,9 +38,8 @@ def weighted(x, w):
     """AFT-full: numerators and denominators as products with exp(w), both exponents shifted by their maxima."""
     ek = torch.exp(x["k"] - x["k"].amax(1, keepdim=True))
     ew = torch.exp(w - w.amax(1, keepdim=True))
-    num = torch.einsum("ts,bsc->btc", ew, ek * x["v"])
-    den = torch.einsum("ts,bsc->btc", ew, ek)
-    return torch.sigmoid(x["q"]) * num / den
+    # torch.einsum makes the same products and then copies them into another order.
+    return torch.sigmoid(x["q"]) * (ew @ (ek * x["v"])) / (ew @ ek)
 
 
 def full(x, options):
@@ -67,7 +66,11 @@ def simple(x, options):
 
 def conv(x, options):
     """AFT-conv by grouped convolutions with exp(w) - 1 and the sums of all keys. q, v (B, h, w, d), k (B, h, w, H)."""
-    q, k, v = (x[n].permute(0, 3, 1, 2) for n in "qkv")
+    return conv_channels_first({n: x[n].permute(0, 3, 1, 2) for n in "qkv"} | {"w": x["w"]}, options).permute(0, 2, 3, 1)
+
+
+def conv_channels_first(x, options):
+    q, k, v = (x[n] for n in "qkv")
     H, d = k.shape[1], v.shape[1]
     r = x["w"]
     filters = torch.expm1(r).unsqueeze(1)
@@ -78,10 +81,11 @@ def conv(x, options):
     den = F.conv2d(ek, filters, padding=pad, groups=H) + ek.sum((2, 3), keepdim=True)
     if H != d:
         den = den.repeat_interleave(d // H, 1)
-    return (torch.sigmoid(q) * num / den).permute(0, 2, 3, 1)
+    return torch.sigmoid(q) * num / den
 
 
-KINDS = {"sdpa": sdpa, "full": full, "local": local, "simple": simple, "conv": conv}
+KINDS = {"sdpa": sdpa, "full": full, "local": local, "simple": simple, "conv": conv,
+         "conv_channels_first": conv_channels_first}
 
 
 class Session:
@@ -107,6 +111,9 @@ class Session:
         if command["causal"] and "w" in x:
             x["future"] = torch.ones(x["w"].shape, dtype=torch.bool).triu(1)
         kind = KINDS[command["kind"]]
+        if kind is conv_channels_first:
+            # Its tensors lie that way from the start.
+            x.update({n: x[n].permute(0, 3, 1, 2).contiguous() for n in ("q", "k", "v", "dy") if n in x})
         if not command["training"]:
             def forward():
                 with torch.inference_mode():
@@ -137,12 +144,42 @@ class Session:
         return {"count": y.numel()}
 
 
+def status(key):
+    """A line of /proc/self/status, in bytes."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))
+
+
+def peak_memory(kind, T, d=512):
+    """Bytes at the peak of one call on a sequence, beyond inputs and output; the process makes no other call."""
+    def tensors(length):
+        x = {n: torch.randn(1, length, d) for n in "qkv"}
+        if kind != "sdpa" and kind != "simple":
+            x["w"] = torch.randn(length, length)
+        if kind == "local":
+            x["window"] = torch.ones(length, length)
+        return x
+    options = {"causal": False}
+    with torch.inference_mode():
+        # Code pages and threads are there before.
+        KINDS[kind](tensors(64), options)
+        x = tensors(T)
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")  # the peak starts again from here
+        before = status("VmRSS")
+        y = KINDS[kind](x, options)
+        return status("VmHWM") - before - y.numel() * y.element_size()
+
+
 def main():
     # What libraries print must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(int(sys.argv[1]))
     gc.disable()
+    if len(sys.argv) > 2:
+        print(peak_memory(sys.argv[2], int(sys.argv[3])), file=answers)
+        return
     session = None
     for line in sys.stdin:
         command = json.loads(line)
