@@ -21,9 +21,9 @@ CONV = "14x14_k11_B256_d384_H"
 
 
 # Ratios of one round: `t` holds seconds by contestant, `facts` flops and bytes.
-def speed(ceiling, contestant="aft"):
-    """How fast against something that does the same work."""
-    return lambda t, facts: t[ceiling] / t[contestant]
+def speed(*ceilings, contestant="aft"):
+    """How fast against something that does the same work; of several, the fastest."""
+    return lambda t, facts: min(t[c] for c in ceilings) / t[contestant]
 
 
 def share(ceiling, contestant="aft"):
@@ -107,9 +107,35 @@ def peers():
     yield from over(SHAPES, "simple", "simple, times faster", "eager", speed("eager"), 3)
     yield from over(SHAPES, "simple", "simple, times faster", "sdpa", speed("sdpa"), 60)
     for heads in ("384", "16"):
-        yield from over([CONV + heads], "conv", "conv, times faster", "eager", speed("eager"), 12)
+        yield from over([CONV + heads], "conv", "conv, times faster", "eager", speed("eager", "eager_nchw"), 12)
         yield from over([CONV + heads], "conv", "conv, times faster", "sdpa", speed("sdpa"), 6)
     yield from over(AT_LEAST_1024, "full_training", "full forward + backward, times faster", "sdpa", speed("sdpa"), 2.5)
+
+
+def microseconds(seconds):
+    return lambda t, facts: 1e6 * seconds(t)
+
+
+def calls():
+    """What a call costs beside its work, in microseconds: all of a call on one position, and of one on a sequence of 64 what
+    one more sequence in the batch does not cost again."""
+    for call in ("full", "local8", "simple", "conv7"):
+        race = f"small/{call}/float"
+        yield Bar(f"{call}, one position", "us", race, microseconds(lambda t: t["aft_T1"]), 3, lower=True)
+        yield Bar(f"{call}, 64 positions", "us", race,
+                  microseconds(lambda t: t["aft_B1"] - (t["aft_B9"] - t["aft_B1"]) / 8), 3, lower=True)
+
+
+def most_lost(t, facts):
+    """The longest time with more threads over the shortest with fewer."""
+    times = [t[name] for name in sorted(t, key=lambda n: int(n.rpartition("_")[2])) if name.startswith("aft_")]
+    return max(times[more] / min(times[:more]) for more in range(1, len(times)))
+
+
+def threads():
+    for call in ("full", "local32", "simple", "full_backward"):
+        for shape in ("B1_T64_d64", "B1_T256_d64", LONG, "B1_T4096_d512"):
+            yield Bar(f"{call}, more threads", "fewer", f"threads_{call}/{shape}/float", most_lost, 1.1, lower=True)
 
 
 @dataclasses.dataclass
@@ -139,30 +165,74 @@ def evaluate(result, bars):
         yield Row(bar, *quartiles(ratios))
 
 
-def table(rows):
-    """Markdown, aligned enough for a terminal."""
-    cells = [("work", "race", "against", "ratio", "quartiles", "first bar", "goal", "reached")]
-    for r in rows:
-        sign = "<= " if r.bar.lower else ">= "
-        goal = "" if r.bar.goal is None else f"{sign}{r.bar.goal:g}"
-        cells.append((r.bar.work, r.bar.race, r.bar.against, f"{r.median:.3g}", f"{r.q1:.3g} .. {r.q3:.3g}",
-                      f"{sign}{r.bar.first:g}", goal, r.verdict))
+@dataclasses.dataclass
+class Figure:
+    """A bar that is not a race's: memory and compile time."""
+    work: str
+    against: str
+    value: float
+    first: float
+    goal: float = None
+
+    @property
+    def verdict(self):
+        if self.goal is not None and self.value <= self.goal:
+            return "goal"
+        return "first bar" if self.value <= self.first else "missed"
+
+
+def figures(document):
+    at = {(m["call"], m["T"]): m["bytes"] for m in document.get("memory", [])}
+    for call, eager in (("full", "full"), ("local32", "local"), ("simple", "simple")):
+        ours, theirs = at.get((f"aft_{call}", 4096)), at.get((f"eager_{eager}", 4096))
+        if ours is not None and theirs:
+            yield Figure(f"peak memory of {call}, T 4096", "eager's", ours / theirs, 0.02)
+    for row in document.get("compile", {}).get("rows", []):
+        if row["call"] != "include only":
+            yield Figure(f"compiling a call of {row['call']}", "seconds", row["seconds"], 10, 4)
+
+
+def figure_table(rows):
+    return aligned([("work", "against", "figure", "first bar", "goal", "reached")] + [
+        (r.work, r.against, f"{r.value:.3g}", f"<= {r.first:g}", "" if r.goal is None else f"<= {r.goal:g}", r.verdict)
+        for r in rows])
+
+
+def aligned(cells):
+    """A Markdown table that can be read in a terminal."""
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in cells]
     lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     return "\n".join(lines)
 
 
+def tally(rows):
+    return (f"{sum(r.verdict == 'goal' for r in rows)} at the goal, {sum(r.verdict == 'first bar' for r in rows)} at the "
+            f"first bar, {sum(r.verdict == 'missed' for r in rows)} missed")
+
+
+def table(rows):
+    cells = [("work", "race", "against", "ratio", "quartiles", "first bar", "goal", "reached")]
+    for r in rows:
+        sign = "<= " if r.bar.lower else ">= "
+        goal = "" if r.bar.goal is None else f"{sign}{r.bar.goal:g}"
+        cells.append((r.bar.work, r.bar.race, r.bar.against, f"{r.median:.3g}", f"{r.q1:.3g} .. {r.q3:.3g}",
+                      f"{sign}{r.bar.first:g}", goal, r.verdict))
+    return aligned(cells)
+
+
+GROUPS = (("ceilings", ceilings), ("peers", peers), ("calls", calls), ("threads", threads))
+
+
 def main():
     result = Result.read(sys.argv[1])
-    for title, bars in (("ceilings", ceilings()), ("peers", peers())):
-        rows = list(evaluate(result, bars))
-        if not rows:
-            continue
-        print(f"\n{title}\n{table(rows)}")
-        print(f"{sum(r.verdict == 'goal' for r in rows)} at the goal, "
-              f"{sum(r.verdict == 'first bar' for r in rows)} at the first bar, "
-              f"{sum(r.verdict == 'missed' for r in rows)} missed")
+    for title, bars in GROUPS:
+        rows = list(evaluate(result, bars()))
+        if rows:
+            print(f"\n{title}\n{table(rows)}\n{tally(rows)}")
+    rows = list(figures(result.document))
+    if rows:
+        print(f"\n{figure_table(rows)}\n{tally(rows)}")
 
 
 if __name__ == "__main__":

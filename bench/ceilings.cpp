@@ -149,7 +149,9 @@ std::function<void()> bf16_matmul(const product& p, int threads) {
   const dnnl::memory::desc a({p.m, p.k}, type::bf16, p.a == 'N' ? tag::ab : tag::ba);
   const dnnl::memory::desc b({p.k, p.n}, type::bf16, p.b == 'N' ? tag::ab : tag::ba);
   const dnnl::memory::desc c({p.m, p.n}, type::bf16, tag::ab);
-  x->matmul = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), x->engine));
+  const dnnl::matmul::primitive_desc how(dnnl::matmul::desc(a, b, c), x->engine, true);
+  if (!how) return {};
+  x->matmul = dnnl::matmul(how);
   x->arguments = {{DNNL_ARG_SRC, dnnl::memory(a, x->engine, x->a.data())},
                   {DNNL_ARG_WEIGHTS, dnnl::memory(b, x->engine, x->b.data())},
                   {DNNL_ARG_DST, dnnl::memory(c, x->engine, x->c.data())}};

@@ -22,7 +22,7 @@ struct product {
 /// oneDNN's sgemm, on operands of its own.
 std::function<void()> sgemm(const product& p, int threads);
 
-/// oneDNN's matmul of plain row-major bfloat16 matrices into bfloat16.
+/// oneDNN's matmul of plain row-major bfloat16 matrices into bfloat16; empty where it has none, as below AVX-512.
 std::function<void()> bf16_matmul(const product& p, int threads);
 
 /// Reads `reads` arrays of `bytes` bytes once and writes `writes` arrays of that size. `around_caches`: with stores

@@ -61,7 +61,7 @@ constexpr product rate{.m = 1024, .n = 4096, .k = 1024};
 template <class T>
 void enter_rate(race& r, int threads) {
   if constexpr (sizeof(T) == 4) enter_sgemm(r, rate, threads);
-  if constexpr (sizeof(T) == 2) r.enter("matmul", bf16_matmul(rate, threads)).note("flops.matmul", rate.flops());
+  if constexpr (sizeof(T) == 2) enter_matmul(r, rate, threads);
 }
 
 /// For attention the grid is a sequence of as many positions.

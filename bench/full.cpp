@@ -28,7 +28,7 @@ race full(const shape& s) {
   r.note("flops.aft_factorized", p.flops() + 2.0 * static_cast<double>(s.T * s.T * rank));
   r.note("bytes.aft", static_cast<double>(sizeof(T)) * static_cast<double>(4 * s.size() + s.T * s.T));
   if constexpr (sizeof(T) == 4) enter_sgemm(r, p, threads);
-  if constexpr (sizeof(T) == 2) r.enter("matmul", bf16_matmul(p, threads)).note("flops.matmul", p.flops());
+  if constexpr (sizeof(T) == 2) enter_matmul(r, p, threads);
   if (peers::present() && sizeof(T) != 8) {
     const std::shared_ptr<peers> others = share(*x);
     r.hold(others);

@@ -34,8 +34,8 @@ race full_backward(const shape& s, int threads) {
     r.note("flops.sgemm", keys.flops() + bias.flops());
   }
   if constexpr (sizeof(T) == 2) {
-    r.enter("matmul", both(bf16_matmul(keys, threads), bf16_matmul(bias, threads)));
-    r.note("flops.matmul", keys.flops() + bias.flops());
+    const std::function<void()> first = bf16_matmul(keys, threads), second = bf16_matmul(bias, threads);
+    if (first && second) r.enter("matmul", both(first, second)).note("flops.matmul", keys.flops() + bias.flops());
   }
   return r;
 }

@@ -11,7 +11,7 @@ template <class T>
 void enter_roof(race& r, const shape& s, int reads, int writes, int threads) {
   const product p = full_product(s);
   if constexpr (sizeof(T) == 4) enter_sgemm(r, p, threads);
-  if constexpr (sizeof(T) == 2) r.enter("matmul", bf16_matmul(p, threads)).note("flops.matmul", p.flops());
+  if constexpr (sizeof(T) == 2) enter_matmul(r, p, threads);
   enter_streams(r, reads, writes, static_cast<std::size_t>(s.size()) * sizeof(T), threads);
 }
 

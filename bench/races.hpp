@@ -36,6 +36,10 @@ inline void enter_sgemm(race& r, const product& p, int threads, const std::strin
   r.enter(name, sgemm(p, threads)).note("flops." + name, p.flops());
 }
 
+inline void enter_matmul(race& r, const product& p, int threads) {
+  if (std::function<void()> work = bf16_matmul(p, threads)) r.enter("matmul", work).note("flops.matmul", p.flops());
+}
+
 /// The product that `full` amounts to: weights by numerators and denominators.
 inline product full_product(const shape& s) {
   return {.m = s.T, .n = 2 * s.B * s.d, .k = s.T};

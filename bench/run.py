@@ -19,7 +19,9 @@ import results
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 # What tells most in two minutes: each kernel once, on the shape of the first bar.
-QUICK = "(full|local32|local256)/B8_T1024.*/float|full/B8_T1024.*/bfloat16|simple.*/B(32|2)_T1024_d512/float|.*14x14.*/float"
+LONGEST_DENSE = 16384
+QUICK = ("^((full|local32|local256|local32_backward)/B8_T1024.*/float|full/B8_T1024.*/bfloat16|small/.*|"
+         "full_backward/B8_T1024.*/float/one|simple(_backward)?/B(32|2)_T1024_d512/float|conv(_backward)?/.*/float)")
 
 
 def first_match(path, key):
@@ -77,8 +79,40 @@ def race(options, raw):
     if options.rounds:
         command.append(f"--rounds={options.rounds}")
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
+    if options.isa:
+        environment["ONEDNN_MAX_CPU_ISA"] = options.isa
     subprocess.run(command, check=True, env=environment)
     return json.loads(raw.read_text(encoding="utf-8"))
+
+
+def peak_memory(options):
+    """Peak bytes of one call on a sequence of 512 channels; a process per figure."""
+    figures = []
+    # Small blocks as well from pages of their own, which go back when they are freed.
+    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), MALLOC_MMAP_THRESHOLD_="65536")
+    program = pathlib.Path(options.binary).with_name("aft_memory")
+    peers = shlex.split(peers_command(options)) if options.peers else None
+    for T in (256, 1024, 4096, 16384, 65536):
+        calls = [(f"aft_{c}", [program, c, str(T), str(options.threads)])
+                 for c in ("full", "factorized", "local32", "simple") if c != "full" or T <= LONGEST_DENSE]
+        if peers:
+            calls += [(name, [*peers, kind, str(T)])
+                      for name, kind in (("sdpa", "sdpa"), ("eager_full", "full"), ("eager_local", "local"),
+                                         ("eager_simple", "simple"))
+                      if T <= LONGEST_DENSE or kind == "simple"]
+        for name, command in calls:
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+            figures.append({"call": name, "T": T, "bytes": int(done.stdout)})
+    return figures
+
+
+def compile_times(options):
+    """Of a file with one call, by the script that also users can run."""
+    out = options.out.with_suffix(".compile.json")
+    subprocess.run([sys.executable, TOP / "scripts/compile_time", "--json", out], check=True)
+    document = json.loads(out.read_text(encoding="utf-8"))
+    out.unlink()
+    return document
 
 
 def main():
@@ -88,12 +122,13 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--filter", default="")
+    parser.add_argument("--isa", default="", help="the most that oneDNN may use, as in ONEDNN_MAX_CPU_ISA")
     parser.add_argument("--peers", type=pathlib.Path, help="folder that pip installed PyTorch into")
     parser.add_argument("--rounds", type=int, default=0)
     options = parser.parse_args()
     if options.quick:
         options.filter = options.filter or QUICK
-        options.rounds = options.rounds or 5
+        options.rounds = options.rounds or 3
 
     started = datetime.datetime.now(datetime.timezone.utc)
     raw = options.out.with_suffix(".raw.json")
@@ -111,9 +146,13 @@ def main():
         "compiler": context["compiler"],
         "flags": context["flags"],
         "onednn": context["onednn"],
+        "onednn_isa": options.isa or "all",
         "pytorch": context["peers"],
         "races": results.condense(harness),
     }
+    if not options.quick and not options.filter:
+        document["memory"] = peak_memory(options)
+        document["compile"] = compile_times(options)
     results.write(document, options.out)
     print(f"wrote {os.path.relpath(options.out)}")
     subprocess.run([sys.executable, TOP / "bench/bars.py", options.out], check=True)
