@@ -9,27 +9,32 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 
 /// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row.
-/// One fused chain a result, in the order of s: the bits do not depend on M.
+/// One fused chain a result, in the order of s: the bits do not depend on M. `next` is brought to the second-level
+/// cache on the way, as many weights as this tile takes.
 template <class C, index_t M>
-inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add) {
+inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add, const C* next) {
   constexpr index_t step = tuning<C>::rows;
   constexpr index_t width = tuning<C>::columns;
   vec<C> left[M];
   vec<C> right[M];
+#pragma GCC unroll 14
   for (index_t r = 0; r < M; ++r) {
     left[r] = vec<C>(C(0));
     right[r] = vec<C>(C(0));
   }
   for (index_t s = 0; s < depth; ++s) {
+    __builtin_prefetch(next + s * step, 0, 2);
     const vec<C> p0 = load(p + s * width);
     const vec<C> p1 = load(p + s * width + lanes<C>);
     const C* const weights = a + s * step;
+#pragma GCC unroll 14
     for (index_t r = 0; r < M; ++r) {
       const vec<C> weight(weights[r]);
       left[r] = mul_add(weight, p0, left[r]);
       right[r] = mul_add(weight, p1, right[r]);
     }
   }
+#pragma GCC unroll 14  // else the accumulators go to the stack first
   for (index_t r = 0; r < M; ++r) {
     C* const out = c + r * width;
     if (add) {
@@ -43,16 +48,16 @@ inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add) {
 
 /// The tile of `rows` rows, by the smallest kernel that covers them: a short last panel does not pay for a full one.
 template <class C>
-inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add) {
+inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const C* next) {
   constexpr index_t most = tuning<C>::rows;
   if (rows <= 1) {
-    gemm_tile<C, 1>(depth, a, p, c, add);
+    gemm_tile<C, 1>(depth, a, p, c, add, next);
   } else if (rows <= most / 3) {
-    gemm_tile<C, most / 3>(depth, a, p, c, add);
+    gemm_tile<C, most / 3>(depth, a, p, c, add, next);
   } else if (rows <= most / 2) {
-    gemm_tile<C, most / 2>(depth, a, p, c, add);
+    gemm_tile<C, most / 2>(depth, a, p, c, add, next);
   } else {
-    gemm_tile<C, most>(depth, a, p, c, add);
+    gemm_tile<C, most>(depth, a, p, c, add, next);
   }
 }
 

@@ -29,26 +29,62 @@ struct key_range {
   }
 };
 
-inline constexpr index_t column_chunk = 32;  // staged keys: 2 x 32 vectors, well inside the first-level cache
+inline constexpr index_t column_chunk = 32;  // 2 x 32 vectors a lane tile stay in the first-level cache
 
-/// Adds keys [s0, s1) to a lane tile's range.
+/// P[s] = [v, k] for keys [s0, s1) of `count` lane tiles, P of one after the other; hidden keys and idle lanes -inf.
+///
+/// A lane tile is one cache line a row, which the hardware foresees badly. So a row is read for all tiles of the group,
+/// which lie side by side, the rows to come are asked for, and each row is read from memory once.
 template <class C>
-inline void scan_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, key_range<C>& range) {
+inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tiles, index_t s0, index_t s1, C* P) {
   constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
-  C k[column_chunk * L], v[column_chunk * L];
-  keys.prefetch(s1, s1 + column_chunk, p.Tk);
-  values.prefetch(s1, s1 + column_chunk, p.Tk);
-  keys.read(s0, s1, k, -inf);
-  values.read(s0, s1, v);
-  hide_keys(p, tile, s0, s1, k);
+  const index_t group = p.d / p.hk;
+  const lane_field<C> k0(p.k, p.grid, tiles[0], group), v0(p.v, p.grid, tiles[0], 1);
+  const lane_field<C> k1(p.k, p.grid, tiles[count - 1], group), v1(p.v, p.grid, tiles[count - 1], 1);
+  const index_t apart = (count - 1) * L;
+  const bool plain = p.k.type == dtype_of<C> && p.v.type == dtype_of<C> && k0.whole_rows() && v0.whole_rows() &&
+                     k1.whole_rows() && v1.whole_rows() && k1.base - k0.base == apart && v1.base - v0.base == apart;
+  if (plain) {
+    constexpr index_t ahead = tuning<C>::rows_ahead;
+    const index_t k_step = p.k.sx[2], v_step = p.v.sx[2];
+    const C* k = reinterpret_cast<const C*>(p.k.data) + k0.base + s0 * k_step;
+    const C* v = reinterpret_cast<const C*>(p.v.data) + v0.base + s0 * v_step;
+    for (index_t s = s0; s < s1; ++s, k += k_step, v += v_step) {
+      const index_t soon = s + ahead < p.Tk ? ahead : 0;
+      for (index_t i = 0; i < count; ++i) {
+        __builtin_prefetch(k + soon * k_step + i * L);
+        __builtin_prefetch(v + soon * v_step + i * L);
+        C* const at = P + (i * p.Tk + s) * N;
+        store(at, load(v + i * L));
+        store(at + L, load(k + i * L));
+      }
+    }
+  } else {
+    C rows[column_chunk * L];
+    for (index_t i = 0; i < count; ++i) {
+      C* const at = P + (i * p.Tk + s0) * N;
+      lane_field<C>(p.v, p.grid, tiles[i], 1).read(s0, s1, rows);
+      for (index_t s = 0; s < s1 - s0; ++s) store(at + s * N, load(rows + s * L));
+      lane_field<C>(p.k, p.grid, tiles[i], group).read(s0, s1, rows, -inf);
+      for (index_t s = 0; s < s1 - s0; ++s) store(at + s * N + L, load(rows + s * L));
+    }
+  }
+  for (index_t i = 0; i < count; ++i) hide_keys(p, tiles[i], s0, s1, P + (i * p.Tk + s0) * N + L, N);
+}
+
+/// Adds `count` staged keys to a lane tile's range.
+template <class C>
+inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0));
   vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
-  for (index_t s = 0; s < s1 - s0; ++s) {
-    const vec<C> key = load(k + s * L);
-    const vec<C> size = xsimd::abs(load(v + s * L));
+  for (index_t s = 0; s < count; ++s) {
+    const vec<C> key = load(P + s * N + L);
+    const vec<C> size = xsimd::abs(load(P + s * N));
     const auto seen = differs<C>(key, vec<C>(-inf));
     top = max_ignoring_nan<C>(top, key);
     high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
@@ -85,33 +121,27 @@ template <class C, class Tiles>
 inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
-  constexpr C inf = std::numeric_limits<C>::infinity();
   C value_scales[tuning<C>::group][L];
   lane_tile<C> tiles[tuning<C>::group];
   key_range<C> ranges[tuning<C>::group];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
-  const auto end_of = [&](index_t s0) { return s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk; };
-  for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk)
-    for (index_t i = 0; i < count; ++i) scan_keys<C>(p, tiles[i], s0, end_of(s0), ranges[i]);
-  for (index_t i = 0; i < count; ++i) cs[i] = key_scale<C>(ranges[i], value_scales[i]);
-
-  C k[column_chunk * L], v[column_chunk * L];
-  const vec<C> zero(C(0));
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-    const index_t s1 = end_of(s0);
-    for (index_t i = 0; i < count; ++i) {
-      lane_field<C>(p.k, p.grid, tiles[i], p.d / p.hk).read(s0, s1, k, -inf);
-      lane_field<C>(p.v, p.grid, tiles[i], 1).read(s0, s1, v);
-      hide_keys(p, tiles[i], s0, s1, k);
-      const vec<C> base = load(cs[i].base), exponent = load(cs[i].exponent), by = load(value_scales[i]);
-      C* out = P + (i * p.Tk + s0) * N;
-      for (index_t s = 0; s < s1 - s0; ++s, out += N) {
-        const vec<C> key = load(k + s * L);
-        const auto seen = differs<C>(key, vec<C>(-inf));
-        const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
-        store(out, xsimd::select(seen, weight * (load(v + s * L) * by), zero));
-        store(out + L, weight);
-      }
+    const index_t s1 = s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk;
+    stage_keys<C>(p, count, tiles, s0, s1, P);
+    for (index_t i = 0; i < count; ++i) scan_keys<C>(P + (i * p.Tk + s0) * N, s1 - s0, ranges[i]);
+  }
+  const vec<C> zero(C(0));
+  for (index_t i = 0; i < count; ++i) {
+    cs[i] = key_scale<C>(ranges[i], value_scales[i]);
+    const vec<C> base = load(cs[i].base), exponent = load(cs[i].exponent), by = load(value_scales[i]);
+    C* const columns = P + i * p.Tk * N;
+    for (index_t s = 0; s < p.Tk; ++s) {
+      C* const at = columns + s * N;
+      const vec<C> key = load(at + L);
+      const auto seen = differs<C>(key, vec<C>(-std::numeric_limits<C>::infinity()));
+      const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
+      store(at, xsimd::select(seen, weight * (load(at) * by), zero));
+      store(at + L, weight);
     }
   }
 }

@@ -73,10 +73,17 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
   const index_t tiles = (p.d + L - 1) / L;
   parallel_for(p.B * tiles, plan.threads, [&](index_t item, int) {
     const lane_tile<C> tile = make_lane_tile<C>(item / tiles, 0, p.d, item % tiles * L, p.d);
+    const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
     key_range<C> range;
-    for (index_t s = 0; s < p.Tk; s += column_chunk)
-      scan_keys<C>(p, tile, s, s + column_chunk < p.Tk ? s + column_chunk : p.Tk, range);
-    C scales[L];
+    C k[column_chunk * L], scales[L];
+    vec<C> top = load(range.key_top);
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+      const index_t s1 = s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk;
+      keys.read(s0, s1, k, -std::numeric_limits<C>::infinity());
+      hide_keys(p, tile, s0, s1, k);
+      for (index_t s = 0; s < s1 - s0; ++s) top = max_ignoring_nan<C>(top, load(k + s * L));
+    }
+    store(range.key_top, top);
     const column_scale<C> cs = key_scale<C>(range, scales);
     for (index_t l = 0; l < tile.count; ++l) {
       plan.kappa[tile.b[l] * p.d + tile.c[l]] =
@@ -306,8 +313,9 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
           for (index_t q = q0; q < q1; ++q) {
             for (index_t j = j0; j < j1; ++j) {
               if (!active(q, j)) continue;
-              gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), plan.a + ((q - p0) * plan.depth + n0) * 2 * M,
-                            packed + (j - j0) * 2 * chunk * N, tiles + at(q, j), n0 > g0);
+              const C* const a = plan.a + ((q - p0) * plan.depth + n0) * 2 * M;
+              gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), a, packed + (j - j0) * 2 * chunk * N, tiles + at(q, j),
+                            n0 > g0, j == j0 && q + 1 < q1 ? a + plan.depth * 2 * M : a);
             }
           }
         }

@@ -184,9 +184,10 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
             const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
             if (from >= to) continue;
             const C* const a = weights + ((panel - p0) * plan.width + from - span.lo) * M;
+            const C* const following = panel + 1 < s1 ? a + plan.width * M : a;
             for (index_t i = 0; i < in_group; ++i) {
               gemm_panel<C>(end_of(panel) - panel * M, to - from, a, P + (i * g.K + from) * N,
-                            c + ((panel - s0) * plan.group + i) * M * N, from > span.lo);
+                            c + ((panel - s0) * plan.group + i) * M * N, from > span.lo, i == 0 ? following : a);
             }
           }
         }

@@ -25,7 +25,11 @@ inline void finish_queries(const problem& p, const pair_geometry& g, const row_s
   const index_t group = p.d / p.hk;
   const bool gated = p.gate_fn != gate::none && p.y.set;
   C q[M * L], y[M * L], average[M * L], lse[M * L], inverse[M * L], exponent[M * L], hi[M * L], lo[M * L];
-  if (gated) lane_field<C>(p.q, p.grid, tile, 1).read(r0, r1, q);
+  if (gated) {
+    const lane_field<C> queries(p.q, p.grid, tile, 1);
+    queries.read(r0, r1, q);
+    queries.prefetch(r1, r1 + M, p.Tq);
+  }
   C used[L];
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);

@@ -79,18 +79,21 @@ struct lane_field {
   index_t count = 0;
   bool consecutive = false;  ///< lane l lies at base + l
   index_t base = 0;
-  index_t at[lanes<C>] = {};
-  bool writes[lanes<C>] = {};  ///< the first lane of each shared channel, so that no two threads write one element
+  index_t at[lanes<C>];
+  bool writes[lanes<C>];  ///< the first lane of each shared channel, so that no two threads write one element
 
   /// `group` value channels share one channel of this field (k and lse have fewer channels than v).
   lane_field(const field& from, const std::array<index_t, 3>& g, const lane_tile<C>& tile, index_t group)
       : f(&from), grid(&g), count(tile.count) {
+    if (count == 0) return;
+    base = tile.b[0] * from.sb + (tile.c[0] / group) * from.sc;
+    consecutive = tile.one_batch && group == 1 && from.sc == 1;
+    // Built once a panel: the lanes' own places are worked out only where they are used.
+    if (consecutive && count == lanes<C>) return;
     for (index_t l = 0; l < count; ++l) {
       at[l] = tile.b[l] * from.sb + (tile.c[l] / group) * from.sc;
       writes[l] = tile.c[l] % group == 0;
     }
-    base = count > 0 ? at[0] : 0;
-    consecutive = tile.one_batch && group == 1 && from.sc == 1;
   }
 
   /// The common case, worth its own loop: a vector a row, rows a fixed step apart.
@@ -164,16 +167,17 @@ inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n
 }
 
 /// Sets k to -inf in a staged block where key_lengths or a mask that holds for all queries hides the key. From then
-/// on one test, k == -inf, says that a key is hidden.
+/// on one test, k == -inf, says that a key is hidden. Keys lie `step` elements apart.
 template <class C>
-inline void hide_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k) {
+inline void hide_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
+                      index_t step = lanes<C>) {
   if (p.lengths == nullptr && (p.mask == nullptr || p.pair_mask())) return;
   for (index_t l = 0; l < tile.count; ++l) {
     const index_t limit = p.key_limit(tile.b[l]);
     const bool masked = p.mask != nullptr && !p.pair_mask();
     for (index_t s = s0; s < s1; ++s) {
       if (s >= limit || (masked && p.mask_hides(tile.b[l], 0, s)))
-        k[(s - s0) * lanes<C> + l] = -std::numeric_limits<C>::infinity();
+        k[(s - s0) * step + l] = -std::numeric_limits<C>::infinity();
     }
   }
 }

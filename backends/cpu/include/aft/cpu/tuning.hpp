@@ -29,6 +29,8 @@ struct tuning {
   static constexpr index_t key_bytes = index_t{1} << 20;
   /// Most lane tiles of such a group; one weight panel is then read from the first-level cache this often.
   static constexpr index_t group = 4;
+  /// Rows of k and v that are asked for before they are read.
+  static constexpr index_t rows_ahead = 24;
   /// Panels whose results are held while the depth blocks go by.
   static constexpr index_t strip = 64;
 };
