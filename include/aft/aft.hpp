@@ -20,5 +20,8 @@
 #include <aft/ops/reparameterize.hpp>
 #include <aft/ops/simple.hpp>
 
-// The backend comes last: operators know it only through core/dispatch.hpp.
+// The backends come last: operators know them only through core/dispatch.hpp. Device code is a part of its own.
 #include <aft/cpu/backend.hpp>
+#if __has_include(<aft/cuda/backend.hpp>)
+#include <aft/cuda/backend.hpp>
+#endif

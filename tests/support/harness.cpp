@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <sstream>
 
 #include "typed_functions.hpp"
@@ -28,10 +29,39 @@ dtype storage_of(const part& p, dtype type, const setup& s) {
 }
 
 const char* name_of(const any_executor& exec) {
-  return std::visit([](const auto& e) { return e.threads == 1 ? "one thread" : "several threads"; }, exec);
+  const cpu* host = std::get_if<cpu>(&exec);
+  if (host == nullptr) return "emulated device";
+  return host->threads == 1 ? "one thread" : "several threads";
 }
 
 }  // namespace
+
+bool on_device() {
+#if defined(AFT_TEST_DEVICE)
+  static const bool chosen = std::getenv("AFT_TEST_ON_DEVICE") != nullptr;
+  return chosen;
+#else
+  return false;
+#endif
+}
+
+any_executor default_executor() {
+#if defined(AFT_TEST_DEVICE)
+  if (on_device()) return cuda{};
+#endif
+  return cpu{.threads = 1};
+}
+
+std::vector<any_executor> executors() {
+  if (on_device()) return {default_executor()};
+  return {cpu{.threads = 1}, cpu{.threads = 3}};
+}
+
+std::vector<any_executor> equivalent_executors() {
+  // The emulator goes on with its random numbers, so each of these runs has another order.
+  if (on_device()) return {default_executor(), default_executor(), default_executor()};
+  return {cpu{.threads = 1}, cpu{.threads = 2}, cpu{.threads = 3}, cpu{.threads = 4}, cpu{.threads = 7}};
+}
 
 void expect_within(dtype type, const setup& s, const results& got, const oracle_result& oracle, const char* note) {
   std::ostringstream wrong;

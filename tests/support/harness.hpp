@@ -11,13 +11,21 @@
 
 namespace aft::test {
 
-/// What a test runs on. Another backend's executor joins this list, and every test runs there too.
+/// What a test runs on. A build without AFT_TEST_DEVICE has no emulated device.
+#if defined(AFT_TEST_DEVICE)
+using any_executor = std::variant<cpu, cuda>;
+#else
 using any_executor = std::variant<cpu>;
+#endif
 
+/// Whether this run is one on the emulated device: the environment says so, since the programs are the same.
+bool on_device();
+/// What calls run on where a test does not say.
+any_executor default_executor();
 /// The executors that every check visits.
-inline std::vector<any_executor> executors() {
-  return {cpu{.threads = 1}, cpu{.threads = 3}};
-}
+std::vector<any_executor> executors();
+/// More of the same kind, that must give the same bits: numbers of threads, or orders of a block's threads.
+std::vector<any_executor> equivalent_executors();
 
 /// The tensors that a call wrote, widened exactly, in row-major order. `dq` and so on are empty in a forward result.
 struct results {
@@ -38,10 +46,10 @@ inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::ave
                                  {"dr", &results::dr}};
 
 /// The library's result. Also watches inputs and the surroundings of outputs.
-results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = cpu{.threads = 1});
+results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = default_executor());
 
 /// With `save`, lse and average are passed in: those of `saved`, by default what the forward call writes.
-results run_backward(dtype type, const setup& s, const numbers& x, const any_executor& exec = cpu{.threads = 1},
+results run_backward(dtype type, const setup& s, const numbers& x, const any_executor& exec = default_executor(),
                      const results* saved = nullptr);
 
 /// The formula's value in long double for inputs rounded to the type.

@@ -79,8 +79,8 @@ class strided {
     return result;
   }
 
-  template <std::size_t Rank, class U = T>
-  tensor_view<U, Rank> view() {
+  template <std::size_t Rank, class U = T, class Space = host_space>
+  tensor_view<U, Rank, Space> view() {
     if (Rank != extents_.size()) throw std::logic_error("strided::view: wrong rank");
     std::array<index_t, Rank> extents{}, strides{};
     for (std::size_t i = 0; i < Rank; ++i) {
@@ -90,18 +90,19 @@ class strided {
     return {storage_.data() + origin_, extents, strides};
   }
 
-  template <std::size_t Rank>
-  tensor_view<const T, Rank> in() {
-    return view<Rank, const T>();
+  template <std::size_t Rank, class Space = host_space>
+  tensor_view<const T, Rank, Space> in() {
+    return view<Rank, const T, Space>();
   }
 
+  template <class Space = host_space>
   any_view any() {
     switch (extents_.size()) {
-      case 1: return view<1>();
-      case 2: return view<2>();
-      case 3: return view<3>();
-      case 4: return view<4>();
-      case 5: return view<5>();
+      case 1: return view<1, T, Space>();
+      case 2: return view<2, T, Space>();
+      case 3: return view<3, T, Space>();
+      case 4: return view<4, T, Space>();
+      case 5: return view<5, T, Space>();
       default: throw std::logic_error("strided::any: unsupported rank");
     }
   }

@@ -10,8 +10,9 @@
 
 namespace aft::test {
 
-/// Owns every tensor of a call as its caller would.
-template <class T>
+/// Owns every tensor of a call as its caller would. Space is what its views say; memory of the emulated device is the
+/// host's.
+template <class T, class Space = host_space>
 struct typed_call {
   using C = compute_t<T>;
 
@@ -66,10 +67,11 @@ struct typed_call {
 
   options call_options() {
     options o{.causal = s.causal, .gate_fn = s.gate_fn, .outside = s.outside};
-    if (s.mask != mask_form::none) o.mask = mask.any();
-    if (s.lengths) o.key_lengths = lengths.any();
-    if (s.save && s.has_lse()) o.lse = lse.any();
-    if (s.save) o.average = s.narrow_average ? narrow_average.any() : wide_average.any();
+    if (s.mask != mask_form::none) o.mask = mask.template any<Space>();
+    if (s.lengths) o.key_lengths = lengths.template any<Space>();
+    if (s.save && s.has_lse()) o.lse = lse.template any<Space>();
+    if (s.save)
+      o.average = s.narrow_average ? narrow_average.template any<Space>() : wide_average.template any<Space>();
     return o;
   }
 
@@ -77,21 +79,18 @@ struct typed_call {
   template <class F>
   void with_bias(F f_) {
     switch (s.bias) {
-      case bias_form::dense_tt: return f_(dense_bias{w.template in<2>()}, dense_bias{dw.template view<2>()});
-      case bias_form::dense_htt: return f_(dense_bias{w.template in<3>()}, dense_bias{dw.template view<3>()});
+      case bias_form::dense_tt: return f_(dense_bias{in<2>(w)}, dense_bias{view<2>(dw)});
+      case bias_form::dense_htt: return f_(dense_bias{in<3>(w)}, dense_bias{view<3>(dw)});
       case bias_form::dense_bhtt:
-      case bias_form::dense_1htt: return f_(dense_bias{w.template in<4>()}, dense_bias{dw.template view<4>()});
+      case bias_form::dense_1htt: return f_(dense_bias{in<4>(w)}, dense_bias{view<4>(dw)});
       case bias_form::factorized_tn:
-        return f_(factorized_bias{u.template in<2>(), f.template in<2>()},
-                  factorized_bias{du.template view<2>(), df.template view<2>()});
+        return f_(factorized_bias{in<2>(u), in<2>(f)}, factorized_bias{view<2>(du), view<2>(df)});
       case bias_form::factorized_htn:
-        return f_(factorized_bias{u.template in<3>(), f.template in<3>()},
-                  factorized_bias{du.template view<3>(), df.template view<3>()});
+        return f_(factorized_bias{in<3>(u), in<3>(f)}, factorized_bias{view<3>(du), view<3>(df)});
       case bias_form::factorized_mixed:
-        return f_(factorized_bias{u.template in<2>(), f.template in<3>()},
-                  factorized_bias{du.template view<2>(), df.template view<3>()});
-      case bias_form::banded_tj: return f_(banded_bias{w.template in<2>()}, banded_bias{dw.template view<2>()});
-      case bias_form::banded_htj: return f_(banded_bias{w.template in<3>()}, banded_bias{dw.template view<3>()});
+        return f_(factorized_bias{in<2>(u), in<3>(f)}, factorized_bias{view<2>(du), view<3>(df)});
+      case bias_form::banded_tj: return f_(banded_bias{in<2>(w)}, banded_bias{view<2>(dw)});
+      case bias_form::banded_htj: return f_(banded_bias{in<3>(w)}, banded_bias{view<3>(dw)});
     }
   }
 
@@ -118,10 +117,8 @@ struct typed_call {
       case op::local:
         return with_bias([&](auto bias, auto) { aft::local(exec, in3(q), in3(k), in3(v), bias, s.win, out3(out), o); });
       case op::conv:
-        return with_grid([&]<std::size_t R>() {
-          aft::conv(exec, q.template in<R>(), k.template in<R>(), v.template in<R>(), r.template in<R - 1>(),
-                    out.template view<R>(), o);
-        });
+        return with_grid(
+            [&]<std::size_t R>() { aft::conv(exec, in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), view<R>(out), o); });
     }
   }
 
@@ -143,9 +140,8 @@ struct typed_call {
         });
       case op::conv:
         return with_grid([&]<std::size_t R>() {
-          aft::conv_backward(exec, q.template in<R>(), k.template in<R>(), v.template in<R>(), r.template in<R - 1>(),
-                             dy.template in<R>(), dq.template view<R>(), dk.template view<R>(), dv.template view<R>(),
-                             dr.template view<R - 1>(), o);
+          aft::conv_backward(exec, in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), in<R>(dy), view<R>(dq), view<R>(dk),
+                             view<R>(dv), view<R - 1>(dr), o);
         });
     }
   }
@@ -166,10 +162,8 @@ struct typed_call {
         with_bias([&](auto bias, auto) { result = reference::local<Real>(in3(q), in3(k), in3(v), bias, s.win, o); });
         break;
       case op::conv:
-        with_grid([&]<std::size_t R>() {
-          result = reference::conv<Real>(q.template in<R>(), k.template in<R>(), v.template in<R>(),
-                                         r.template in<R - 1>(), o);
-        });
+        with_grid(
+            [&]<std::size_t R>() { result = reference::conv<Real>(in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), o); });
         break;
     }
     return result;
@@ -194,8 +188,7 @@ struct typed_call {
         break;
       case op::conv:
         with_grid([&]<std::size_t R>() {
-          result = reference::conv_backward<Real>(q.template in<R>(), k.template in<R>(), v.template in<R>(),
-                                                  r.template in<R - 1>(), dy.template in<R>(), o);
+          result = reference::conv_backward<Real>(in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), in<R>(dy), o);
         });
         break;
     }
@@ -203,8 +196,16 @@ struct typed_call {
   }
 
  private:
-  static auto in3(strided<T>& t) { return t.template in<3>(); }
-  static auto out3(strided<T>& t) { return t.template view<3>(); }
+  template <std::size_t Rank>
+  static auto in(strided<T>& t) {
+    return t.template in<Rank, Space>();
+  }
+  template <std::size_t Rank>
+  static auto view(strided<T>& t) {
+    return t.template view<Rank, T, Space>();
+  }
+  static auto in3(strided<T>& t) { return in<3>(t); }
+  static auto out3(strided<T>& t) { return view<3>(t); }
 };
 
 }  // namespace aft::test

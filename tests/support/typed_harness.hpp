@@ -21,7 +21,7 @@ inline void note(std::string& damage, bool wrong, const char* what) {
 
 /// Storage of everything a call must not write, to be compared before and after.
 template <class T>
-std::vector<unsigned char> input_bytes(const typed_call<T>& x, bool with_q) {
+std::vector<unsigned char> input_bytes(const T& x, bool with_q) {
   std::vector<unsigned char> all;
   const auto add = [&](const auto& t) {
     const auto bytes = t.bytes();
@@ -41,17 +41,23 @@ bool runs_out_of_memory(F call) {
     call();
   } catch (const std::bad_alloc&) {
     return true;
+  } catch (const device_error&) {
+    return true;
   }
   return false;
 }
 
-template <class T>
-results run_forward(const setup& s, const numbers& n, const any_executor& exec) {
-  typed_call<T> x(s, n);
+/// The memory that an executor's views name.
+template <class Exec>
+using space_of = std::conditional_t<std::is_same_v<Exec, cuda>, device_space, host_space>;
+
+template <class T, class Exec>
+results run_forward_on(const setup& s, const numbers& n, const Exec& exec) {
+  typed_call<T, space_of<Exec>> x(s, n);
   const auto before = input_bytes(x, !s.in_place);
   const auto before_q = x.q.bytes();
   results out;
-  out.failed = runs_out_of_memory([&] { std::visit([&](const auto& e) { x.forward(e); }, exec); });
+  out.failed = runs_out_of_memory([&] { x.forward(exec); });
   auto& y = s.in_place ? x.q : x.y;
   out.y = y.read();
   if (s.save) out.average = s.narrow_average ? x.narrow_average.read() : x.wide_average.read();
@@ -68,6 +74,11 @@ results run_forward(const setup& s, const numbers& n, const any_executor& exec) 
   return out;
 }
 
+template <class T>
+results run_forward(const setup& s, const numbers& n, const any_executor& exec) {
+  return std::visit([&](const auto& e) { return run_forward_on<T>(s, n, e); }, exec);
+}
+
 /// One value per key channel out of one per value channel.
 inline std::vector<long double> per_key_channel(const std::vector<long double>& lse, const setup& s) {
   std::vector<long double> result;
@@ -75,15 +86,15 @@ inline std::vector<long double> per_key_channel(const std::vector<long double>& 
   return result;
 }
 
-template <class T>
-results run_backward(const setup& s, const numbers& n, const any_executor& exec, const results* saved) {
-  typed_call<T> x(s, n);
+template <class T, class Exec>
+results run_backward_on(const setup& s, const numbers& n, const Exec& exec, const results* saved) {
+  typed_call<T, space_of<Exec>> x(s, n);
   if (s.save) {
     results own;
     if (saved == nullptr) {
       setup forward = s;
       forward.in_place = false;
-      own = run_forward<T>(forward, n, cpu{.threads = 1});
+      own = run_forward<T>(forward, n, default_executor());
       saved = &own;
     }
     if (s.narrow_average) {
@@ -96,7 +107,7 @@ results run_backward(const setup& s, const numbers& n, const any_executor& exec,
   const auto before = input_bytes(x, true);
   const auto kept = x.wide_average.bytes();
   results out;
-  out.failed = runs_out_of_memory([&] { std::visit([&](const auto& e) { x.backward(e); }, exec); });
+  out.failed = runs_out_of_memory([&] { x.backward(exec); });
   out.dq = x.dq.read();
   out.dk = x.dk.read();
   out.dv = x.dv.read();
@@ -117,6 +128,11 @@ results run_backward(const setup& s, const numbers& n, const any_executor& exec,
   intact(x.df, "around dbias.v");
   intact(x.dr, "around dfilter");
   return out;
+}
+
+template <class T>
+results run_backward(const setup& s, const numbers& n, const any_executor& exec, const results* saved) {
+  return std::visit([&](const auto& e) { return run_backward_on<T>(s, n, e, saved); }, exec);
 }
 
 inline long double largest_finite(const std::vector<long double>& x) {

@@ -21,24 +21,34 @@
 // share.
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #if defined(__AVX512BF16__)
-#define AFT_ISA isa_avx512_bf16
+#define AFT_HOST_ISA isa_avx512_bf16
 #else
-#define AFT_ISA isa_avx512
+#define AFT_HOST_ISA isa_avx512
 #endif
 #elif defined(__AVX2__) && defined(__FMA__)
-#define AFT_ISA isa_avx2_fma
+#define AFT_HOST_ISA isa_avx2_fma
 #elif defined(__AVX2__)
-#define AFT_ISA isa_avx2
+#define AFT_HOST_ISA isa_avx2
 #elif defined(__AVX__)
-#define AFT_ISA isa_avx
+#define AFT_HOST_ISA isa_avx
 #elif defined(__SSE4_2__)
-#define AFT_ISA isa_sse4_2
+#define AFT_HOST_ISA isa_sse4_2
 #elif defined(__SSE2__)
-#define AFT_ISA isa_sse2
+#define AFT_HOST_ISA isa_sse2
 #elif defined(__ARM_NEON)
-#define AFT_ISA isa_neon
+#define AFT_HOST_ISA isa_neon
 #else
-#define AFT_ISA isa_generic
+#define AFT_HOST_ISA isa_generic
+#endif
+
+// Under nvcc the name carries the list of architectures too: the device code of a template is that of the file whose
+// host code the linker keeps, and another file may have been compiled for other GPUs.
+#if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
+#define AFT_JOIN_ARCHS_(isa, a, b, c, d, e, f, g, h, ...) isa##_sm##a##x##b##x##c##x##d##x##e##x##f##x##g##x##h
+#define AFT_JOIN_ARCHS(isa, ...) AFT_JOIN_ARCHS_(isa, __VA_ARGS__, , , , , , , , )
+#define AFT_ISA AFT_JOIN_ARCHS(AFT_HOST_ISA, __CUDA_ARCH_LIST__)
+#else
+#define AFT_ISA AFT_HOST_ISA
 #endif
 
 namespace aft {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file backend.hpp  The CUDA backend's entry, for any compiler.
+///
+/// nvcc compiles the kernels along with the calls. Any other compiler leaves them to a .cu file of the same program
+/// that holds the instantiations: `aft_add_cuda_instantiations(<target> <float|double>...)` in CMake adds one.
+#pragma once
+
+#include <aft/core/dispatch.hpp>
+
+namespace aft {
+
+/// Where files that nvcc does not compile find the kernels for arithmetic type C (float serves float, half and
+/// bfloat16 data). If the linker misses a member of this class, the program has no instantiations: see
+/// aft_add_cuda_instantiations in the documentation of the CUDA backend. Outside every namespace that depends on
+/// compiler flags, since caller and kernels are compiled by two compilers.
+template <class C>
+struct add_with_aft_add_cuda_instantiations {
+  static void forward(const problem& p, void* stream);
+  static void backward(const backward_problem& p, void* stream);
+};
+
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// The call that a problem came from, for error messages.
+inline const char* name_of_call(const problem& p, bool backward) {
+  if (p.bias.kind == bias_kind::filter) return backward ? "aft::conv_backward" : "aft::conv";
+  if (p.win.bounded) return backward ? "aft::local_backward" : "aft::local";
+  if (p.bias.kind == bias_kind::none) return backward ? "aft::simple_backward" : "aft::simple";
+  return backward ? "aft::full_backward" : "aft::full";
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft
+
+#if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
+#include "kernels.cuh"
+#endif
+
+namespace aft {
+inline namespace AFT_ISA {
+
+template <>
+struct cuda_backend<float> {
+  static constexpr bool included = true;
+};
+template <>
+struct cuda_backend<double> {
+  static constexpr bool included = true;
+};
+
+template <class C>
+void cuda_forward(const problem& p, const cuda& exec) {
+#if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
+  cuda_impl::run_forward<C>(p, exec.stream);
+#else
+  add_with_aft_add_cuda_instantiations<C>::forward(p, exec.stream);
+#endif
+}
+
+template <class C>
+void cuda_backward(const backward_problem& p, const cuda& exec) {
+#if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
+  cuda_impl::run_backward<C>(p, exec.stream);
+#else
+  add_with_aft_add_cuda_instantiations<C>::backward(p, exec.stream);
+#endif
+}
+
+}  // namespace AFT_ISA
+}  // namespace aft

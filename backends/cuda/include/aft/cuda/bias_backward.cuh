@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file bias_backward.cuh  The launches that give the gradient of a bias, whatever it is stored as.
+#pragma once
+
+#include "bias_gradient.cuh"
+#include "expand.cuh"
+#include "forward.cuh"
+#include "pair_gradient.cuh"
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+template <class C>
+class bias_backward {
+ public:
+  bias_backward(const backward_problem& p, device_scratch& memory) : p_(&p) {
+    const bias_ref& d = p.dbias;
+    cols_ = {p.bias.heads, p.B, p.d / p.bias.heads, p.bias.batch > 1 && p.B > 1};
+    if (d.kind == bias_kind::factorized) {
+      width_ = p.Tk;
+      if (d.u.set) memory.reserve(du_, d.u_heads * p.Tq * d.rank);
+      if (d.v.set) memory.reserve(dv_, d.v_heads * p.Tk * d.rank);
+      expanded_rows_ = rows_at_once<C>(p.bias.heads, p.Tk, p.Tq, tuning::pairs);
+      if (expanded_rows_ > 0) memory.reserve(weights_, p.bias.heads * expanded_rows_ * p.Tk);
+    } else if (d.kind == bias_kind::filter) {
+      width_ = p.taps[0] * p.taps[1] * p.taps[2];
+      memory.reserve(dr_, p.bias.heads * width_);
+    } else {
+      return;
+    }
+    rows_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, tuning::pairs);
+    if (rows_ == 0) rows_ = 1;
+    memory.reserve(dw_, p.bias.heads * rows_ * width_);
+  }
+  bias_backward(const bias_backward&) = delete;
+  bias_backward& operator=(const bias_backward&) = delete;
+
+  /// `call` has g, and average and state or lse.
+  void run(const device_call<C>& call, const call_stream& stream) const {
+    switch (p_->dbias.kind) {
+      case bias_kind::none: break;
+      case bias_kind::dense:
+      case bias_kind::banded: return run_pairs(call, stream);
+      case bias_kind::factorized: return run_factors(call, stream);
+      case bias_kind::filter: return run_taps(call, stream);
+    }
+  }
+
+ private:
+  pair_plan<C> plan(const device_call<C>& call, index_t r0, index_t r1) const {
+    constexpr index_t side = tuning::pairs;
+    pair_plan<C> a;
+    a.cols = cols_;
+    a.count = cols_.instances();
+    a.r0 = r0;
+    a.r1 = r1;
+    a.row_tiles = (r1 - r0 + side - 1) / side;
+    a.key_tiles = (p_->Tk + side - 1) / side;
+    a.limited = p_->win.bounded || p_->bias.kind == bias_kind::filter;
+    if (a.limited) {
+      // A tile of rows reaches over side + before + after keys, and its first tile of keys begins up to side - 1 early.
+      const index_t reach = (call.reach_before + call.reach_after + 3 * side - 2) / side;
+      if (reach < a.key_tiles) a.key_tiles = reach < 0 ? 0 : reach;
+    }
+    a.scratch = dw_;
+    a.width = width_;
+    return a;
+  }
+
+  void run_pairs(const device_call<C>& call, const call_stream& stream) const {
+    const backward_problem& p = *p_;
+    const bias_ref& d = p.dbias;
+    pair_plan<C> a = plan(call, 0, p.Tq);
+    a.banded = d.kind == bias_kind::banded;
+    a.out = d.w;
+    if (p.win.bounded) {
+      // dw outside the window, and of banded entries without a key, is exactly 0.
+      const index_t width = a.banded ? p.win.before + p.win.after + 1 : p.Tk;
+      stream.launch_each(clear_kernel<C>, d.batch * d.heads * p.Tq * width, clear_threads, d.w, d.batch, d.heads, p.Tq,
+                         width);
+    }
+    stream.launch(pair_gradient_kernel<C>, a.blocks(), pair_threads, call, a);
+  }
+
+  void run_factors(const device_call<C>& call, const call_stream& stream) const {
+    const backward_problem& p = *p_;
+    const bias_ref& d = p.dbias;
+    const index_t H = p.bias.heads;
+    if (d.u.set) stream.clear(du_, d.u_heads * p.Tq * d.rank);
+    if (d.v.set) stream.clear(dv_, d.v_heads * p.Tk * d.rank);
+    for (index_t r0 = 0; r0 < p.Tq && p.Tk > 0; r0 += rows_) {
+      const index_t r1 = r0 + rows_ < p.Tq ? r0 + rows_ : p.Tq;
+      device_call<C> part = call;
+      if (expanded_rows_ > 0) {
+        const expand_plan<C> expansion = plan_expansion(call.bias, r0, r1, 0, p.Tk, weights_);
+        stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
+        part.bias = expanded(call.bias, expansion);
+      }
+      const pair_plan<C> a = plan(call, r0, r1);
+      if (a.limited) stream.clear(dw_, H * (r1 - r0) * p.Tk);
+      stream.launch(pair_gradient_kernel<C>, a.blocks(), pair_threads, part, a);
+      if (d.u.set) {
+        const factor_sums<C> sums{dw_, H, r0, r1, p.Tk, d.rank, p.bias.v, du_, d.u_heads, p.Tq};
+        stream.launch_each(factor_gradient_kernel<false, C>, d.u_heads * (r1 - r0) * d.rank, factor_threads, sums);
+      }
+      if (d.v.set) {
+        const factor_sums<C> sums{dw_, H, r0, r1, p.Tk, d.rank, p.bias.u, dv_, d.v_heads, p.Tk};
+        stream.launch_each(factor_gradient_kernel<true, C>, d.v_heads * p.Tk * d.rank, factor_threads, sums);
+      }
+    }
+    if (d.u.set) store_sums(stream, d.u, du_, d.u_heads, p.Tq);
+    if (d.v.set) store_sums(stream, d.v, dv_, d.v_heads, p.Tk);
+  }
+
+  void store_sums(const call_stream& stream, const matrix& m, const C* sums, index_t heads, index_t rows) const {
+    const index_t rank = p_->dbias.rank;
+    stream.launch_each(store_sums_kernel<C>, heads * rows * rank, factor_threads, m, sums, heads, rows, rank);
+  }
+
+  void run_taps(const device_call<C>& call, const call_stream& stream) const {
+    const backward_problem& p = *p_;
+    const index_t H = p.bias.heads;
+    stream.clear(dr_, H * width_);
+    for (index_t r0 = 0; r0 < p.Tq; r0 += rows_) {
+      const index_t r1 = r0 + rows_ < p.Tq ? r0 + rows_ : p.Tq;
+      stream.clear(dw_, H * (r1 - r0) * width_);
+      const pair_plan<C> a = plan(call, r0, r1);
+      stream.launch(pair_gradient_kernel<C>, a.blocks(), pair_threads, call, a);
+      stream.launch(tap_gradient_kernel<C>, H * width_, tap_threads, dw_, r1 - r0, width_, dr_);
+    }
+    problem gradient = p;
+    gradient.bias = p.dbias;
+    stream.launch_each(store_taps_kernel<C>, H * width_, factor_threads, to_bias(gradient), dr_);
+  }
+
+  const backward_problem* p_;
+  columns cols_{};
+  index_t width_ = 0, rows_ = 0, expanded_rows_ = 0;
+  C* du_ = nullptr;
+  C* dv_ = nullptr;
+  C* dr_ = nullptr;
+  C* dw_ = nullptr;
+  C* weights_ = nullptr;
+};
+
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file device.hpp  The only words of CUDA that kernels use, so that a host compiler can compile them too.
+///
+/// Grids and blocks have one axis. A kernel has one block of shared memory, a struct that `shared<S>()` gives, which
+/// starts uninitialised. Under AFT_DEVICE_EMULATOR the same words mean the emulator of the tests.
+#pragma once
+
+#include <aft/core/config.hpp>
+
+#if defined(AFT_DEVICE_EMULATOR)
+#include <device_emulator.hpp>
+#elif defined(__CUDACC__)
+#include <cuda_runtime.h>
+#else
+#error "aft/cuda/*.cuh is compiled by nvcc; a host file includes <aft/aft.hpp> and links aft::cuda"
+#endif
+
+#if defined(AFT_DEVICE_EMULATOR)
+#define AFT_DEVICE inline
+#define AFT_HOST_DEVICE inline
+#define AFT_KERNEL(threads) inline void
+#define AFT_PARAMETER
+#define AFT_UNROLL
+#define AFT_UNROLL_BY(n)
+#else
+#define AFT_DEVICE __device__ __forceinline__
+#define AFT_HOST_DEVICE __host__ __device__ __forceinline__
+// Hidden: a shared library does not offer its kernels to a program that was compiled for other devices.
+#define AFT_KERNEL(threads) __global__ __attribute__((visibility("hidden"))) void __launch_bounds__(threads)
+#define AFT_PARAMETER __grid_constant__
+#define AFT_UNROLL _Pragma("unroll")
+#define AFT_PRAGMA_(text) _Pragma(#text)
+#define AFT_UNROLL_BY(n) AFT_PRAGMA_(unroll n)
+#endif
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+inline constexpr int warp_size = 32;
+
+#if defined(AFT_DEVICE_EMULATOR)
+
+inline int thread_index() {
+  return emulator::thread_index();
+}
+inline index_t block_index() {
+  return emulator::block_index();
+}
+template <class S>
+S& shared() {
+  return *static_cast<S*>(emulator::shared(sizeof(S)));
+}
+inline void sync(const std::source_location& at = std::source_location::current()) {
+  emulator::sync(at);
+}
+/// Whether `x` holds in any thread of the block; a barrier as well.
+inline bool sync_any(bool x, const std::source_location& at = std::source_location::current()) {
+  return emulator::sync_any(x, at);
+}
+/// `x` of the lane `lane ^ mask`. All lanes of the warp take part.
+template <class T>
+T shuffle_xor(T x, int mask, const std::source_location& at = std::source_location::current()) {
+  return emulator::shuffle(x, (thread_index() % warp_size) ^ mask, at);
+}
+/// Bit l is `x` of lane l.
+inline std::uint32_t ballot(bool x, const std::source_location& at = std::source_location::current()) {
+  return emulator::ballot(x, at);
+}
+inline float fused(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline double fused(double a, double b, double c) {
+  return std::fma(a, b, c);
+}
+
+#else
+
+__device__ __forceinline__ int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+__device__ __forceinline__ index_t block_index() {
+  return static_cast<index_t>(blockIdx.x);
+}
+template <class S>
+__device__ __forceinline__ S& shared() {
+  __shared__ alignas(16) unsigned char raw[sizeof(S)];
+  return *reinterpret_cast<S*>(raw);
+}
+__device__ __forceinline__ void sync() {
+  __syncthreads();
+}
+__device__ __forceinline__ bool sync_any(bool x) {
+  return __syncthreads_or(x ? 1 : 0) != 0;
+}
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T x, int mask) {
+  return __shfl_xor_sync(0xffffffffu, x, mask);
+}
+__device__ __forceinline__ std::uint32_t ballot(bool x) {
+  return __ballot_sync(0xffffffffu, x);
+}
+__device__ __forceinline__ float fused(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+__device__ __forceinline__ double fused(double a, double b, double c) {
+  return __fma_rn(a, b, c);
+}
+
+#endif
+
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file forward.cuh  The launches of a forward call.
+#pragma once
+
+#include "exact.cuh"
+#include "expand.cuh"
+#include "runtime.cuh"
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+inline grid to_grid(const std::array<index_t, 3>& a) {
+  return {a[0], a[1], a[2]};
+}
+
+inline bias_source to_bias(const problem& p) {
+  bias_source s;
+  s.kind = p.bias.kind;
+  s.heads = p.bias.heads;
+  s.batched = p.bias.batch > 1;
+  s.w = p.bias.w;
+  s.u = p.bias.u;
+  s.v = p.bias.v;
+  s.rank = p.bias.rank;
+  s.r = p.bias.r;
+  s.r_type = p.bias.r_type;
+  s.r_sh = p.bias.r_sh;
+  s.r_s0 = p.bias.r_sj[0];
+  s.r_s1 = p.bias.r_sj[1];
+  s.r_s2 = p.bias.r_sj[2];
+  s.taps = to_grid(p.taps);
+  s.left = to_grid(p.left);
+  s.bounded = p.win.bounded;
+  s.before = p.win.before;
+  s.after = p.win.after;
+  return s;
+}
+
+/// How far a key inside the window or filter can be from its query; all of Tk where there is neither.
+template <class C>
+void set_reach(const problem& p, device_call<C>& call) {
+  index_t before = p.Tk, after = p.Tk;
+  if (p.win.bounded) {
+    before = p.win.before;
+    after = p.win.after;
+  } else if (p.bias.kind == bias_kind::filter) {
+    before = after = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      // Along an axis no key is further away than the axis is long.
+      const index_t back = p.left[i];
+      const index_t ahead = p.taps[i] - 1 - p.left[i];
+      before = before * p.grid[i] + (back < p.grid[i] ? back : p.grid[i]);
+      after = after * p.grid[i] + (ahead < p.grid[i] ? ahead : p.grid[i]);
+    }
+  }
+  const auto cut = [&](index_t x) { return x < -p.Tk ? -p.Tk : (x > p.Tk ? p.Tk : x); };
+  call.reach_before = cut(before);
+  call.reach_after = cut(after);
+}
+
+template <class C>
+device_call<C> to_call(const problem& p) {
+  device_call<C> c;
+  c.B = p.B;
+  c.Tq = p.Tq;
+  c.Tk = p.Tk;
+  c.d = p.d;
+  c.hk = p.hk;
+  c.positions = to_grid(p.grid);
+  c.q = to_tensor(p.q);
+  c.k = to_tensor(p.k);
+  c.v = to_tensor(p.v);
+  c.y = to_tensor(p.y);
+  c.lse = to_tensor(p.lse);
+  c.average = to_tensor(p.average);
+  c.bias = to_bias(p);
+  c.causal = p.causal;
+  c.excluded = p.excluded;
+  set_reach(p, c);
+  c.gate_fn = p.gate_fn;
+  c.mask = p.mask;
+  c.mask_sb = p.mask_sb;
+  c.mask_st = p.mask_st;
+  c.mask_ss = p.mask_ss;
+  c.lengths = p.lengths;
+  c.lengths_sb = p.lengths_sb;
+  c.state_channels = p.hk % p.bias.heads == 0 ? p.hk : p.d;
+  return c;
+}
+
+/// Folds the rows of any problem pair by pair. O(B Tq Tk d).
+template <class C>
+class pair_forward {
+ public:
+  pair_forward(const problem& p, device_scratch& memory) : call(to_call<C>(p)), cols_(columns_of(p)) {
+    step_ = p.Tq;
+    if (p.bias.kind == bias_kind::factorized) {
+      step_ = rows_at_once<C>(p.bias.heads, p.Tk, p.Tq, fold_rows);
+      if (step_ > 0) memory.reserve(weights_, p.bias.heads * step_ * p.Tk);
+      expands_ = step_ > 0;
+      if (!expands_) step_ = p.Tq;
+    }
+    memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
+  }
+  // The scratch remembers where its pointers go.
+  pair_forward(const pair_forward&) = delete;
+  pair_forward& operator=(const pair_forward&) = delete;
+
+  void run(const call_stream& stream) const {
+    for (index_t r0 = 0; r0 < call.Tq; r0 += step_) {
+      device_call<C> part = call;
+      fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tq ? r0 + step_ : call.Tq);
+      plan.flags = flags_;
+      if (expands_) {
+        const expand_plan<C> expansion = plan_expansion(call.bias, plan.r0, plan.r1, 0, call.Tk, weights_);
+        stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
+        part.bias = expanded(call.bias, expansion);
+      }
+      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan);
+      constexpr int words_a_block = exact_threads / warp_size;
+      stream.launch(exact_kernel<C>, (plan.flag_words() + words_a_block - 1) / words_a_block, exact_threads, part, plan,
+                    plan.flag_words());
+    }
+  }
+
+  device_call<C> call;  ///< may be changed until run()
+
+ private:
+  columns cols_;
+  index_t step_ = 0;
+  bool expands_ = false;
+  C* weights_ = nullptr;
+  std::uint32_t* flags_ = nullptr;
+};
+
+template <class C>
+void forward(const problem& p, const call_stream& stream) {
+  if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
+  device_scratch memory(stream);
+  pair_forward<C> job(p, memory);
+  memory.allocate();
+  job.run(stream);
+}
+
+}  // namespace aft::inline AFT_ISA::cuda_impl

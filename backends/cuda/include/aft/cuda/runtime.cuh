@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file runtime.cuh  What launch code asks of CUDA: launches, scratch and errors, all on the caller's stream.
+#pragma once
+
+#include <aft/core/errors.hpp>
+#include <aft/core/executors.hpp>
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "device.hpp"
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+#if defined(AFT_DEVICE_EMULATOR)
+
+/// Empty where all went well.
+inline std::string device_allocate(void** p, std::size_t bytes, void*) {
+  *p = emulator::allocate(bytes);
+  return *p == nullptr ? "cudaErrorMemoryAllocation (out of memory)" : "";
+}
+inline void device_release(void* p, std::size_t bytes, void*) {
+  emulator::release(p, bytes);
+}
+inline std::string device_clear(void* p, std::size_t bytes, void*) {
+  std::memset(p, 0, bytes);
+  return {};
+}
+template <class... P, class... A>
+std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, void*, const A&... arguments) {
+  if (emulator::launch_fails()) return "cudaErrorLaunchFailure (unspecified launch failure)";
+  emulator::run(blocks, threads, [&] { kernel(arguments...); });
+  return {};
+}
+/// The device of the stream is the current one while this lives.
+struct device_guard {
+  explicit device_guard(void*, const char*) {}
+};
+
+#else
+
+inline std::string error_text(cudaError_t status) {
+  if (status == cudaSuccess) return {};
+  // An error that is not sticky stays behind until it is read; the next call of the program is not to find it.
+  (void)cudaGetLastError();
+  return std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ")";
+}
+inline cudaStream_t stream_of(void* stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+inline std::string device_allocate(void** p, std::size_t bytes, void* stream) {
+  return error_text(cudaMallocAsync(p, bytes, stream_of(stream)));
+}
+inline void device_release(void* p, std::size_t, void* stream) {
+  (void)cudaFreeAsync(p, stream_of(stream));
+}
+inline std::string device_clear(void* p, std::size_t bytes, void* stream) {
+  return error_text(cudaMemsetAsync(p, 0, bytes, stream_of(stream)));
+}
+template <class... P, class... A>
+std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, void* stream, const A&... arguments) {
+  std::tuple<P...> values(arguments...);
+  return std::apply(
+      [&](auto&... value) {
+        void* pointers[] = {&value...};
+        return error_text(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
+                                           dim3(static_cast<unsigned>(threads)), pointers, 0, stream_of(stream)));
+      },
+      values);
+}
+
+/// The device of the stream is the current one while this lives. The default stream belongs to the device that is
+/// current anyway.
+class device_guard {
+ public:
+  device_guard(void* stream, const char* op) {
+    int wanted = 0;
+    std::string error = error_text(cudaGetDevice(&before_));
+#if CUDART_VERSION >= 12080
+    wanted = before_;
+    if (error.empty() && stream != nullptr) error = error_text(cudaStreamGetDevice(stream_of(stream), &wanted));
+#else
+    wanted = before_;  // older runtimes cannot tell: the stream must be of the current device
+#endif
+    if (error.empty() && wanted != before_) {
+      error = error_text(cudaSetDevice(wanted));
+      changed_ = error.empty();
+    }
+    if (!error.empty()) throw device_error(std::string(op) + ": " + error);
+  }
+  device_guard(const device_guard&) = delete;
+  device_guard& operator=(const device_guard&) = delete;
+  ~device_guard() {
+    if (changed_) (void)cudaSetDevice(before_);
+  }
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+#endif
+
+/// The stream of one call, and its name for error messages.
+class call_stream {
+ public:
+  call_stream(const char* op, void* stream) : op_(op), stream_(stream) {}
+
+  void* get() const { return stream_; }
+  void require(const std::string& error, const char* what) const {
+    if (!error.empty()) throw device_error(std::string(op_) + ": " + what + ": " + error);
+  }
+
+  template <class... P, class... A>
+  void launch(void (*kernel)(P...), index_t blocks, int threads, const A&... arguments) const {
+    constexpr index_t most = 0x7fffffff;
+    if (blocks == 0) return;
+    if (blocks > most) {
+      require("cudaErrorInvalidConfiguration (" + std::to_string(blocks) + " blocks; a grid holds " +
+                  std::to_string(most) + ")",
+              "too large a grid");
+    }
+    require(device_launch(kernel, blocks, threads, stream_, arguments...), "launching a kernel");
+  }
+  /// One thread for each of n items.
+  template <class... P, class... A>
+  void launch_each(void (*kernel)(P...), index_t n, int threads, const A&... arguments) const {
+    launch(kernel, (n + threads - 1) / threads, threads, arguments...);
+  }
+  template <class T>
+  void clear(T* p, index_t n) const {
+    if (n > 0) require(device_clear(p, static_cast<std::size_t>(n) * sizeof(T), stream_), "clearing scratch");
+  }
+
+ private:
+  const char* op_;
+  void* stream_;
+};
+
+/// Working memory of one call: everything is reserved first and then comes in one allocation, so that a call that runs
+/// out of memory has launched nothing. It goes back to the stream's pool in stream order, also when the call throws.
+class device_scratch {
+ public:
+  explicit device_scratch(const call_stream& stream) : stream_(&stream) {}
+  device_scratch(const device_scratch&) = delete;
+  device_scratch& operator=(const device_scratch&) = delete;
+  ~device_scratch() {
+    if (base_ != nullptr) device_release(base_, bytes_, stream_->get());
+  }
+
+  /// `pointer` will point at n elements from allocate() on.
+  template <class T>
+  void reserve(T*& pointer, index_t n) {
+    wanted_.push_back(
+        {[](void* where, std::byte* p) { *static_cast<T**>(where) = reinterpret_cast<T*>(p); }, &pointer, bytes_});
+    constexpr std::size_t alignment = 256;
+    bytes_ += (static_cast<std::size_t>(n) * sizeof(T) + alignment - 1) / alignment * alignment;
+  }
+  void allocate() {
+    if (bytes_ == 0) return;
+    stream_->require(device_allocate(&base_, bytes_, stream_->get()), "allocating scratch");
+    for (const request& r : wanted_) r.set(r.where, static_cast<std::byte*>(base_) + r.offset);
+  }
+
+ private:
+  struct request {
+    void (*set)(void*, std::byte*);
+    void* where;
+    std::size_t offset;
+  };
+  const call_stream* stream_;
+  std::vector<request> wanted_;
+  std::size_t bytes_ = 0;
+  void* base_ = nullptr;
+};
+
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file tuning.hpp  Sizes of the kernels' tiles. None has been chosen by a measurement on a device yet; each says what
+/// it was derived from.
+#pragma once
+
+#include <aft/core/config.hpp>
+
+namespace aft::inline AFT_ISA::cuda_impl::tuning {
+
+/// Columns of a tile: the lanes of a warp, so that 16-byte sectors of k and v are read whole.
+inline constexpr int lanes = 32;
+/// Depth of a tile: what is staged between two barriers, and how many terms are summed before they join the rest, so
+/// part of a result's bits. 32 x 32 values of k (twice) and v take 12 KiB of float.
+inline constexpr int depth = 32;
+/// Warps of a block, and rows that one thread sums: 16 rows share a staged tile. Not measured.
+inline constexpr int warps = 8;
+inline constexpr int rows_per_thread = 2;
+/// Queries and keys of a tile of the bias gradient, a pair a thread, and the channels staged for it. Not measured.
+inline constexpr int pairs = 16;
+inline constexpr int pair_channels = 16;
+/// Scratch for parts of an expanded bias or of its gradient, far below the 64 MiB of tiles that the contract allows.
+inline constexpr index_t block_bytes = index_t{16} << 20;
+
+}  // namespace aft::inline AFT_ISA::cuda_impl::tuning

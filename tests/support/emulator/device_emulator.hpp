@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file device_emulator.hpp  Runs kernels on the host: every thread of a block is a fiber, one block at a time.
+///
+/// Between two barriers the fibers of a block run in random order, each to its next barrier or shuffle. Shared memory
+/// and device memory start as NaN patterns. So a missing barrier, a read of what nobody wrote and a lane that never
+/// got its value turn up as NaN in a result, a barrier that not every thread reaches is an error, and what is read or
+/// written beyond an allocation is AddressSanitizer's to find.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace aft::emulator {
+
+/// A kernel did what no device would forgive: threads that wait at different barriers, or a lane that left its warp.
+class kernel_error : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// Runs body() as every thread of `blocks` blocks of `threads` threads.
+void run(std::int64_t blocks, int threads, const std::function<void()>& body);
+
+/// Chooses the order of the fibers from here on.
+void seed(std::uint64_t s);
+
+/// What a kernel sees.
+int thread_index();
+std::int64_t block_index();
+void* shared(std::size_t bytes);
+void sync(const std::source_location& at);
+bool sync_any(bool x, const std::source_location& at);
+std::uint32_t ballot(bool x, const std::source_location& at);
+
+/// The bytes that `lane` of the same warp handed in at the same call.
+void exchange(const void* own, void* other, std::size_t bytes, int lane, const std::source_location& at);
+
+template <class T>
+T shuffle(T x, int lane, const std::source_location& at) {
+  T result;
+  exchange(&x, &result, sizeof(T), lane, at);
+  return result;
+}
+
+/// Device memory, and a device that can fail. Counts like aft::test::counting_resource.
+struct memory_statistics {
+  std::size_t in_use = 0, peak = 0;
+  long allocations = 0, launches = 0;
+};
+memory_statistics& memory();
+void* allocate(std::size_t bytes);  ///< null when this allocation is to fail
+void release(void* p, std::size_t bytes);
+/// From here on the allocation, or the launch, of this number fails (counted from 0); -1: none.
+void fail_allocation(long nth);
+void fail_launch(long nth);
+bool launch_fails();
+
+}  // namespace aft::emulator
