@@ -46,4 +46,39 @@ function(aft_need_test_harness)
   add_library(aft_test_harness STATIC ${sources})
   target_link_libraries(aft_test_harness PUBLIC aft::aft doctest::doctest PRIVATE aft_warnings)
   target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
+  if("device" IN_LIST AFT_TEST_SUITES)
+    aft_need_device_emulator()
+    target_compile_definitions(aft_test_harness PUBLIC AFT_TEST_DEVICE)
+    target_link_libraries(aft_test_harness PUBLIC aft_device_emulator)
+  endif()
+endfunction()
+
+# aft_need_device_emulator(): the target aft_device_emulator, the CUDA backend compiled for the host. Programs call it
+# as a .cpp file calls the kernels that a .cu file of its program holds.
+function(aft_need_device_emulator)
+  if(TARGET aft_device_emulator)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${aft_SOURCE_DIR}/tests/support/emulator/*.cpp")
+  add_library(aft_device_emulator STATIC ${sources})
+  target_compile_definitions(aft_device_emulator PRIVATE AFT_DEVICE_EMULATOR)
+  target_link_libraries(aft_device_emulator PUBLIC aft::aft PRIVATE aft_warnings)
+  # Kernels are slow enough on a host; where a build asks for less, their checks still see everything.
+  target_compile_options(aft_device_emulator PRIVATE -O2)
+  target_include_directories(aft_device_emulator PUBLIC "${aft_SOURCE_DIR}/backends/cuda/include"
+                                                        "${aft_SOURCE_DIR}/tests/support/emulator")
+endfunction()
+
+# aft_repeat_on_device(<program>...): the cases of unit tests once more, on the emulated device.
+function(aft_repeat_on_device)
+  if(NOT "device" IN_LIST AFT_TEST_SUITES)
+    return()
+  endif()
+  foreach(name IN LISTS ARGN)
+    # A target of its own from the same objects: cases can be discovered once per target only.
+    add_executable(device_${name} $<TARGET_OBJECTS:${name}>)
+    target_link_libraries(device_${name} PRIVATE aft_test_main aft_test_harness)
+    doctest_discover_tests(device_${name} TEST_PREFIX "device.${name}: " PROPERTIES LABELS "unit" ENVIRONMENT
+                           "AFT_TEST_ON_DEVICE=1" TIMEOUT 600)
+  endforeach()
 endfunction()
