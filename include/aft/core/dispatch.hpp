@@ -33,8 +33,9 @@ void run_forward(const problem& p, const E& exec) {
     cpu_forward<C>(p, exec);
   } else {
     static_assert(cuda_backend<C>::included,
-                  "aft::cuda: no CUDA backend in this file: compile it as CUDA with the target aft::cuda, which "
-                  "includes <aft/cuda/backend.hpp>, or use host views with aft::cpu");
+                  "aft::cuda: no CUDA backend in this file: link the target aft::cuda of find_package(aft COMPONENTS "
+                  "cuda), and compile the file as CUDA or call aft_add_cuda_instantiations(<target> <types>); or use "
+                  "host views with aft::cpu");
     if constexpr (cuda_backend<C>::included) cuda_forward<C>(p, exec);
   }
 }
@@ -45,8 +46,9 @@ void run_backward(const backward_problem& p, const E& exec) {
     cpu_backward<C>(p, exec);
   } else {
     static_assert(cuda_backend<C>::included,
-                  "aft::cuda: no CUDA backend in this file: compile it as CUDA with the target aft::cuda, which "
-                  "includes <aft/cuda/backend.hpp>, or use host views with aft::cpu");
+                  "aft::cuda: no CUDA backend in this file: link the target aft::cuda of find_package(aft COMPONENTS "
+                  "cuda), and compile the file as CUDA or call aft_add_cuda_instantiations(<target> <types>); or use "
+                  "host views with aft::cpu");
     if constexpr (cuda_backend<C>::included) cuda_backward<C>(p, exec);
   }
 }

@@ -5,7 +5,7 @@
 /// of a row then do not depend on what else shares its tile (docs/adr/0003-powers-of-two.md).
 #pragma once
 
-#include "device.hpp"
+#include "device.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 

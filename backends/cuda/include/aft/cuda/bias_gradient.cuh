@@ -26,7 +26,7 @@ inline constexpr int factor_threads = 256;
 /// sums[t, n] += sum_s dw[t, s] f[s, n], or with `transposed` sums[s, n] += sum_t dw[t, s] f[t, n]. A thread for each
 /// (row, n); a factor that has no heads of its own adds up those of the bias.
 template <bool transposed, class C>
-AFT_KERNEL(factor_threads)
+AFT_KERNEL(factor_threads, 2)
 factor_gradient_kernel(const AFT_PARAMETER factor_sums<C> a) {
   const index_t rows = transposed ? a.Tk : a.t1 - a.t0;
   const index_t i = block_index() * factor_threads + thread_index();
@@ -58,7 +58,7 @@ factor_gradient_kernel(const AFT_PARAMETER factor_sums<C> a) {
 
 /// A matrix (heads, rows, width) from sums in row-major order.
 template <class C>
-AFT_KERNEL(factor_threads)
+AFT_KERNEL(factor_threads, 2)
 store_sums_kernel(const AFT_PARAMETER matrix m, const C* sums, const index_t heads, const index_t rows,
                   const index_t width) {
   const index_t i = block_index() * factor_threads + thread_index();
@@ -75,7 +75,7 @@ struct tap_buffers {
 
 /// sums[h, j] += sum over rows of dw[h, t, j], a block for each. The threads' parts join as a tree.
 template <class C>
-AFT_KERNEL(tap_threads)
+AFT_KERNEL(tap_threads, 8)
 tap_gradient_kernel(const C* dw, const index_t rows, const index_t taps, C* sums) {
   tap_buffers<C>& tile = shared<tap_buffers<C>>();
   const index_t h = block_index() / taps;
@@ -92,7 +92,7 @@ tap_gradient_kernel(const C* dw, const index_t rows, const index_t taps, C* sums
 
 /// The taps of a filter from sums (heads, taps).
 template <class C>
-AFT_KERNEL(factor_threads)
+AFT_KERNEL(factor_threads, 2)
 store_taps_kernel(const AFT_PARAMETER bias_source out, const C* sums) {
   const index_t taps = out.taps.n0 * out.taps.n1 * out.taps.n2;
   const index_t i = block_index() * factor_threads + thread_index();

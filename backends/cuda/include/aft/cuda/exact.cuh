@@ -106,7 +106,7 @@ inline constexpr int exact_threads = 128;
 
 /// A warp for each row and tile of columns of a fold; most find their word of flags empty.
 template <class C>
-AFT_KERNEL(exact_threads)
+AFT_KERNEL(exact_threads, 2)
 exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan, const index_t words) {
   const index_t word = block_index() * (exact_threads / warp_size) + thread_index() / warp_size;
   if (word >= words) return;

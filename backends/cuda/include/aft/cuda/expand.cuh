@@ -29,7 +29,7 @@ struct expand_buffers {
 
 /// A pair a thread; the sum over n runs in order, so that every part of w has the same bits whichever way it is cut.
 template <class C>
-AFT_KERNEL(expand_threads)
+AFT_KERNEL(expand_threads, 4)
 expand_kernel(const AFT_PARAMETER expand_plan<C> plan) {
   constexpr int width = tuning::pairs;
   expand_buffers<C>& tile = shared<expand_buffers<C>>();

@@ -134,7 +134,7 @@ AFT_DEVICE bool proven(const running_fold<C>& sum) {
 }
 
 template <class C>
-AFT_KERNEL(fold_threads)
+AFT_KERNEL(fold_threads, 2)
 fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan) {
   fold_buffers<C>& tile = shared<fold_buffers<C>>();
   const fold_place at = fold_place::of(plan, block_index());

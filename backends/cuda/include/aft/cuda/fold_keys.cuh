@@ -46,7 +46,7 @@ AFT_DEVICE void stage_columns(const device_call<C>& p, index_t b, index_t h, ind
 }
 
 template <class C>
-AFT_KERNEL(fold_threads)
+AFT_KERNEL(fold_threads, sizeof(C) == 8 ? 1 : 2)
 fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan) {
   key_fold_buffers<C>& tile = shared<key_fold_buffers<C>>();
   const fold_place at = fold_place::of(plan, block_index());
@@ -114,7 +114,7 @@ inline constexpr int shared_key_threads = 256;
 
 /// dk[b,s,kc] = the sum over the value channels that share key channel kc, in their order. `per_channel` is (B, Tk, d).
 template <class C>
-AFT_KERNEL(shared_key_threads)
+AFT_KERNEL(shared_key_threads, 4)
 sum_shared_keys_kernel(const AFT_PARAMETER device_call<C> p, const C* per_channel) {
   const index_t i = block_index() * shared_key_threads + thread_index();
   if (i >= p.B * p.Tk * p.hk) return;

@@ -58,7 +58,7 @@ AFT_DEVICE void store_pair(const device_call<C>& p, const pair_plan<C>& plan, in
 }
 
 template <class C>
-AFT_KERNEL(pair_threads)
+AFT_KERNEL(pair_threads, 2)
 pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER pair_plan<C> plan) {
   pair_buffers<C>& tile = shared<pair_buffers<C>>();
   const index_t row_tile = block_index() / plan.key_tiles;
@@ -128,7 +128,7 @@ inline constexpr int clear_threads = 256;
 
 /// Zeros in a matrix (batch, heads, rows, width).
 template <class C>
-AFT_KERNEL(clear_threads)
+AFT_KERNEL(clear_threads, 4)
 clear_kernel(const AFT_PARAMETER matrix m, const index_t batch, const index_t heads, const index_t rows,
              const index_t width) {
   const index_t i = block_index() * clear_threads + thread_index();

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device.hpp"
+#include "device.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 

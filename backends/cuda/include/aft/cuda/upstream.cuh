@@ -70,7 +70,7 @@ inline constexpr int gate_threads = 256;
 /// g = dy gate(q) into its scratch, and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
 /// whatever dy holds there.
 template <class C>
-AFT_KERNEL(gate_threads)
+AFT_KERNEL(gate_threads, 4)
 gate_gradient_kernel(const AFT_PARAMETER device_call<C> p) {
   const index_t i = block_index() * gate_threads + thread_index();
   if (i >= p.B * p.Tq * p.d) return;

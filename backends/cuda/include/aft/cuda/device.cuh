@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file device.hpp  The only words of CUDA that kernels use, so that a host compiler can compile them too.
+/// @file device.cuh  The only words of CUDA that kernels use, so that a host compiler can compile them too.
 ///
 /// Grids and blocks have one axis. A kernel has one block of shared memory, a struct that `shared<S>()` gives, which
 /// starts uninitialised. Under AFT_DEVICE_EMULATOR the same words mean the emulator of the tests.
@@ -18,15 +18,17 @@
 #if defined(AFT_DEVICE_EMULATOR)
 #define AFT_DEVICE inline
 #define AFT_HOST_DEVICE inline
-#define AFT_KERNEL(threads) inline void
+#define AFT_KERNEL(threads, blocks) inline void
 #define AFT_PARAMETER
 #define AFT_UNROLL
 #define AFT_UNROLL_BY(n)
 #else
 #define AFT_DEVICE __device__ __forceinline__
 #define AFT_HOST_DEVICE __host__ __device__ __forceinline__
-// Hidden: a shared library does not offer its kernels to a program that was compiled for other devices.
-#define AFT_KERNEL(threads) __global__ __attribute__((visibility("hidden"))) void __launch_bounds__(threads)
+// `blocks` of `threads` are to fit a multiprocessor, which bounds the registers; left to itself ptxas spills some of them
+// for a block more. Hidden: a shared library does not offer its kernels to a program that was compiled for other devices.
+#define AFT_KERNEL(threads, blocks) \
+  __global__ __attribute__((visibility("hidden"))) void __launch_bounds__(threads, blocks)
 #define AFT_PARAMETER __grid_constant__
 #define AFT_UNROLL _Pragma("unroll")
 #define AFT_PRAGMA_(text) _Pragma(#text)

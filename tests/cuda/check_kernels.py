@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles every kernel for one architecture and reads what ptxas says about it.
+
+A kernel that spills registers or keeps anything in local memory fails the check, as does a warning. Registers and
+shared memory are written to a table, which `--table` compares with the committed one, and `--write` replaces.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+SOURCE = """#include <aft/aft.hpp>
+AFT_CUDA_INSTANTIATE(float);
+AFT_CUDA_INSTANTIATE(double);
+"""
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+SHARED = re.compile(r"(\d+) bytes smem")
+
+
+def compile_kernels(args, source, target):
+    """ptxas' report, the seconds it took, and the size of the device code."""
+    command = [args.nvcc, "-std=c++20", "-O3", f"-gencode=arch=compute_{args.arch},code=sm_{args.arch}", "-cubin",
+               "-Xptxas", "-v", "-Werror", "all-warnings", *[f"-I{path}" for path in args.include],
+               "-o", str(target), str(source)]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"sm_{args.arch}: nvcc failed:\n{done.stderr}")
+    return done.stderr, time.monotonic() - started, target.stat().st_size
+
+
+def short_name(mangled):
+    """aft::...::fold_kernel<float> as `fold<float>`."""
+    full = subprocess.run(["c++filt", mangled], capture_output=True, text=True, check=True).stdout.strip()
+    match = re.search(r"(\w+)_kernel(<[^(]*>)?\(", full)
+    return re.sub(r"\w+::", "", match.group(1) + (match.group(2) or "")) if match else full
+
+
+def parse(report):
+    kernels = {}
+    name = None
+    for line in report.splitlines():
+        if match := ENTRY.search(line):
+            name = short_name(match.group(1))
+            kernels[name] = {"registers": 0, "shared": 0, "stack": 0, "spills": 0}
+        elif name and (match := STACK.search(line)):
+            kernels[name]["stack"] = int(match.group(1))
+            kernels[name]["spills"] = int(match.group(2)) + int(match.group(3))
+        elif name and (match := USED.search(line)):
+            kernels[name]["registers"] = int(match.group(1))
+            shared = SHARED.search(line)
+            kernels[name]["shared"] = int(shared.group(1)) if shared else 0
+    return kernels
+
+
+def faults(kernels):
+    for name, use in kernels.items():
+        if use["spills"]:
+            yield f"{name}: {use['spills']} bytes of spills"
+        elif use["stack"]:
+            yield f"{name}: {use['stack']} bytes of local memory"
+
+
+def self_test():
+    report = """ptxas info    : Compiling entry function '_Z1kPf' for 'sm_80'
+ptxas info    : Function properties for _Z1kPf
+    8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 2176 bytes smem, 520 bytes cmem[0]"""
+    parsed = parse(report)
+    assert list(parsed.values()) == [{"registers": 32, "shared": 2176, "stack": 8, "spills": 8}], parsed
+    assert len(list(faults(parsed))) == 1
+    parsed = parse(report.replace("4 bytes", "0 bytes"))
+    assert "local memory" in next(faults(parsed))
+    assert not list(faults(parse(report.replace("8 bytes", "0 bytes").replace("4 bytes", "0 bytes"))))
+
+
+def main():
+    self_test()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nvcc", required=True)
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--include", action="append", default=[])
+    parser.add_argument("--work", required=True, type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--report", type=pathlib.Path, help="write registers and shared memory here, as JSON")
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    source = args.work / "all_kernels.cu"
+    source.write_text(SOURCE, encoding="utf-8")
+    text, seconds, size = compile_kernels(args, source, args.work / f"all_kernels_{args.arch}.cubin")
+    kernels = parse(text)
+    if not kernels:
+        sys.exit("ptxas named no kernel")
+    if args.report:
+        args.report.write_text(json.dumps(kernels, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    for name, use in sorted(kernels.items()):
+        print(f"sm_{args.arch} {name}: {use['registers']} registers, {use['shared']} bytes shared")
+    print(f"sm_{args.arch}: {len(kernels)} kernels, {size} bytes, compiled in {seconds:.0f} s")
+    wrong = list(faults(kernels))
+    if seconds > args.seconds:
+        wrong.append(f"compiling took {seconds:.0f} s, more than {args.seconds:.0f}")
+    sys.exit("\n".join(wrong) if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

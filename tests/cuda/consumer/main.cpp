@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls the device from a file that nvcc never sees. Without a GPU the call must say so, by the call's name.
+#include <aft/aft.hpp>
+
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "calls.hpp"
+
+namespace {
+
+void call_from_host_file(const float* x, float* y) {
+  const aft::tensor_view<const float, 3, aft::device_space> in{x, {1, 1, 1}};
+  aft::simple(in, in, in, aft::tensor_view<float, 3, aft::device_space>{y, {1, 1, 1}});
+}
+
+template <class F>
+bool works(F call) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    (void)cudaGetLastError();
+    float x = 1, y = 7;
+    try {
+      call(&x, &y);
+    } catch (const aft::device_error& e) {
+      std::puts(e.what());
+      return std::strstr(e.what(), "aft::simple") != nullptr && std::strstr(e.what(), "cudaError") != nullptr && y == 7;
+    }
+    return false;
+  }
+  float *x = nullptr, *y = nullptr;
+  const float one = 1;
+  float got = 0;
+  if (cudaMalloc(reinterpret_cast<void**>(&x), 4) != cudaSuccess) return false;
+  if (cudaMalloc(reinterpret_cast<void**>(&y), 4) != cudaSuccess) return false;
+  (void)cudaMemcpy(x, &one, 4, cudaMemcpyHostToDevice);
+  call(x, y);
+  (void)cudaMemcpy(&got, y, 4, cudaMemcpyDeviceToHost);
+  return std::fabs(got - 0.7310586f) < 1e-6f;
+}
+
+}  // namespace
+
+int main() {
+  const bool host = works(call_from_host_file);
+  const bool device = works(call_from_cuda_file);
+  std::printf("from .cpp: %s, from .cu: %s\n", host ? "right" : "wrong", device ? "right" : "wrong");
+  return host && device ? 0 : 1;
+}
