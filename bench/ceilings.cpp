@@ -68,17 +68,17 @@ struct vector {
 };
 #endif
 
-template <int R, int W, bool Around>
+template <std::size_t R, std::size_t W, bool Around>
 void stream_lines(const std::vector<buffer<float>>& from, std::vector<buffer<float>>& to, std::size_t begin,
                   std::size_t end) {
   std::array<const char*, R> a{};
   std::array<char*, W> y{};
-  for (int i = 0; i < R; ++i) a[i] = reinterpret_cast<const char*>(from[static_cast<std::size_t>(i)].data());
-  for (int i = 0; i < W; ++i) y[i] = reinterpret_cast<char*>(to[static_cast<std::size_t>(i)].data());
+  for (std::size_t i = 0; i < R; ++i) a[i] = reinterpret_cast<const char*>(from[i].data());
+  for (std::size_t i = 0; i < W; ++i) y[i] = reinterpret_cast<char*>(to[i].data());
   for (std::size_t o = begin * line; o < end * line; o += line) {
     vector sum = vector::load(a[0] + o);
-    for (int i = 1; i < R; ++i) sum = sum + vector::load(a[i] + o);
-    for (int i = 0; i < W; ++i) {
+    for (std::size_t i = 1; i < R; ++i) sum = sum + vector::load(a[i] + o);
+    for (std::size_t i = 0; i < W; ++i) {
       if constexpr (Around) {
         sum.store_around(y[i] + o);
       } else {
@@ -91,7 +91,7 @@ void stream_lines(const std::vector<buffer<float>>& from, std::vector<buffer<flo
 #endif
 }
 
-template <int R, int W>
+template <std::size_t R, std::size_t W>
 std::function<void()> stream_of(std::size_t bytes, int threads, bool around) {
   struct arrays {
     std::vector<buffer<float>> from, to;
@@ -99,8 +99,8 @@ std::function<void()> stream_of(std::size_t bytes, int threads, bool around) {
   const auto x = std::make_shared<arrays>();
   const std::size_t lines = bytes / line;
   const auto n = static_cast<index_t>(lines * line / sizeof(float));
-  for (int i = 0; i < R; ++i) x->from.emplace_back(n);
-  for (int i = 0; i < W; ++i) x->to.emplace_back(n);
+  for (std::size_t i = 0; i < R; ++i) x->from.emplace_back(n);
+  for (std::size_t i = 0; i < W; ++i) x->to.emplace_back(n);
   return [x, lines, threads, around] {
     const auto parts = static_cast<std::size_t>(threads);
 #pragma omp parallel for num_threads(threads) schedule(static, 1)

@@ -27,13 +27,18 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "memory <full|factorized|local32|simple> <T> <threads>\n");
     return 2;
   }
-  const aft::cpu exec{.threads = std::stoi(argv[3])};
-  // Code pages and threads are there before.
-  aft_bench::growth_call(argv[1], 64).run(exec);
-  aft_bench::growth_call call(argv[1], std::stol(argv[2]));
-  // 5: the peak starts again from here.
-  std::ofstream("/proc/self/clear_refs") << "5";
-  const long before = status("VmRSS");
-  call.run(exec);
-  std::printf("%ld\n", status("VmHWM") - before);
+  try {
+    const aft::cpu exec{.threads = std::stoi(argv[3])};
+    // Code pages and threads are there before.
+    aft_bench::growth_call(argv[1], 64).run(exec);
+    aft_bench::growth_call call(argv[1], std::stol(argv[2]));
+    // 5: the peak starts again from here.
+    std::ofstream("/proc/self/clear_refs") << "5";
+    const long before = status("VmRSS");
+    call.run(exec);
+    std::printf("%ld\n", status("VmHWM") - before);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
 }

@@ -12,8 +12,6 @@
 #include <stdexcept>
 #include <utility>
 
-extern char** environ;
-
 namespace aft_bench {
 namespace {
 
@@ -94,7 +92,12 @@ peers::peers(std::string dtype) : dtype_(std::move(dtype)), file_(memfd_create("
 
 peers::~peers() {
   close(file_);
-  if (open_) worker().ask(R"({"close": true})");
+  try {
+    if (open_) worker().ask(R"({"close": true})");
+  } catch (const std::exception& e) {
+    // The next command to it will say the same where it can be thrown.
+    std::fprintf(stderr, "%s\n", e.what());
+  }
 }
 
 peers& peers::share(const char* name, const void* data, std::size_t bytes, const std::vector<index_t>& extents) {

@@ -68,7 +68,7 @@ class peers {
 /// The tensors of calls on sequences, those that have been made.
 template <class T>
 std::shared_ptr<peers> share(const sequences<T>& x) {
-  const auto shared = std::make_shared<peers>(type_name<T>());
+  auto shared = std::make_shared<peers>(type_name<T>());
   const std::vector<index_t> whole = {x.s.B, x.s.T, x.s.d};
   shared->share("q", x.q, whole).share("k", x.k, whole).share("v", x.v, whole);
   if (x.w.size() > 0) shared->share("w", x.w, {x.s.T, x.s.T});

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What turns samples into ratios and bars, on results made up for the purpose."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "bench"))
+import bars  # noqa: E402
+import results  # noqa: E402
+
+# Given by the build: the program whose races the bars name.
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else None
+
+
+def result(races):
+    document = {"format": results.FORMAT, "races": [{"name": n, "seconds": s, "facts": f} for n, (s, f) in races.items()]}
+    return results.Result(document)
+
+
+class Ratios(unittest.TestCase):
+    def test_quartiles(self):
+        self.assertEqual(results.quartiles([3.0]), (3.0, 3.0, 3.0))
+        self.assertEqual(results.quartiles([5.0, 1.0, 3.0]), (2.0, 3.0, 4.0))
+
+    def test_ratio_is_formed_within_a_round(self):
+        # The machine became ten times slower halfway; the ratio did not.
+        r = result({"full/x/float": ({"aft": [1.0, 10.0, 10.0], "sgemm": [0.5, 5.0, 5.0]}, {})})
+        row, = bars.evaluate(r, [bars.Bar("full", "sgemm", "full/x/float", bars.speed("sgemm"), 0.4, 0.6)])
+        self.assertEqual((row.q1, row.median, row.q3, row.verdict), (0.5, 0.5, 0.5, "first bar"))
+
+    def test_fastest_of_several(self):
+        self.assertEqual(bars.speed("a", "b")({"a": 4.0, "b": 6.0, "aft": 2.0}, {}), 2.0)
+
+    def test_roof_takes_the_slower_ceiling(self):
+        facts = {"flops.aft": 100.0, "bytes.aft": 10.0, "flops.sgemm": 50.0, "bytes.stream": 5.0, "bytes.stream_cached": 5.0}
+        compute = {"aft": 4.0, "sgemm": 1.0, "stream": 0.25, "stream_cached": 0.5}
+        self.assertEqual(bars.roof()(compute, facts), 2.0 / 4.0)
+        memory = {"aft": 4.0, "sgemm": 0.1, "stream": 0.75, "stream_cached": 0.5}
+        self.assertEqual(bars.roof()(memory, facts), 1.0 / 4.0)
+
+    def test_rate_counts_each_side_its_own_flops(self):
+        self.assertEqual(bars.rate("sgemm")({"aft": 2.0, "sgemm": 1.0}, {"flops.aft": 10.0, "flops.sgemm": 20.0}), 0.25)
+
+    def test_most_lost_to_threads(self):
+        self.assertEqual(bars.most_lost({"aft_1": 8.0, "aft_2": 4.0, "aft_10": 6.0, "sgemm_1": 1.0}, {}), 1.5)
+
+    def test_verdicts(self):
+        higher = bars.Bar("", "", "", None, 0.9, 0.98)
+        lower = bars.Bar("", "", "", None, 0.62, 0.54, lower=True)
+        verdicts = [bars.Row(b, v, v, v).verdict for b, v in ((higher, 0.89), (higher, 0.9), (higher, 0.98), (lower, 0.63),
+                                                               (lower, 0.62), (lower, 0.54))]
+        self.assertEqual(verdicts, ["missed", "first bar", "goal"] * 2)
+
+    def test_race_without_the_other_side_has_no_row(self):
+        r = result({"full/x/float": ({"aft": [1.0]}, {})})
+        self.assertEqual(list(bars.evaluate(r, [bars.Bar("", "", "full/x/float", bars.speed("sdpa"), 1)])), [])
+
+
+class Documents(unittest.TestCase):
+    def test_condense_and_read_back(self):
+        run = {"run_type": "iteration", "name": "full/x/float/iterations:1/repeats:2/manual_time", "threads": 1,
+               "run_name": "full/x/float/iterations:1/repeats:2/manual_time", "iterations": 1, "real_time": 1.0,
+               "cpu_time": 1.0, "time_unit": "ms", "aft": 0.125, "flops.aft": 7.0}
+        races = results.condense({"benchmarks": [run, dict(run, aft=0.25), dict(run, run_type="aggregate", aft=9.0)]})
+        self.assertEqual(races, [{"name": "full/x/float", "seconds": {"aft": [0.125, 0.25]}, "facts": {"flops.aft": 7.0}}])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "r.json")
+            results.write({"format": results.FORMAT, "races": races}, path)
+            self.assertEqual(results.Result.read(path).races["full/x/float"].median("aft"), 0.1875)
+            self.assertEqual(json.loads(path.read_text(encoding="utf-8"))["races"], races)
+
+    @unittest.skipUnless(PROGRAM, "needs the benchmark program")
+    def test_bars_name_races_that_exist(self):
+        listed = subprocess.run([PROGRAM, "--benchmark_list_tests"], check=True, capture_output=True, text=True).stdout
+        races = {line.split("/iterations:")[0] for line in listed.splitlines()}
+        for _, group in bars.GROUPS:
+            for bar in group():
+                self.assertIn(bar.race, races)
+
+
+if __name__ == "__main__":
+    unittest.main()
