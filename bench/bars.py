@@ -9,7 +9,7 @@ rounds is held against the bar.   bars.py <result.json> prints the table.
 import dataclasses
 import sys
 
-from results import Result, quartiles
+from results import Result, plain, quartiles
 
 LONG = "B8_T1024_d512"
 SHORT = "B32_T197_d384"
@@ -100,16 +100,16 @@ def ceilings():
 
 def peers():
     for peer in ("sdpa", "eager"):
-        yield from over(AT_LEAST_1024, "full", "full, times faster", peer, speed(peer), 2.2)
-    yield from over(AT_LEAST_1024, "full", "full bfloat16, times faster", "sdpa", speed("sdpa"), 4.5, kind="bfloat16")
+        yield from over(AT_LEAST_1024, "full", "full", peer, speed(peer), 2.2)
+    yield from over(AT_LEAST_1024, "full", "full bfloat16", "sdpa", speed("sdpa"), 4.5, kind="bfloat16")
     for peer in ("sdpa", "eager"):
-        yield from over(SHAPES, "local32", "local s=32, times faster", peer, speed(peer), 25)
-    yield from over(SHAPES, "simple", "simple, times faster", "eager", speed("eager"), 3)
-    yield from over(SHAPES, "simple", "simple, times faster", "sdpa", speed("sdpa"), 60)
+        yield from over(SHAPES, "local32", "local s=32", peer, speed(peer), 25)
+    yield from over(SHAPES, "simple", "simple", "eager", speed("eager"), 3)
+    yield from over(SHAPES, "simple", "simple", "sdpa", speed("sdpa"), 60)
     for heads in ("384", "16"):
-        yield from over([CONV + heads], "conv", "conv, times faster", "eager", speed("eager", "eager_nchw"), 12)
-        yield from over([CONV + heads], "conv", "conv, times faster", "sdpa", speed("sdpa"), 6)
-    yield from over(AT_LEAST_1024, "full_training", "full forward + backward, times faster", "sdpa", speed("sdpa"), 2.5)
+        yield from over([CONV + heads], "conv", f"conv, {heads} heads", "eager", speed("eager", "eager_nchw"), 12)
+        yield from over([CONV + heads], "conv", f"conv, {heads} heads", "sdpa", speed("sdpa"), 6)
+    yield from over(AT_LEAST_1024, "full_training", "full forward + backward", "sdpa", speed("sdpa"), 2.5)
 
 
 def microseconds(seconds):
@@ -194,7 +194,7 @@ def figures(document):
 
 def figure_table(rows):
     return aligned([("work", "against", "figure", "first bar", "goal", "reached")] + [
-        (r.work, r.against, f"{r.value:.3g}", f"<= {r.first:g}", "" if r.goal is None else f"<= {r.goal:g}", r.verdict)
+        (r.work, r.against, plain(r.value), f"<= {r.first:g}", "" if r.goal is None else f"<= {r.goal:g}", r.verdict)
         for r in rows])
 
 
@@ -216,7 +216,7 @@ def table(rows):
     for r in rows:
         sign = "<= " if r.bar.lower else ">= "
         goal = "" if r.bar.goal is None else f"{sign}{r.bar.goal:g}"
-        cells.append((r.bar.work, r.bar.race, r.bar.against, f"{r.median:.3g}", f"{r.q1:.3g} .. {r.q3:.3g}",
+        cells.append((r.bar.work, r.bar.race, r.bar.against, plain(r.median), f"{plain(r.q1)} .. {plain(r.q3)}",
                       f"{sign}{r.bar.first:g}", goal, r.verdict))
     return aligned(cells)
 

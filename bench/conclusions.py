@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words of docs/benchmarks.md. Every figure in them is taken from the result; what it does not hold is not said."""
 
+import textwrap
+
 import bars
-from results import quartiles
+from results import plain, quartiles
 
 CEILINGS = """\
 The ceiling of `full` is oneDNN's sgemm of the product that it amounts to, T x 2Bd x T, and for bfloat16 oneDNN's matmul;
@@ -30,7 +32,8 @@ are its median and quartiles over the rounds. Compare ratios, not milliseconds o
 """
 
 
-def times_faster(result, race, contestant, ours="aft"):
+def ratio(result, race, contestant, ours="aft"):
+    """Our speed over the contestant's."""
     r = result.races.get(race)
     if r is None or contestant not in r or ours not in r:
         return None
@@ -41,63 +44,59 @@ def span(values):
     values = [v for v in values if v is not None]
     if not values:
         return None
-    low, high = min(values), max(values)
-    return f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"
+    low, high = plain(min(values), 2), plain(max(values), 2)
+    return low if low == high else f"{low} to {high}"
 
 
-def faster(result, operator, contestant, ours="aft", kind="float", shapes=bars.SHAPES):
-    return span([times_faster(result, f"{operator}/{s}/{kind}", contestant, ours) for s in shapes])
+def ratios(result, operator, contestant, ours="aft", kind="float", shapes=bars.SHAPES):
+    return [ratio(result, f"{operator}/{s}/{kind}", contestant, ours) for s in shapes]
 
 
 def text(result):
-    points = list(statements(result))
-    return "\n".join(f"- {p}" for p in points)
+    return "\n".join(textwrap.fill(f"- {s}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+                     for s in statements(result))
 
 
 def statements(result):
-    full, causal = faster(result, "full", "sdpa"), faster(result, "full", "sdpa_causal", "aft_causal")
+    """All speeds are ours over theirs: 2 times the speed is half the time."""
+    full = span(ratios(result, "full", "sdpa"))
     if full:
-        yield (f"**A learned bias for every pair** (`full`) takes a time that grows with T² like attention's, {full} times "
-               f"faster than PyTorch's attention on the four shapes (causal: {causal} times), and "
-               f"{faster(result, 'full', 'eager')} times faster than the same operator in tensor operations.")
-    local, simple = faster(result, "local32", "sdpa"), faster(result, "simple", "sdpa")
+        causal = span(ratios(result, "full", "sdpa_causal", "aft_causal"))
+        yield (f"**A learned bias for every pair** (`full`): the work grows with T² as attention's does, at {full} times the "
+               f"speed of PyTorch's attention on the four shapes (causal: {causal}), and at "
+               f"{span(ratios(result, 'full', 'eager'))} times the speed of the same operator in tensor operations.")
+    local, simple = span(ratios(result, "local32", "sdpa")), span(ratios(result, "simple", "sdpa"))
     if local and simple:
-        yield (f"**Windows and plain sums** are where time is won: `local` with 63 keys is {local} times faster than "
-               f"attention, `simple` {simple} times, and both grow with T, not T².")
-    conv = span([times_faster(result, f"conv/{bars.CONV}{h}/float", "sdpa") for h in ("384", "16")])
+        yield (f"**Windows and plain sums** are where time is won: `local` with 63 keys has {local} times the speed of "
+               f"attention, `simple` {simple} times, and the work of both grows with T, not T².")
+    conv = span(ratio(result, f"conv/{bars.CONV}{h}/float", "sdpa") for h in ("384", "16"))
     if conv:
-        yield f"**On images** of 14 x 14 positions `conv` with 11 x 11 filters is {conv} times faster than attention."
-    training = faster(result, "full_training", "sdpa")
+        yield f"**On images** of 14 x 14 positions `conv` with 11 x 11 filters has {conv} times the speed of attention."
+    training = span(ratios(result, "full_training", "sdpa"))
     if training:
-        local_training = faster(result, "local32_training", "sdpa")
-        yield (f"**Training**: forward and backward of `full` are {training} times faster than attention's, of `local` "
-               f"{local_training} times.")
+        yield (f"**Training**: forward and backward of `full` have {training} times the speed of attention's, of `local` "
+               f"{span(ratios(result, 'local32_training', 'sdpa'))} times.")
     yield from half_precision(result)
     yield from long_sequences(result)
+    yield from memory(result.document)
     yield ("**Attention is the better choice** where pairs have to be chosen by what the positions hold: AFT adds a key's weight "
-           "and a position's bias and cannot express that, and no speed replaces it. It is also the better choice where "
-           "sequences are much longer than any trained on, since a dense or factorized bias exists only for positions that it "
-           "was trained for (`local`, `conv` and `simple` have no such limit), and where a T x T bias is too large to keep: "
-           "`full` reads T² numbers that attention does not have.")
-    memory = dict_of_memory(result.document)
-    if "aft_full" in memory and "sdpa" in memory:
-        yield (f"**Memory**: at T = 4096 a call of `full` takes {memory['aft_full'] / 1e6:.3g} MB beyond inputs and output, "
-               f"`local` {memory['aft_local32'] / 1e6:.2g} MB, `simple` {memory['aft_simple'] / 1e6:.2g} MB, attention "
-               f"{memory['sdpa'] / 1e6:.2g} MB, AFT in tensor operations {memory['eager_full'] / 1e6:.3g} MB. None of ours "
-               "holds a T x T array; attention's needs are smaller than those of `full`.")
+           "and a position's bias, which cannot express that, and no speed makes up for it. Also where sequences are longer "
+           "than any that the model was trained on, since `full` and `local` have a bias only for positions that they were trained for "
+           "(`conv` and `simple` know no such limit); and where T² numbers are too many to keep: a dense bias is an "
+           "input that attention does not have.")
+    yield from slower(result)
 
 
 def half_precision(result):
-    against_attention = faster(result, "full", "sdpa", kind="bfloat16")
-    against_eager = span([times_faster(result, f"full/{s}/bfloat16", "eager") for s in bars.SHAPES])
-    if against_attention is None:
+    attention = span(ratios(result, "full", "sdpa", kind="bfloat16"))
+    eager = [r for r in ratios(result, "full", "eager", kind="bfloat16") if r is not None]
+    if not attention or not eager:
         return
-    sentence = (f"**bfloat16**: `full` is {against_attention} times faster than attention in bfloat16, and "
-                f"{against_eager} times faster than its own form in tensor operations")
-    slowest = min(v for v in (times_faster(result, f"full/{s}/bfloat16", "eager") for s in bars.SHAPES) if v is not None)
-    if slowest < 1:
-        sentence += (", so not on every shape: those tensor operations are two bfloat16 products of oneDNN, at the price of "
-                     "T x T temporaries and of weights that underflow where k and w disagree")
+    sentence = (f"**bfloat16**: `full` has {attention} times the speed of attention in bfloat16, and {span(eager)} times that "
+                "of its own form in tensor operations")
+    if min(eager) < 1:
+        sentence += (". Where that is below 1, two bfloat16 products of oneDNN are faster than our kernel; they pay with T x T "
+                     "temporaries, and with weights that underflow where k and w disagree")
     yield sentence + "."
 
 
@@ -107,11 +106,33 @@ def long_sequences(result):
     if longest is None:
         return
     race = races[longest]
-    facts = [f"`{name}` {race.median('sdpa') / race.median(key):.2g} times" for key, name in
-             (("aft_factorized", "full"), ("aft_local32", "local"), ("aft_simple", "simple")) if key in race]
-    yield (f"**At {longest} positions** of 512 channels attention takes {race.median('sdpa'):.3g} s; faster than it are "
-           f"{', '.join(facts)} (`full` with a bias of rank 64).")
+    speeds = [f"`{name}` has {plain(race.median('sdpa') / race.median(key), 2)} times its speed" for key, name in
+              (("aft_factorized", "full"), ("aft_local32", "local"), ("aft_simple", "simple")) if key in race]
+    yield (f"**At {longest} positions** of 512 channels a call of attention takes {plain(race.median('sdpa'))} s; "
+           f"{', '.join(speeds)} (`full` with a bias of rank 64).")
 
 
-def dict_of_memory(document):
-    return {m["call"]: m["bytes"] for m in document.get("memory", []) if m["T"] == 4096}
+def memory(document):
+    at = {m["call"]: m["bytes"] / 1e6 for m in document.get("memory", []) if m["T"] == 4096}
+    wanted = ("aft_full", "aft_local32", "aft_simple", "sdpa", "eager_full")
+    if not all(w in at for w in wanted):
+        return
+    full, local, simple, attention, eager = (plain(at[w], 2) for w in wanted)
+    yield (f"**Memory**: at T = 4096 a call of `full` takes {full} MB beyond inputs and output, `local` {local} MB, `simple` "
+           f"{simple} MB, attention {attention} MB, `full` in tensor operations {eager} MB. No operator holds a T x T array.")
+
+
+def slower(result):
+    """Where the measurements themselves say so."""
+    races = []
+    for name, race in result.races.items():
+        for ours in race.seconds:
+            if not ours.startswith("aft"):
+                continue
+            value = ratio(result, name, "sdpa_causal" if ours == "aft_causal" else "sdpa", ours)
+            if value is not None and value < 1:
+                races.append(f"`{name}` {ours.removeprefix('aft').strip('_')}".rstrip() + f" ({plain(value, 2)})")
+    if races:
+        yield f"**Attention won these races**, our speed over its in brackets: {', '.join(races)}."
+    else:
+        yield "**No race of this run** was won by attention."

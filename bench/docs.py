@@ -12,7 +12,7 @@ import sys
 import bars
 import conclusions
 import plots
-from results import Result
+from results import Result, plain
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = TOP / "bench/results"
@@ -24,13 +24,13 @@ SHAPES = {"B8_T1024_d512": "B8 T1024 d512", "B32_T197_d384": "B32 T197 d384", "B
 
 
 def milliseconds(seconds):
-    return f"{1e3 * seconds:.3g}"
+    return plain(1e3 * seconds)
 
 
 def size(count):
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
-            return f"{count / scale:.3g} {unit}"
+            return f"{plain(count / scale)} {unit}"
     return f"{count} B"
 
 

@@ -48,6 +48,7 @@ def draw_growth(plt, result):
                 axis.plot([T for T, _ in lines[key]], [max(y, 4096) if axis is right else y for _, y in lines[key]],
                           style, color=colour, label=label, marker="o", markersize=3)
         axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter("{x:g}")
         axis.set_yscale("log")
         axis.set_xlabel("positions T")
         axis.grid(alpha=0.25)
@@ -75,7 +76,7 @@ def draw_roofline(plt, result):
         x = [2.0**i for i in range(-4, 13)]
         axis.plot(x, [min(flops, moved * i) / 1e9 for i in x], color="black", linewidth=1.2)
         axis.text(x[-1], flops / 1e9 * 1.06, "oneDNN sgemm", ha="right", fontsize=8)
-        axis.text(0.07, moved * 0.07 / 1e9 * 1.4, "stream from memory", rotation=34, fontsize=8)
+        axis.text(1 / 8, moved / 8e9, "stream from memory  ", ha="right", fontsize=8)
     markers = {"full": "o", "full_backward": "s", "local32": "^", "local256": "v", "local32_backward": "<", "simple": "D",
                "conv": "P", "conv_backward": "X"}
     seen = set()
@@ -92,10 +93,13 @@ def draw_roofline(plt, result):
                   label=None if parts[0] in seen else parts[0].replace("_", " "))
         seen.add(parts[0])
     axis.set_xscale("log", base=2)
-    axis.set_yscale("log", base=10)
+    axis.set_yscale("log", base=2)
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_major_formatter("{x:g}")
     axis.set_xlabel("flops a byte of inputs and outputs")
     axis.set_ylabel(f"useful Gflop/s, {result.document['threads']} threads, float")
     axis.grid(alpha=0.25)
+    axis.set_xlim(1 / 32, 4096)
     axis.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
@@ -104,12 +108,12 @@ def label(bar):
     shape = bar.race.split("/")[1]
     for long, short in SHORT_NAMES.items():
         shape = shape.replace(long, short)
-    return bar.work if "k11" in shape or "MB" in shape else f"{bar.work}, {shape}"
+    return bar.work if "k11" in shape or "MB" in bar.work else f"{bar.work}, {shape}"
 
 
 def bar_chart(plt, rows, title, logarithmic):
     figure, axis = plt.subplots(figsize=(8, 0.9 + 0.27 * len(rows)))
-    names = [f"{label(r.bar)}" + (f" than {r.bar.against}" if logarithmic else "") for r in rows]
+    names = [f"{label(r.bar)}" + (f", over {r.bar.against}" if logarithmic else "") for r in rows]
     heights = range(len(rows))
     colours = {"goal": "tab:green", "first bar": "tab:olive", "missed": "tab:red"}
     axis.barh(heights, [r.median for r in rows], color=[colours[r.verdict] for r in rows], height=0.62,
@@ -121,6 +125,7 @@ def bar_chart(plt, rows, title, logarithmic):
             axis.plot([r.bar.goal] * 2, [y - 0.42, y + 0.42], color="black", linewidth=1, linestyle=":")
     axis.set_yticks(list(heights), names, fontsize=7)
     axis.invert_yaxis()
+    axis.margins(y=0.01)
     if logarithmic:
         axis.set_xscale("log")
     axis.set_title(title, fontsize=9)
@@ -135,7 +140,7 @@ def draw_ceilings(plt, result):
 
 def draw_peers(plt, result):
     rows = list(bars.evaluate(result, bars.peers()))
-    return bar_chart(plt, rows, "times faster; line: the bar", True) if rows else None
+    return bar_chart(plt, rows, "speed over the peer's; line: the bar", True) if rows else None
 
 
 def draw_threads(plt, result):
@@ -158,6 +163,7 @@ def draw_threads(plt, result):
                               label=call.replace("_", " ") if who == "aft" else "oneDNN sgemm")
         axis.set_title(shape.replace("_", " "), fontsize=9)
         axis.set_xlabel("threads")
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.25)
     axes[0][0].set_ylabel("times faster than one thread")
     handles = {}

@@ -42,6 +42,7 @@ class race {
     std::function<double(std::int64_t)> timed;
     std::int64_t calls = 0;
     bool rehearse = false;
+    double spare = 0;  ///< a first call too long to be repeated for what first calls pay
   };
   static double calibrate(contestant& c);
 

@@ -21,6 +21,12 @@ def rounded(x):
     return float(f"{x:.5g}")
 
 
+def plain(x, digits=3):
+    """Significant digits without an exponent: 0.0333, 1.04, 184."""
+    text = f"{x:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text else text
+
+
 def condense(harness):
     """Races of the harness's own JSON: every repetition is a round, its counters are seconds and facts."""
     races = {}
