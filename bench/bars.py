@@ -78,9 +78,10 @@ def ceilings():
     yield from over(others, "full", "full, dense", "sgemm", speed("sgemm"), 0.85, 0.95)
     yield from over(AT_LEAST_1024, "full", "full, causal", "sgemm's time", share("sgemm", "aft_causal"), 0.62, 0.54,
                     lower=True)
-    yield from over([SHORT], "full", "full, causal", "sgemm's time", share("sgemm", "aft_causal"), 0.75, 0.62, lower=True)
-    yield from over(SHAPES, "full", "full, factorized, rank 64", "full's time", share("aft", "aft_factorized"), 1.35, 1.10,
+    yield from over([SHORT], "full", "full, causal", "sgemm's time", share("sgemm", "aft_causal"), 0.75, 0.62,
                     lower=True)
+    yield from over(SHAPES, "full", "full, factorized, rank 64", "full's time", share("aft", "aft_factorized"), 1.35,
+                    1.10, lower=True)
     yield from over(SHAPES, "full", "full, bfloat16", "bf16 matmul", speed("matmul"), 0.80, 1.00, kind="bfloat16")
     yield from over(AT_LEAST_1024, "full_backward", "full backward, one thread", "its two sgemms", speed("sgemm"), 0.75,
                     0.90, kind="float/one_thread")
@@ -88,13 +89,15 @@ def ceilings():
     yield from over([MEMORY], "simple", "simple causal, 268 MB", "stream", bandwidth("aft_causal"), 0.75, 0.95)
     yield from over([CACHE], "simple", "simple, 17 MB", "stream", bandwidth(), 0.50, 0.75)
     yield from over([CACHE], "simple", "simple causal, 17 MB", "stream", bandwidth("aft_causal"), 0.50, 0.75)
-    yield from over([MEMORY], "simple_backward", "simple backward, 470 MB", "stream of 7 arrays", bandwidth(), 0.70, 0.95)
+    yield from over([MEMORY], "simple_backward", "simple backward, 470 MB", "stream of 7 arrays", bandwidth(), 0.70,
+                    0.95)
     yield from over(SHAPES, "local32", "local s=32", "roof", roof(), 0.45, 0.65)
     yield from over(AT_LEAST_1024, "local256", "local s=256 causal", "roof", roof("aft_causal"), 0.60, 0.80)
     yield from over(SHAPES, "local32_backward", "local s=32 backward", "roof", roof(), 0.30, 0.50)
     yield from over([CONV + "384"], "conv", "conv depthwise", "sgemm's rate", rate("sgemm"), 0.45, 0.68)
     yield from over([CONV + "16"], "conv", "conv 16 heads", "sgemm's rate", rate("sgemm"), 0.35, 0.60)
-    yield from over([CONV + "384"], "conv_backward", "conv backward depthwise", "sgemm's rate", rate("sgemm"), 0.30, 0.55)
+    yield from over([CONV + "384"], "conv_backward", "conv backward depthwise", "sgemm's rate", rate("sgemm"), 0.30,
+                    0.55)
     yield from over([CONV + "16"], "conv_backward", "conv backward 16 heads", "sgemm's rate", rate("sgemm"), 0.25, 0.45)
 
 
@@ -117,8 +120,8 @@ def microseconds(seconds):
 
 
 def calls():
-    """What a call costs beside its work, in microseconds: all of a call on one position, and of one on a sequence of 64 what
-    one more sequence in the batch does not cost again."""
+    """What a call costs beside its work, in microseconds: all of a call on one position, and of one on a sequence of 64
+    what one more sequence in the batch does not cost again."""
     for call in ("full", "local8", "simple", "conv7"):
         race = f"small/{call}/float"
         yield Bar(f"{call}, one position", "us", race, microseconds(lambda t: t["aft_T1"]), 3, lower=True)
@@ -207,8 +210,8 @@ def aligned(cells):
 
 
 def tally(rows):
-    return (f"{sum(r.verdict == 'goal' for r in rows)} at the goal, {sum(r.verdict == 'first bar' for r in rows)} at the "
-            f"first bar, {sum(r.verdict == 'missed' for r in rows)} missed")
+    at = {verdict: sum(r.verdict == verdict for r in rows) for verdict in ("goal", "first bar", "missed")}
+    return f"{at['goal']} at the goal, {at['first bar']} at the first bar, {at['missed']} missed"
 
 
 def table(rows):
