@@ -37,7 +37,9 @@ def plot_losses(data, file):
         axis.set_xlabel(title)
         axis.grid(alpha=0.25)
     axes[0].set_ylabel("training loss, bits a character")
-    axes[0].text(1, data["order1_bits"], "order-1 entropy", color="grey", fontsize=8, va="bottom")
+    # At the right end, where no curve is near any more.
+    axes[0].text(0.99, data["order1_bits"], "order-1 entropy", color="grey", fontsize=8, va="bottom", ha="right",
+                 transform=axes[0].get_yaxis_transform())
     # The first steps fall from 8 bits and would leave no room for the rest.
     axes[0].set_ylim(top=4.5)
     axes[0].legend(frameon=False)
