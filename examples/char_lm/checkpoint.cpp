@@ -112,6 +112,7 @@ checkpoint checkpoint::read(const std::filesystem::path& path) {
     const auto format = result.tensors.header().find("format");
     if (format == result.tensors.header().end() || format->second != format_name)
       throw user_error("not a checkpoint of this program");
+    if (!result.tensors.has_checksum()) throw user_error("the checksum is missing");
     result.settings = settings_from(f);
     result.text_fingerprint = f.integer<std::uint64_t>("text_fnv1a");
     result.steps_done = f.integer<std::int64_t>("step");

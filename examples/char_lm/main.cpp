@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <new>
 
 namespace {
 
@@ -116,6 +117,9 @@ int main(int argc, char** argv) {
     return exit_user_error;
   } catch (const std::filesystem::filesystem_error& e) {
     std::fprintf(stderr, "char_lm: %s\n", e.what());
+    return exit_user_error;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "char_lm: not enough memory for a model of this size\n");
     return exit_user_error;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "char_lm: %s\n", e.what());

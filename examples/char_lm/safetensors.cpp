@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t length_bytes = 8;
 // The format's own limit: a longer header is an attack or not a header.
 constexpr std::uint64_t longest_header = 100'000'000;
-constexpr const char* checksum_key = "data_fnv1a";
+constexpr const char* checksum_key = "fnv1a";
 
 std::size_t element_bytes(std::string_view type) {
   constexpr std::pair<std::string_view, std::size_t> known[] = {
@@ -40,15 +40,23 @@ std::string_view name_of(dtype type) {
   return type == dtype::f32 ? "F32" : "F64";
 }
 
-std::string fnv1a(std::uint64_t hash) {
-  return std::to_string(hash);
-}
-
 std::uint64_t fold(std::uint64_t hash, const char* data, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<unsigned char>(data[i])) * 0x100000001B3ULL;
   return hash;
 }
-constexpr std::uint64_t empty_hash = 0xCBF29CE484222325ULL;
+
+/// FNV-1a of the metadata; the data's bytes are folded into it next. The rest of the header needs no sum: names,
+/// types and shapes have to be those that the reader expects.
+std::uint64_t hash_of(const metadata& entries) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const auto& [key, value] : entries) {
+    if (key == checksum_key) continue;
+    // With the zero behind them: "ab", "c" is not "a", "bc".
+    hash = fold(hash, key.c_str(), key.size() + 1);
+    hash = fold(hash, value.c_str(), value.size() + 1);
+  }
+  return hash;
+}
 
 std::size_t checked_product(std::size_t a, std::size_t b) {
   if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) throw user_error("shape overflows");
@@ -131,9 +139,13 @@ void file::check_layout() const {
   }
   if (end != data_.size())
     throw user_error("there are " + std::to_string(data_.size() - end) + " bytes behind the last tensor");
-  const auto sum = metadata_.find(checksum_key);
-  if (sum != metadata_.end() && sum->second != fnv1a(fold(empty_hash, data_.data(), data_.size())))
-    throw user_error("the checksum of the data is wrong");
+  if (has_checksum() &&
+      metadata_.at(checksum_key) != std::to_string(fold(hash_of(metadata_), data_.data(), data_.size())))
+    throw user_error("the checksum is wrong");
+}
+
+bool file::has_checksum() const {
+  return metadata_.contains(checksum_key);
 }
 
 file file::read(const std::filesystem::path& path) {
@@ -165,7 +177,7 @@ file file::read(const std::filesystem::path& path) {
 void write(const std::filesystem::path& path, const metadata& header, const std::vector<source>& tensors) {
   nlohmann::json json;
   std::size_t end = 0;
-  std::uint64_t hash = empty_hash;
+  std::uint64_t hash = hash_of(header);
   std::vector<std::pair<const char*, std::size_t>> parts;
   for (const source& t : tensors) {
     std::size_t bytes = element_bytes(name_of(t.type));
@@ -176,7 +188,7 @@ void write(const std::filesystem::path& path, const metadata& header, const std:
     hash = fold(hash, parts.back().first, bytes);
   }
   json["__metadata__"] = header;
-  json["__metadata__"][checksum_key] = fnv1a(hash);
+  json["__metadata__"][checksum_key] = std::to_string(hash);
   std::string text = json.dump();
   // Readers may map the data, so they begin on 8 bytes, as the reference writer has it.
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -34,8 +34,10 @@ class file {
     std::size_t bytes;
   };
 
-  /// Throws user_error that says what is wrong with the file, down to one byte flipped in a file of our own.
+  /// Throws user_error that says what is wrong with the file, down to one flipped bit if it has a checksum.
   static file read(const std::filesystem::path& path);
+  /// As those that `write` makes; files of other programs have none.
+  bool has_checksum() const;
 
   const metadata& header() const { return metadata_; }
   const std::map<std::string, tensor>& tensors() const { return tensors_; }

@@ -32,7 +32,7 @@ double bits(double nats, index_t characters) {
 
 double typical_milliseconds(const std::vector<double>& seconds) {
   if (seconds.empty()) return 0;
-  // The mean, but not of the steps that the machine gave to somebody else.
+  // The median: the first steps touch fresh memory, and some the machine gave to somebody else.
   std::vector<double> sorted = seconds;
   std::sort(sorted.begin(), sorted.end());
   return 1e3 * sorted[sorted.size() / 2];

@@ -30,8 +30,7 @@ class training {
   const training_settings& settings() const { return settings_; }
   const history& past() const { return history_; }
   model<float>& network() { return model_; }
-  /// Milliseconds a step since this object was made, of the whole and of the mixers' operators. The first
-  /// steps touch fresh memory and are left out if there are others.
+  /// Milliseconds of the median step since this object was made: of the whole, and of the mixers' operators.
   double step_milliseconds() const;
   double mixer_milliseconds() const;
 

@@ -102,21 +102,25 @@ TEST_CASE("checkpoint: tensors that are missing, unknown or of another shape are
 
   // The tensors of the good file, with one change, under its metadata.
   const auto altered = [&](auto&& change) {
-    std::vector<safetensors::source> sources;
-    for (const auto& [name, t] : file.tensors())
-      sources.push_back(
-          {name, t.type == "F32" ? safetensors::dtype::f32 : safetensors::dtype::f64, t.shape, file.data(t)});
+    std::vector<safetensors::source> sources = sources_of(file);
     change(sources);
-    safetensors::metadata header = file.header();
-    header.erase("data_fnv1a");
-    safetensors::write(directory / "bad", header, sources);
-    training fresh(small_settings(mixer_kind::local), data, 1);
-    training untouched(small_settings(mixer_kind::local), data, 1);
+    safetensors::write(directory / "bad", file.header(), sources);
+    const checkpoint bad = checkpoint::read(directory / "bad");
+    model<float> network(bad.settings.shape, bad.settings.batch, 1);
+    network.initialize(7);
+    std::vector<std::vector<float>> before;
+    for (const parameter<float>* p : network.parameters()) before.emplace_back(p->value.begin(), p->value.end());
+    optimizer state(network.parameters(), {});
+    history past;
     std::string message;
     try {
-      training(checkpoint::read(directory / "bad"), data, 1);
+      bad.restore(state, past);
     } catch (const user_error& e) {
       message = e.what();
+      CHECK(state.steps_done() == 0);
+      CHECK(past.bits.empty());
+      for (std::size_t i = 0; i < before.size(); ++i)
+        CHECK(std::equal(before[i].begin(), before[i].end(), network.parameters()[i]->value.begin()));
     }
     return message;
   };
@@ -138,6 +142,25 @@ TEST_CASE("checkpoint: tensors that are missing, unknown or of another shape are
       }
   });
   CHECK(retyped.find("has dtype F64, expected F32") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: every flipped bit of the header is found") {
+  const scratch_directory directory;
+  const text data = small_text();
+  training_settings s;
+  s.shape = {.mixer = mixer_kind::conv, .context = 8, .channels = 16, .layers = 1, .heads = 4, .window = 4};
+  s.batch = 1;
+  training(s, data, 1).save(directory / "good");
+  const std::string good = read_file(directory / "good");
+  const std::size_t end = good.find("}}") + 2;
+  REQUIRE(end < good.size());
+  for (std::size_t i = 0; i < end; ++i) {
+    std::string flipped = good;
+    flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 7));
+    write_file(directory / "bad", flipped);
+    INFO("byte ", i, " of ", good.substr(0, end));
+    CHECK_THROWS_AS(training(checkpoint::read(directory / "bad"), data, 1), user_error);
+  }
 }
 
 TEST_CASE("checkpoint: a file that cannot be written leaves the old one") {

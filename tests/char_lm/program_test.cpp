@@ -153,12 +153,23 @@ TEST_CASE("program: corrupt checkpoints are refused and kept") {
     bytes.replace(bytes.find(from), from.size(), to);
     return bytes;
   };
-  check_corrupt(replaced("\"mixer\":\"conv\"", "\"mixer\":\"cone\""), "not one that is known");
-  check_corrupt(replaced("\"mixer\":\"conv\"", "\"mixer\":\"full\""), "tensor");
-  check_corrupt(replaced("aft char_lm 1", "aft char_lm 9"), "not a checkpoint of this program");
-  check_corrupt(replaced("\"steps\":\"2\"", "\"steps\":\"x\""), "no whole number");
-  check_corrupt(replaced("\"step\":\"2\"", "\"step\":\"7\""), "\"step\" is 7");
   check_corrupt(replaced("\"dtype\":\"F32\"", "\"dtype\":\"F33\""), "unknown dtype");
+  check_corrupt(replaced("\"steps\":\"2\"", "\"steps\":\"3\""), "checksum is wrong");
+  check_corrupt(replaced("\"fnv1a\"", "\"gnv1a\""), "checksum is missing");
+  // Whole files that say something else.
+  const auto saying = [&](const std::string& key, const std::string& value) {
+    write_file(file, good);
+    const auto whole = safetensors::file::read(file);
+    safetensors::metadata header = whole.header();
+    header[key] = value;
+    safetensors::write(file, header, sources_of(whole));
+    return read_file(file);
+  };
+  check_corrupt(saying("mixer", "cone"), "not one that is known");
+  check_corrupt(saying("mixer", "full"), "tensor");
+  check_corrupt(saying("format", "aft char_lm 9"), "not a checkpoint of this program");
+  check_corrupt(saying("steps", "x"), "no whole number");
+  check_corrupt(saying("step", "7"), "\"step\" is 7");
 
   std::filesystem::remove(file);
   check_refused(arguments, "not found");

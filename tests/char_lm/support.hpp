@@ -43,6 +43,15 @@ inline void write_file(const std::filesystem::path& file, const std::string& byt
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
+/// The tensors of a file, to be written again.
+inline std::vector<safetensors::source> sources_of(const safetensors::file& file) {
+  std::vector<safetensors::source> sources;
+  for (const auto& [name, t] : file.tensors())
+    sources.push_back(
+        {name, t.type == "F32" ? safetensors::dtype::f32 : safetensors::dtype::f64, t.shape, file.data(t)});
+  return sources;
+}
+
 /// What a shell command prints to the chosen stream, and its exit status.
 struct outcome {
   int status = -1;
