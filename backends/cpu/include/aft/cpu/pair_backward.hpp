@@ -26,8 +26,11 @@ inline void finish_keys(const gradient_inputs& in, const field& dk, const std::a
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L], used[L];
-  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(r0, r1, k, -inf);
-  lane_field<C>(p.v, p.grid, tile, 1).read(r0, r1, v);
+  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk), values(p.v, p.grid, tile, 1);
+  keys.read(r0, r1, k, -inf);
+  values.read(r0, r1, v);
+  keys.prefetch(r1, r1 + M, p.Tk);
+  values.prefetch(r1, r1 + M, p.Tk);
   hide_keys(p, tile, r0, r1, k);
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), unscale = load(cs.unscale);
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
@@ -99,6 +102,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
   const pair_instances<C> instances(p);
   std::optional<fold_plan<C>> plan;
   if (keys_wanted) plan.emplace(key_geometry(p), instances.count(), instances.tiles(), threads, memory);
+  C* const exponents = memory.take<C>(keys_wanted ? threads * p.Tq * lanes<C> : 0);
   std::optional<bias_gradient_job<C>> bias;
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, memory);
 
@@ -113,9 +117,10 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
           [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
             weights.columns(r0, r1, t0, t1, out, ld);
           },
-          [&](index_t tile, index_t n, C* P, column_scale<C>* scales) {
+          [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
             pack_queries<C>(
-                in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, scales);
+                in, n, [&](index_t j) { return instances.tile(instance, tile + j); },
+                exponents + slot * p.Tq * lanes<C>, P, scales);
           },
           [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
             finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);

@@ -126,9 +126,9 @@ inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const
   }
 }
 
-/// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(tile, n, P, scales) packs the columns
-/// of n lane tiles; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel. `thread` is the caller's slot of
-/// the plan's buffers when the plan runs by instance, else 0.
+/// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(slot, tile, n, P, scales) packs the
+/// columns of n lane tiles with the buffers of a slot; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
+/// `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
 template <class C, class Fill, class Pack, class Finish>
 inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
                        const Finish& finish) {
@@ -169,7 +169,7 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
       C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
       C* const before = g.constant ? plan.before + slot * plan.group * plan.block * N : nullptr;
       C* const after = g.constant ? plan.after + slot * plan.group * plan.block * N : nullptr;
-      pack(tile0, in_group, P, cs);
+      pack(slot, tile0, in_group, P, cs);
       for (index_t i = 0; g.constant && i < in_group; ++i) {
         fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
       }

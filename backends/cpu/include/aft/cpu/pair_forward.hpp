@@ -111,7 +111,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         [&](index_t r0, index_t r1, index_t s0, index_t s1, C* out, index_t ld) {
           weights.rows(r0, r1, s0, s1, out, ld);
         },
-        [&](index_t tile, index_t n, C* P, column_scale<C>* cs) {
+        [&](int, index_t tile, index_t n, C* P, column_scale<C>* cs) {
           pack_keys<C>(
               p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, cs);
         },

@@ -11,77 +11,86 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+/// The largest numbers of a lane tile's rows, for its scales.
+template <class C>
+struct query_range {
+  C top[lanes<C>];      ///< exponent of exp(-lse)
+  C high[lanes<C>];     ///< |g|
+  C average[lanes<C>];  ///< |o|
+  C beyond[lanes<C>];   ///< 1: logits beyond exp_constants::range
+
+  query_range() {
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      top[l] = -std::numeric_limits<C>::infinity();
+      high[l] = average[l] = beyond[l] = C(0);
+    }
+  }
+};
+
+/// P[t] = [inverse g, o] for queries [t0, t1) and exponents[t], so that exp(-lse) g = P 2^-exponent. A row that sees no
+/// key has zeros.
+template <class C>
+inline void stage_queries(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* P,
+                          C* exponents, query_range<C>& range) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity());
+  upstream<C, column_chunk> up;
+  up.read(in, tile, t0, t1);
+  vec<C> top = load(range.top), high = load(range.high), most = load(range.average), beyond = load(range.beyond);
+  for (index_t t = 0; t < t1 - t0; ++t) {
+    const vec<C> inverse = load(up.inverse + t * L);
+    const vec<C> exponent = load(up.exponent + t * L);
+    const auto empty = inverse == zero;
+    const vec<C> g = xsimd::select(empty, zero, inverse * load(up.g + t * L));
+    const vec<C> o = load(up.o + t * L);
+    top = xsimd::select(!empty && (-exponent > top), -exponent, top);
+    high = xsimd::select((xsimd::abs(g) > high) && (xsimd::abs(g) < inf), xsimd::abs(g), high);
+    most = xsimd::select((xsimd::abs(o) > most) && (xsimd::abs(o) < inf), xsimd::abs(o), most);
+    beyond = xsimd::select(differs<C>(load(up.base_hi + t * L), zero), one, beyond);
+    store(P + t * N, g);
+    store(P + t * N + L, o);
+    store(exponents + t * L, exponent);
+  }
+  store(range.top, top);
+  store(range.high, high);
+  store(range.average, most);
+  store(range.beyond, beyond);
+}
+
 /// scales[i].exponent holds what exp(-lse) was divided by, unscale undoes the power of two that g was multiplied by,
 /// unlift that of o: averages near the bottom of the range are lifted, else v A - B would cancel between subnormal
 /// numbers. Lanes with logits beyond exp_constants::range are packed as NaN, which sends their keys to the exact sums.
-/// `count` lane tiles at once, like pack_keys.
+/// `count` lane tiles at once, like pack_keys; `exponents` has room for Tq vectors.
 template <class C, class Tiles>
-inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* P, column_scale<C>* cs) {
+inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* exponents, C* P,
+                         column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
-  constexpr C inf = std::numeric_limits<C>::infinity();
-  struct query_range {
-    C top[L], high[L], most[L], beyond[L], scale[L];
-  };
-  const backward_problem& p = *in.p;
-  upstream<C, column_chunk> up;
-  lane_tile<C> tiles[tuning<C>::group];
-  query_range ranges[tuning<C>::group];
-  const vec<C> zero(C(0)), one(C(1));
-  for (index_t i = 0; i < count; ++i) {
-    tiles[i] = tile_at(i);
-    store(ranges[i].top, vec<C>(-inf));
-    store(ranges[i].high, zero);
-    store(ranges[i].most, zero);
-    store(ranges[i].beyond, zero);
-  }
-  const auto end_of = [&](index_t t0) { return t0 + column_chunk < p.Tq ? t0 + column_chunk : p.Tq; };
-  for (index_t t0 = 0; t0 < p.Tq; t0 += column_chunk) {
-    for (index_t i = 0; i < count; ++i) {
-      up.read(in, tiles[i], t0, end_of(t0));
-      query_range& range = ranges[i];
-      vec<C> top = load(range.top), high = load(range.high), most = load(range.most), beyond = load(range.beyond);
-      for (index_t x = 0; x < (end_of(t0) - t0) * L; x += L) {
-        const auto seen = differs<C>(load(up.inverse + x), zero);
-        const vec<C> scale = -load(up.exponent + x);
-        const vec<C> size = xsimd::abs(load(up.g + x));
-        top = xsimd::select(seen && (scale > top), scale, top);
-        high = xsimd::select((size > high) && (size < vec<C>(inf)), size, high);
-        const vec<C> average = xsimd::abs(load(up.o + x));
-        most = xsimd::select(seen && (average > most) && (average < vec<C>(inf)), average, most);
-        beyond = xsimd::select(differs<C>(load(up.base_hi + x), zero), one, beyond);
-      }
-      store(range.top, top);
-      store(range.high, high);
-      store(range.most, most);
-      store(range.beyond, beyond);
+  const index_t T = in.p->Tq;
+  const vec<C> zero(C(0)), nan(std::numeric_limits<C>::quiet_NaN());
+  for (index_t i = 0; i < count; ++i, P += T * N, ++cs) {
+    const lane_tile<C> tile = tile_at(i);
+    query_range<C> range;
+    for (index_t t0 = 0; t0 < T; t0 += column_chunk) {
+      const index_t t1 = t0 + column_chunk < T ? t0 + column_chunk : T;
+      stage_queries<C>(in, tile, t0, t1, P + t0 * N, exponents + t0 * L, range);
     }
-  }
-  for (index_t i = 0; i < count; ++i) {
+    C scale[L];
     for (index_t l = 0; l < L; ++l) {
-      value_scale(ranges[i].high[l], ranges[i].scale[l], cs[i].unscale[l]);
-      value_scale(ranges[i].most[l] < C(1) ? ranges[i].most[l] : C(0), cs[i].lift[l], cs[i].unlift[l]);
+      value_scale(range.high[l], scale[l], cs->unscale[l]);
+      value_scale(range.average[l] < C(1) ? range.average[l] : C(0), cs->lift[l], cs->unlift[l]);
     }
-    const vec<C> top = load(ranges[i].top);
-    store(cs[i].exponent, xsimd::select(top > vec<C>(-inf), top, zero));
-    store(cs[i].base, zero);
-    store(cs[i].floor, zero);
-  }
-  const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
-  for (index_t t0 = 0; t0 < p.Tq; t0 += column_chunk) {
-    for (index_t i = 0; i < count; ++i) {
-      up.read(in, tiles[i], t0, end_of(t0));
-      const auto taint = load(ranges[i].beyond) > zero;
-      const vec<C> by = load(ranges[i].scale), exponent = load(cs[i].exponent), lift = load(cs[i].lift);
-      C* out = P + (i * p.Tq + t0) * N;
-      for (index_t x = 0; x < (end_of(t0) - t0) * L; x += L, out += N) {
-        const vec<C> inverse = load(up.inverse + x);
-        const vec<C> weight = inverse * pow2<C>(-load(up.exponent + x) - exponent);
-        const vec<C> g = weight * (load(up.g + x) * by);
-        const auto empty = inverse == zero;
-        store(out, xsimd::select(taint, nan, xsimd::select(empty, zero, g)));
-        store(out + L, xsimd::select(taint, nan, xsimd::select(empty, zero, g * (load(up.o + x) * lift))));
-      }
+    const vec<C> top = load(range.top);
+    store(cs->exponent, xsimd::select(top > vec<C>(-std::numeric_limits<C>::infinity()), top, zero));
+    store(cs->base, zero);
+    store(cs->floor, zero);
+    const auto taint = load(range.beyond) > zero;
+    const vec<C> by = load(scale), exponent = load(cs->exponent), lift = load(cs->lift);
+    for (index_t t = 0; t < T; ++t) {
+      const vec<C> g = (load(P + t * N) * by) * pow2<C>(-load(exponents + t * L) - exponent);
+      store(P + t * N + L, xsimd::select(taint, nan, g * (load(P + t * N + L) * lift)));
+      store(P + t * N, xsimd::select(taint, nan, g));
     }
   }
 }
