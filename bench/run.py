@@ -109,7 +109,7 @@ def peak_memory(options):
 def compile_times(options):
     """Of a file with one call, by the script that also users can run."""
     out = options.out.with_suffix(".compile.json")
-    subprocess.run([sys.executable, TOP / "scripts/compile_time", "--json", out], check=True)
+    subprocess.run([sys.executable, TOP / "scripts/compile_time", "--runs", "1", "--json", out], check=True)
     document = json.loads(out.read_text(encoding="utf-8"))
     out.unlink()
     return document
@@ -150,10 +150,12 @@ def main():
         "pytorch": context["peers"],
         "races": results.condense(harness),
     }
+    results.write(document, options.out)
     if not options.quick and not options.filter:
         document["memory"] = peak_memory(options)
+        results.write(document, options.out)
         document["compile"] = compile_times(options)
-    results.write(document, options.out)
+        results.write(document, options.out)
     print(f"wrote {os.path.relpath(options.out)}")
     subprocess.run([sys.executable, TOP / "bench/bars.py", options.out], check=True)
 
