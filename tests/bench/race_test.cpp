@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contestants with made-up times: who runs when, how often, and what a round reports.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "race.hpp"
+
+namespace {
+
+struct run {
+  std::string who;
+  std::int64_t calls;
+};
+
+/// Enters a contestant that takes `seconds` a call, and its first call ten times as long.
+void enter(aft_bench::race& r, const std::string& name, double seconds, std::vector<run>& log) {
+  r.enter_timed(name, [name, seconds, &log, first = true](std::int64_t calls) mutable {
+    log.push_back({name, calls});
+    const double all = static_cast<double>(calls) * seconds + (first ? 9 * seconds : 0.0);
+    first = false;
+    return all;
+  });
+}
+
+std::vector<std::string> order(const std::vector<run>& log) {
+  std::vector<std::string> names;
+  for (const run& r : log) names.push_back(r.who);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("every round begins with another contestant") {
+  std::vector<run> log;
+  aft_bench::race r;
+  for (const char* name : {"a", "b", "c"}) enter(r, name, 0.1, log);
+  r.round();
+  log.clear();
+  r.round();
+  CHECK(order(log) == std::vector<std::string>{"b", "c", "a"});
+  log.clear();
+  r.round();
+  CHECK(order(log) == std::vector<std::string>{"c", "a", "b"});
+}
+
+TEST_CASE("the first call is no sample") {
+  std::vector<run> log;
+  aft_bench::race r;
+  enter(r, "a", 0.1, log);
+  CHECK(r.round().at("a") == doctest::Approx(0.1));
+}
+
+TEST_CASE("a first call that is long enough is a sample, once") {
+  std::vector<run> log;
+  aft_bench::race r;
+  enter(r, "a", 2.0, log);
+  CHECK(r.round().at("a") == doctest::Approx(20.0));
+  CHECK(log.size() == 1);
+  CHECK(r.round().at("a") == doctest::Approx(2.0));
+}
+
+TEST_CASE("short calls are rehearsed and repeated, and reported per call") {
+  std::vector<run> log;
+  aft_bench::race r;
+  enter(r, "a", 1e-6, log);
+  CHECK(r.round().at("a") == doctest::Approx(1e-6));
+  log.clear();
+  CHECK(r.round().at("a") == doctest::Approx(1e-6));
+  REQUIRE(log.size() == 2);
+  CHECK(log[0].calls == 1);
+  CHECK(static_cast<double>(log[1].calls) * 1e-6 >= 4e-3);
+}
+
+TEST_CASE("facts are kept beside the times") {
+  aft_bench::race r;
+  r.note("flops.a", 3.0).note("flops.a", 4.0);
+  CHECK(r.notes().at("flops.a") == 4.0);
+}
