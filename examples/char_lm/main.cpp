@@ -90,7 +90,8 @@ int run(const command_line& line) {
     }
     results.push_back(result_of(*one, line));
     // After each mixer: what is finished is not lost with what is not.
-    if (!line.out.empty()) write_json(line.out / "results.json", results, line.threads, order1);
+    if (!line.out.empty())
+      write_json(line.out / "results.json", results, line.text.filename().string(), line.threads, order1);
   }
   std::printf("\n");
   print_table(stdout, results);

@@ -9,10 +9,10 @@ import sys
 
 import matplotlib
 
+from summary import NAMES
+
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen before)
-
-NAMES = {"local": "AFT-local", "conv": "AFT-conv", "full": "AFT-full", "simple": "AFT-simple", "attention": "attention"}
 
 
 def smoothed(values, weight):

@@ -8,6 +8,24 @@
 
 namespace char_lm {
 
+namespace {
+
+#if defined(__clang__)
+constexpr const char* compiler = "clang++ " __clang_version__;
+#elif defined(__GNUC__)
+constexpr const char* compiler = "g++ " __VERSION__;
+#else
+constexpr const char* compiler = "unknown";
+#endif
+
+#ifdef CHAR_LM_WITH_ONEDNN
+constexpr const char* products = "oneDNN";
+#else
+constexpr const char* products = "Eigen";
+#endif
+
+}  // namespace
+
 void print_table(std::FILE* out, const std::vector<result>& results) {
   std::fprintf(out, "%-10s %12s %10s %14s %14s %12s\n", "mixer", "parameters", "bits/char", "mixer ms/step",
                "whole ms/step", "peak memory");
@@ -17,9 +35,12 @@ void print_table(std::FILE* out, const std::vector<result>& results) {
                  r.held_out_bits, r.mixer_milliseconds, r.step_milliseconds, static_cast<double>(r.peak_bytes) / 1e6);
 }
 
-void write_json(const std::filesystem::path& file, const std::vector<result>& results, int threads,
-                double order1_bits) {
+void write_json(const std::filesystem::path& file, const std::vector<result>& results, const std::string& text_name,
+                int threads, double order1_bits) {
   nlohmann::json json;
+  json["compiler"] = compiler;
+  json["products"] = products;
+  json["text"] = printable(text_name);
   json["threads"] = threads;
   json["order1_bits"] = order1_bits;
   for (const result& r : results) {
@@ -47,9 +68,9 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
     for (const result::bias& b : r.biases) one["biases"].push_back({{"shape", b.shape}, {"values", b.values}});
     json["results"].push_back(std::move(one));
   }
-  const std::string text = json.dump(1) + "\n";
+  const std::string whole = json.dump(1) + "\n";
   atomic_file out(file);
-  out.append(text.data(), text.size());
+  out.append(whole.data(), whole.size());
   out.commit();
 }
 

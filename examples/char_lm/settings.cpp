@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <iostream>
 
 namespace char_lm {
@@ -42,6 +44,13 @@ std::vector<mixer_kind> mixers_named(const std::vector<std::string>& names) {
   return result;
 }
 
+// CLI11's own check prints the largest double, with all its digits.
+std::string complaint_unless_positive(const std::string& value) {
+  char* end = nullptr;
+  const double x = std::strtod(value.c_str(), &end);
+  return *end == '\0' && x > 0 && std::isfinite(x) ? "" : "expected a number above 0, not " + value;
+}
+
 }  // namespace
 
 parsed parse(int argc, const char* const* argv) {
@@ -49,7 +58,7 @@ parsed parse(int argc, const char* const* argv) {
   command_line& line = result.line;
   std::vector<std::string> mixers;
   CLI::App app{"Trains byte-level causal language models that differ in one part, the mixer, and compares them."};
-  const auto positive = CLI::PositiveNumber;
+  const CLI::Validator positive(complaint_unless_positive, "POSITIVE");
   app.add_option("--text", line.text, "The text to learn; its last tenth is held out")->required();
   app.add_option("--mixer", mixers, "local, conv, attention, full, simple or all; may be repeated")->delimiter(',');
   app.add_option("--steps", line.steps, "Training steps")->check(positive);
@@ -97,7 +106,7 @@ parsed parse(int argc, const char* const* argv) {
     unless_given("--dim", line.channels, index_t{96});
     unless_given("--layers", line.layers, index_t{2});
     unless_given("--batch", line.batch, index_t{8});
-    unless_given("--steps", line.steps, std::int64_t{1500});
+    unless_given("--steps", line.steps, std::int64_t{1000});
   }
   // Without a name a checkpoint's own mixer is meant.
   if (mixers.empty() && line.load.empty()) mixers = {"local", "conv", "attention"};

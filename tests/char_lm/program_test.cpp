@@ -45,7 +45,9 @@ TEST_CASE("program: help and wrong arguments") {
   check_refused("", "--text");
   check_refused(text + " --frobnicate", "--frobnicate");
   check_refused(text + " --mixer lstm", "--mixer lstm");
-  check_refused(text + " --steps 0", "--steps");
+  check_refused(text + " --steps 0", "--steps: expected a number above 0, not 0");
+  check_refused(text + " --lr nan", "--lr");
+  check_refused(text + " --steps 99999999999999999999", "--steps");
   check_refused(text + " --steps many", "--steps");
   check_refused(text + " --lr -1", "--lr");
   check_refused(text + " --dim 33", "multiple of 16");
