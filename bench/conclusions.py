@@ -19,8 +19,7 @@ and the cost of a factorized bias are shares: less is better.
 PEERS = """\
 Attention is `scaled_dot_product_attention` with heads of 64 channels on the same q, k, v. AFT in PyTorch is what one writes
 with tensor operations: two products with exp(w) for `full` and, with w times a mask, for `local`; a softmax over keys for
-`simple`, cumulative sums when causal; grouped convolutions of exp(w) - 1 for `conv`, in the faster of two memory orders. Their
-results agree with ours to rounding, and the run records by how much.
+`simple`, cumulative sums when causal; grouped convolutions of exp(w) - 1 for `conv`, in the faster of two memory orders.
 """
 
 
@@ -30,6 +29,18 @@ Contestants of a race do the same work on the same data with the same number of 
 directly after the other, starting with another one each time: what drifts hits all. A ratio is formed within a round; shown
 are its median and quartiles over the rounds. Compare ratios, not milliseconds of different runs. Standard normal inputs.
 """
+
+
+def agreement(result):
+    """How far the peers' results are from ours."""
+    parts = []
+    for kind in ("float", "bfloat16"):
+        apart = [race.facts["difference.eager"] for name, race in result.races.items()
+                 if name.endswith("/" + kind) and "difference.eager" in race.facts]
+        if apart:
+            parts.append(f"{max(apart):.1e} in {kind}")
+    return ("Its results were compared with ours in the same run: they differ by at most " + " and ".join(parts) +
+            ", as a part of the largest output.\n") if parts else ""
 
 
 def ratio(result, race, contestant, ours="aft"):

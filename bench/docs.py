@@ -142,7 +142,7 @@ def page(result, others):
     yield f"![ceilings](benchmarks/ceilings.svg)\n\n{bars.table(rows)}\n\n{bars.tally(rows)}.\n"
     yield "![roofline](benchmarks/roofline.svg)\n"
     yield "## Against PyTorch\n"
-    yield conclusions.PEERS
+    yield conclusions.PEERS + conclusions.agreement(result)
     rows = rows_of(result, bars.peers)
     yield f"![peers](benchmarks/peers.svg)\n\n{bars.table(rows)}\n\n{bars.tally(rows)}.\n"
     yield "## Growth with the length of a sequence\n"
