@@ -57,7 +57,8 @@ def machine(harness):
 
 def commit():
     """The commit, and whether what was measured differs from it."""
-    dirty = git("status", "--porcelain", "--", "include", "backends", "bench", "CMakeLists.txt")
+    dirty = git("status", "--porcelain", "--", "include", "backends", "bench", "cmake", "CMakeLists.txt",
+                ":!bench/results")
     return {"commit": git("rev-parse", "HEAD") or "unknown", "modified": bool(dirty)}
 
 
@@ -131,6 +132,7 @@ def main():
         options.rounds = options.rounds or 3
 
     started = datetime.datetime.now(datetime.timezone.utc)
+    source = commit()
     raw = options.out.with_suffix(".raw.json")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     harness = race(options, raw)
@@ -140,7 +142,7 @@ def main():
         "format": results.FORMAT,
         "date": started.isoformat(timespec="seconds"),
         "seconds": round((datetime.datetime.now(datetime.timezone.utc) - started).total_seconds()),
-        **commit(),
+        **source,
         "threads": options.threads,
         "machine": machine(harness),
         "compiler": context["compiler"],
