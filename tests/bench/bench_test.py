@@ -34,6 +34,11 @@ class Ratios(unittest.TestCase):
         row, = bars.evaluate(r, [bars.Bar("full", "sgemm", "full/x/float", bars.speed("sgemm"), 0.4, 0.6)])
         self.assertEqual((row.q1, row.median, row.q3, row.verdict), (0.5, 0.5, 0.5, "first bar"))
 
+    def test_fastest_round_of_each_side(self):
+        r = result({"full/x/float": ({"aft": [1.0, 8.0, 2.0], "sgemm": [4.0, 0.5, 2.0]}, {})})
+        row, = bars.evaluate(r, [bars.Bar("full", "sgemm", "full/x/float", bars.speed("sgemm"), 0.4, 0.6)])
+        self.assertEqual((row.median, row.best), (1.0, 0.5))
+
     def test_fastest_of_several(self):
         self.assertEqual(bars.speed("a", "b")({"a": 4.0, "b": 6.0, "aft": 2.0}, {}), 2.0)
 
@@ -53,7 +58,7 @@ class Ratios(unittest.TestCase):
     def test_verdicts(self):
         higher = bars.Bar("", "", "", None, 0.9, 0.98)
         lower = bars.Bar("", "", "", None, 0.62, 0.54, lower=True)
-        verdicts = [bars.Row(b, v, v, v).verdict for b, v in ((higher, 0.89), (higher, 0.9), (higher, 0.98), (lower, 0.63),
+        verdicts = [bars.Row(b, v, v, v, v).verdict for b, v in ((higher, 0.89), (higher, 0.9), (higher, 0.98), (lower, 0.63),
                                                                (lower, 0.62), (lower, 0.54))]
         self.assertEqual(verdicts, ["missed", "first bar", "goal"] * 2)
 
