@@ -5,8 +5,20 @@
 #include <aft/aft.hpp>
 
 namespace aft {
-extern template void cpu_forward<float>(const problem&, const cpu&);
-extern template void cpu_forward<double>(const problem&, const cpu&);
-extern template void cpu_backward<float>(const backward_problem&, const cpu&);
-extern template void cpu_backward<double>(const backward_problem&, const cpu&);
+extern template void cpu_forward<float, family::full>(const problem&, const cpu&);
+extern template void cpu_forward<float, family::local>(const problem&, const cpu&);
+extern template void cpu_forward<float, family::simple>(const problem&, const cpu&);
+extern template void cpu_forward<float, family::conv>(const problem&, const cpu&);
+extern template void cpu_forward<double, family::full>(const problem&, const cpu&);
+extern template void cpu_forward<double, family::local>(const problem&, const cpu&);
+extern template void cpu_forward<double, family::simple>(const problem&, const cpu&);
+extern template void cpu_forward<double, family::conv>(const problem&, const cpu&);
+extern template void cpu_backward<float, family::full>(const backward_problem&, const cpu&);
+extern template void cpu_backward<float, family::local>(const backward_problem&, const cpu&);
+extern template void cpu_backward<float, family::simple>(const backward_problem&, const cpu&);
+extern template void cpu_backward<float, family::conv>(const backward_problem&, const cpu&);
+extern template void cpu_backward<double, family::full>(const backward_problem&, const cpu&);
+extern template void cpu_backward<double, family::local>(const backward_problem&, const cpu&);
+extern template void cpu_backward<double, family::simple>(const backward_problem&, const cpu&);
+extern template void cpu_backward<double, family::conv>(const backward_problem&, const cpu&);
 }  // namespace aft

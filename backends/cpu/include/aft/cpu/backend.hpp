@@ -30,18 +30,26 @@ inline bool is_scan(const problem& p) {
 
 }  // namespace cpu_impl
 
-template <class C>
+template <class C, family F>
 void cpu_forward(const problem& p, const cpu& exec) {
-  if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_forward<C>(p, exec);
-  if (cpu_impl::is_scan(p)) return cpu_impl::scan_forward<C>(p, exec);
+  if constexpr (F == family::conv) {
+    if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_forward<C>(p, exec);
+  }
+  if constexpr (F == family::simple || F == family::local) {
+    if (cpu_impl::is_scan(p)) return cpu_impl::scan_forward<C>(p, exec);
+  }
   cpu_impl::scratch memory(exec);
   cpu_impl::pair_forward<C>(p, cpu_impl::row_state{}, exec, memory);
 }
 
-template <class C>
+template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& exec) {
-  if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_backward<C>(p, exec);
-  if (cpu_impl::is_scan(p)) return cpu_impl::scan_backward<C>(p, exec);
+  if constexpr (F == family::conv) {
+    if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_backward<C>(p, exec);
+  }
+  if constexpr (F == family::simple || F == family::local) {
+    if (cpu_impl::is_scan(p)) return cpu_impl::scan_backward<C>(p, exec);
+  }
   cpu_impl::scratch memory(exec);
   cpu_impl::pair_backward<C>(p, exec, memory);
 }

@@ -30,8 +30,8 @@ struct exact_row_result {
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
 /// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by.
 template <class C>
-inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
-                      const lane_tile<C>& tile, index_t t, exact_row_result<C>& out) {
+[[gnu::noinline]] inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
+                                        const lane_tile<C>& tile, index_t t, exact_row_result<C>& out) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 64;

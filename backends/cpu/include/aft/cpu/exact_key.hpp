@@ -32,8 +32,9 @@ inline vec<C> exact_weight(const vec<C>& key, const vec<C>& weight, const vec<C>
 
 /// dv and dk of key s for the lanes of `tile` (design: dv = sum_t a g, dk = sum_t a g (v - o)).
 template <class C>
-inline void exact_key(const gradient_inputs& in, const pair_weights<C>& weights, const lane_tile<C>& tile, index_t s,
-                      const vec<C>& key, const vec<C>& value, C* dv, C* dk) {
+[[gnu::noinline]] inline void exact_key(const gradient_inputs& in, const pair_weights<C>& weights,
+                                        const lane_tile<C>& tile, index_t s, const vec<C>& key, const vec<C>& value,
+                                        C* dv, C* dk) {
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();

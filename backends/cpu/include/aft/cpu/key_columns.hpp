@@ -76,7 +76,7 @@ inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tile
 
 /// Adds `count` staged keys to a lane tile's range.
 template <class C>
-inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
+[[gnu::flatten]] inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -118,7 +118,8 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
 /// P[s][0] = exp(k - scale) v, P[s][1] = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds.
 /// `count` lane tiles at once, P one after the other: they lie side by side in memory, so a row of k is fetched once.
 template <class C, class Tiles>
-inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, C* P, column_scale<C>* cs) {
+[[gnu::flatten]] inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, C* P,
+                                       column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   C value_scales[tuning<C>::group][L];

@@ -16,9 +16,10 @@ namespace cpu_impl {
 /// Finishes a panel of keys: dv = e^k A, dk = e^k (v A - B), or the exact sums. dk goes to `dk`, which has d channels
 /// even when keys are shared.
 template <class C>
-inline void finish_keys(const gradient_inputs& in, const field& dk, const std::array<index_t, 3>& dk_grid,
-                        const pair_weights<C>& weights, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0,
-                        index_t r1, const row_scale<C>& rs, const C* c) {
+[[gnu::flatten]] inline void finish_keys(const gradient_inputs& in, const field& dk,
+                                         const std::array<index_t, 3>& dk_grid, const pair_weights<C>& weights,
+                                         const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
+                                         const row_scale<C>& rs, const C* c) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;

@@ -126,6 +126,21 @@ inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const
   }
 }
 
+/// tile[r] += outside[r] (before + after), two vectors a row; null where there is nothing. A panel's outside weights
+/// are at most 1.42 if it has either, so what is missing may be added as 0.
+template <class C>
+inline void add_outside(index_t rows, const row_scale<C>& rs, const C* before, const C* after, C* tile) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> zero(C(0));
+  const vec<C> b0 = before != nullptr ? load(before) : zero, b1 = before != nullptr ? load(before + L) : zero;
+  const vec<C> e0 = after != nullptr ? load(after) : zero, e1 = after != nullptr ? load(after + L) : zero;
+  for (index_t r = 0; r < rows; ++r, tile += 2 * L) {
+    const vec<C> outside(rs.outside[r]);
+    store(tile, mul_add(outside, e0, mul_add(outside, b0, load(tile))));
+    store(tile + L, mul_add(outside, e1, mul_add(outside, b1, load(tile + L))));
+  }
+}
+
 /// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(slot, tile, n, P, scales) packs the
 /// columns of n lane tiles with the buffers of a slot; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
 /// `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
@@ -200,18 +215,10 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
             C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
             if (span.lo == span.hi)
               for (index_t x = 0; x < (r1 - r0) * N; ++x) tile[x] = C(0);
-            if (g.constant) {
-              const C* const b = before + (i * plan.block + panel - a0) * N;
-              const C* const e = after + (i * plan.block + panel - a0) * N;
-              for (index_t r = 0; r < r1 - r0; ++r) {
-                const vec<C> outside(rs.outside[r]);
-                for (index_t x = 0; x < N; x += lanes<C>) {
-                  vec<C> sum = load(tile + r * N + x);
-                  if (g.has_prefix(span)) sum = mul_add(outside, load(b + x), sum);
-                  if (g.has_suffix(span)) sum = mul_add(outside, load(e + x), sum);
-                  store(tile + r * N + x, sum);
-                }
-              }
+            if (g.has_prefix(span) || g.has_suffix(span)) {
+              const index_t at = (i * plan.block + panel - a0) * N;
+              add_outside(r1 - r0, rs, g.has_prefix(span) ? before + at : nullptr,
+                          g.has_suffix(span) ? after + at : nullptr, tile);
             }
             finish(tile0 + i, cs[i], r0, r1, rs, tile);
           }

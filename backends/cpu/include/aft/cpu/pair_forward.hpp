@@ -15,9 +15,10 @@ namespace cpu_impl {
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
 /// is read before its y is written.
 template <class C>
-inline void finish_queries(const problem& p, const pair_geometry& g, const row_state& state,
-                           const pair_weights<C>& weights, const lane_tile<C>& tile, const column_scale<C>& cs,
-                           index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
+[[gnu::flatten]] inline void finish_queries(const problem& p, const pair_geometry& g, const row_state& state,
+                                            const pair_weights<C>& weights, const lane_tile<C>& tile,
+                                            const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                                            const C* c) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;

@@ -30,8 +30,8 @@ struct query_range {
 /// P[t] = [inverse g, o] for queries [t0, t1) and exponents[t], so that exp(-lse) g = P 2^-exponent. A row that sees no
 /// key has zeros.
 template <class C>
-inline void stage_queries(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* P,
-                          C* exponents, query_range<C>& range) {
+[[gnu::flatten]] inline void stage_queries(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1,
+                                           C* P, C* exponents, query_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity());
@@ -63,8 +63,8 @@ inline void stage_queries(const gradient_inputs& in, const lane_tile<C>& tile, i
 /// numbers. Lanes with logits beyond exp_constants::range are packed as NaN, which sends their keys to the exact sums.
 /// `count` lane tiles at once, like pack_keys; `exponents` has room for Tq vectors.
 template <class C, class Tiles>
-inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* exponents, C* P,
-                         column_scale<C>* cs) {
+[[gnu::flatten]] inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* exponents,
+                                          C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   const index_t T = in.p->Tq;

@@ -23,8 +23,8 @@ struct row_scale {
 /// panel[s][row]. `zero_outside` says that pairs of bias 0 exist beyond the n, so the scale must cover them. ld is at
 /// least n rounded up to a vector.
 template <class C>
-inline void pack_weight_panel(index_t rows, index_t n, C* log_weights, index_t ld, bool zero_outside, C* panel,
-                              row_scale<C>& scale) {
+[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, C* log_weights, index_t ld, bool zero_outside,
+                                               C* panel, row_scale<C>& scale) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
   constexpr C inf = std::numeric_limits<C>::infinity();
