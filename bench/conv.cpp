@@ -118,6 +118,21 @@ race conv_backward(index_t heads) {
   return r;
 }
 
+race conv_training(index_t heads) {
+  const aft::cpu exec{.threads = run_settings().threads};
+  const auto x = std::make_shared<grids<float>>(heads);
+  x->make_gradients();
+  race r;
+  r.hold(x);
+  r.enter("aft", [=] {
+    aft::conv(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->taps_of(), x->out(x->y), x->kept());
+    aft::conv_backward(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->taps_of(), x->in(x->dy), x->out(x->dq),
+                       x->out(x->dk), x->out(x->dv), x->dtaps_of(), x->kept());
+  });
+  if (peers::present()) enter_peers(r, x, true);
+  return r;
+}
+
 }  // namespace
 
 void add_conv() {
@@ -127,6 +142,7 @@ void add_conv() {
     add_race("conv" + at + "/bfloat16", 7, [=] { return conv<aft::bfloat16>(heads); });
     add_race("conv_backward" + at + "/float", 7, [=] { return conv_backward<float>(heads); });
     add_race("conv_backward" + at + "/bfloat16", 5, [=] { return conv_backward<aft::bfloat16>(heads); });
+    add_race("conv_training" + at + "/float", 5, [=] { return conv_training(heads); });
   }
 }
 

@@ -92,15 +92,20 @@ def tables(result):
     yield "\nbfloat16:\n"
     yield speeds(result, "simple", "bfloat16", (*CALL, ("stream", "stream"), ("sdpa", "attention"),
                                                 ("eager", "AFT in PyTorch")))
+    yield "\nForward and backward together:\n"
+    yield speeds(result, "simple_training", "float", (("aft", "aft"), *PEERS))
     yield "\n### conv, 256 images of 14 x 14 positions and 384 channels, filters of 11 x 11\n"
-    cells = [("ms", "aft", "attention", "AFT in PyTorch", "the same, channels first", "aft backward")]
+    peers = ("attention", "AFT in PyTorch", "channels first")
+    cells = [("ms", "aft", *peers, "aft backward", "aft forward + backward", *peers)]
     for heads, name in (("384", "a filter per channel"), ("16", "16 heads, keys tied to them")):
         for kind in ("float", "bfloat16"):
             race = result.races.get(f"conv/{bars.CONV}{heads}/{kind}")
             back = result.races.get(f"conv_backward/{bars.CONV}{heads}/{kind}")
             if race:
-                cells.append((f"{name}, {kind}", *[cell(race, c) for c in ("aft", "sdpa", "eager", "eager_nchw")],
-                              cell(back, "aft")))
+                contestants = ("aft", "sdpa", "eager", "eager_nchw")
+                training = result.races.get(f"conv_training/{bars.CONV}{heads}/{kind}")
+                cells.append((f"{name}, {kind}", *[cell(race, c) for c in contestants], cell(back, "aft"),
+                              *[cell(training, c) for c in contestants]))
     yield bars.aligned(cells)
     doubles = [(name.rpartition("/")[0], milliseconds(race.median("aft"))) for name, race in result.races.items()
                if name.endswith("/double")]

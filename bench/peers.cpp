@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -33,6 +34,8 @@ class process {
     close(to[0]);
     close(from[1]);
     if (failed != 0) throw std::runtime_error("cannot start the peers");
+    // A peer that has ended is reported where it is asked, not by a signal.
+    std::signal(SIGPIPE, SIG_IGN);
     in_ = fdopen(to[1], "w");
     out_ = fdopen(from[0], "r");
   }

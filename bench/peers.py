@@ -29,9 +29,7 @@ def sdpa(x, options):
     """Attention with heads of 64 channels, on the same memory."""
     def heads(t):
         return t.view(t.shape[0], -1, t.shape[-1] // 64, 64).transpose(1, 2)
-    # Keys that heads share are too few for attention; the values are as many as it needs.
-    k = x["k"] if x["k"].shape == x["q"].shape else x["v"]
-    return F.scaled_dot_product_attention(heads(x["q"]), heads(k), heads(x["v"]), is_causal=options["causal"])
+    return F.scaled_dot_product_attention(heads(x["q"]), heads(x["k"]), heads(x["v"]), is_causal=options["causal"])
 
 
 def weighted(x, w):
@@ -111,6 +109,9 @@ class Session:
         if command["causal"] and "w" in x:
             x["future"] = torch.ones(x["w"].shape, dtype=torch.bool).triu(1)
         kind = KINDS[command["kind"]]
+        if kind is sdpa and x["k"].shape != x["q"].shape:
+            # Keys that heads share are too few for attention; a copy of the values has as many as it needs.
+            x["k"] = x["v"].clone()
         if kind is conv_channels_first:
             # Its tensors lie that way from the start.
             x.update({n: x[n].permute(0, 3, 1, 2).contiguous() for n in ("q", "k", "v", "dy") if n in x})

@@ -90,30 +90,43 @@ std::map<std::string, double> race::round() {
   return seconds;
 }
 
-void add_race(const std::string& name, int rounds, std::function<race()> make) {
+namespace {
+
+/// One repetition of the harness: a round of the race, which is made when its name first comes up.
+void run_round(benchmark::State& state, const std::string& name, const std::function<race()>& make) {
   struct running {
     std::string name;
     std::optional<race> now;
   };
   static running current;
-  // A repetition of the harness is a round; a race of one iteration needs no guess at a number of iterations.
-  benchmark::RegisterBenchmark(name.c_str(),
-                               [name, make = std::move(make)](benchmark::State& state) {
-                                 if (current.name != name) {
-                                   current.now.reset();
-                                   current.now.emplace(make());
-                                   current.name = name;
-                                 }
-                                 for (auto _ : state) {
-                                   double all = 0;
-                                   for (const auto& [who, seconds] : current.now->round()) {
-                                     state.counters[who] = seconds;
-                                     all += seconds;
-                                   }
-                                   state.SetIterationTime(all);
-                                 }
-                                 for (const auto& [key, value] : current.now->notes()) state.counters[key] = value;
-                               })
+  try {
+    if (current.name != name) {
+      current.now.reset();
+      current.name = name;
+      current.now.emplace(make());
+    }
+    if (!current.now) return state.SkipWithError("could not begin");
+    for (auto _ : state) {
+      double all = 0;
+      for (const auto& [who, seconds] : current.now->round()) {
+        state.counters[who] = seconds;
+        all += seconds;
+      }
+      state.SetIterationTime(all);
+    }
+    for (const auto& [key, value] : current.now->notes()) state.counters[key] = value;
+  } catch (const std::exception& e) {
+    // The other races go on.
+    state.SkipWithError(e.what());
+  }
+}
+
+}  // namespace
+
+void add_race(const std::string& name, int rounds, std::function<race()> make) {
+  // A race of one iteration needs no guess at a number of iterations.
+  benchmark::RegisterBenchmark(
+      name.c_str(), [name, make = std::move(make)](benchmark::State& state) { run_round(state, name, make); })
       ->Iterations(1)
       ->Repetitions(run_settings().rounds > 0 ? run_settings().rounds : rounds)
       ->UseManualTime()

@@ -28,14 +28,17 @@ def plain(x, digits=3):
 
 
 def condense(harness):
-    """Races of the harness's own JSON: every repetition is a round, its counters are seconds and facts."""
+    """Races of the harness's own JSON: every repetition is a round, its counters are seconds and facts. And what went
+    wrong, a line per race."""
     races = {}
+    errors = {}
     for run in harness["benchmarks"]:
         if run["run_type"] != "iteration":
             continue
-        if run.get("error_occurred"):
-            raise SystemExit(f"{run['name']}: {run['error_message']}")
         name = run["run_name"].split("/iterations:")[0]
+        if run.get("error_occurred"):
+            errors.setdefault(name, run["error_message"])
+            continue
         known = set(KNOWN_FIELDS)
         counters = {k: v for k, v in run.items() if k not in known and isinstance(v, (int, float))}
         race = races.setdefault(name, {"name": name, "seconds": {}, "facts": {}})
@@ -45,7 +48,7 @@ def condense(harness):
                 race["facts"][key] = value
             else:
                 race["seconds"].setdefault(key, []).append(rounded(value))
-    return list(races.values())
+    return [r for name, r in races.items() if name not in errors], [f"{n}: {e}" for n, e in errors.items()]
 
 
 KNOWN_FIELDS = ("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",

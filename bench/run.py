@@ -137,6 +137,7 @@ def main():
     options.out.parent.mkdir(parents=True, exist_ok=True)
     harness = race(options, raw)
     raw.unlink()
+    races, errors = results.condense(harness)
     context = harness["context"]
     document = {
         "format": results.FORMAT,
@@ -150,7 +151,7 @@ def main():
         "onednn": context["onednn"],
         "onednn_isa": options.isa or "all",
         "pytorch": context["peers"],
-        "races": results.condense(harness),
+        "races": races,
     }
     results.write(document, options.out)
     if not options.quick and not options.filter:
@@ -160,6 +161,8 @@ def main():
         results.write(document, options.out)
     print(f"wrote {os.path.relpath(options.out)}")
     subprocess.run([sys.executable, TOP / "bench/bars.py", options.out], check=True)
+    if errors:
+        sys.exit("\n".join(["", "left out:", *errors]))
 
 
 if __name__ == "__main__":

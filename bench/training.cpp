@@ -54,12 +54,28 @@ race local(const shape& s) {
   return r;
 }
 
+race simple(const shape& s) {
+  const aft::cpu exec{.threads = run_settings().threads};
+  const auto x = std::make_shared<sequences<float>>(s);
+  x->make_gradients();
+  race r;
+  r.hold(x);
+  r.enter("aft", [=] {
+    aft::simple(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->out(x->y), x->kept());
+    aft::simple_backward(exec, x->in(x->q), x->in(x->k), x->in(x->v), x->in(x->dy), x->out(x->dq), x->out(x->dk),
+                         x->out(x->dv), x->kept());
+  });
+  enter_peers(r, *x, {.kind = "simple", .training = true});
+  return r;
+}
+
 }  // namespace
 
 void add_training() {
   for (const shape& s : shapes) {
     add_race("full_training/" + s.text() + "/float", 7, [s] { return full(s); });
     add_race("local32_training/" + s.text() + "/float", 7, [s] { return local(s); });
+    add_race("simple_training/" + s.text() + "/float", 7, [s] { return simple(s); });
   }
 }
 

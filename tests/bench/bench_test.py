@@ -72,7 +72,10 @@ class Documents(unittest.TestCase):
         run = {"run_type": "iteration", "name": "full/x/float/iterations:1/repeats:2/manual_time", "threads": 1,
                "run_name": "full/x/float/iterations:1/repeats:2/manual_time", "iterations": 1, "real_time": 1.0,
                "cpu_time": 1.0, "time_unit": "ms", "aft": 0.125, "flops.aft": 7.0}
-        races = results.condense({"benchmarks": [run, dict(run, aft=0.25), dict(run, run_type="aggregate", aft=9.0)]})
+        broken = dict(run, run_name="y/iterations:1", error_occurred=True, error_message="no")
+        races, errors = results.condense(
+            {"benchmarks": [run, dict(run, aft=0.25), dict(run, run_type="aggregate", aft=9.0), broken]})
+        self.assertEqual(errors, ["y: no"])
         self.assertEqual(races, [{"name": "full/x/float", "seconds": {"aft": [0.125, 0.25]}, "facts": {"flops.aft": 7.0}}])
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "r.json")
