@@ -45,6 +45,9 @@ function(aft_need_test_harness)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(aft_test_harness STATIC ${sources})
   target_link_libraries(aft_test_harness PUBLIC aft::aft doctest::doctest PRIVATE aft_warnings)
+  # Threads on small sizes too: what depends on their number must show in every test. PUBLIC, since all files of a
+  # program have to agree on it.
+  target_compile_definitions(aft_test_harness PUBLIC AFT_PARALLEL_GRAIN=1)
   target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
   if("device" IN_LIST AFT_TEST_SUITES)
     aft_need_device_emulator()

@@ -6,6 +6,7 @@
 
 #include "pair_backward.hpp"
 #include "pair_forward.hpp"
+#include "parallel.hpp"
 #include "scan_backward.hpp"
 #include "scan_forward.hpp"
 #include "stencil_backward.hpp"
@@ -28,27 +29,42 @@ inline bool is_scan(const problem& p) {
   return p.win.before + p.win.after + 1 <= 0 && !p.excluded;
 }
 
+/// Multiply-adds of a forward call, about: what it costs to weigh pairs, and to read, gate and store besides.
+inline double forward_work(const problem& p) {
+  const auto reach = [&](index_t side) { return static_cast<double>(side < 0 ? 0 : (side < p.Tk ? side : p.Tk)); };
+  double keys = static_cast<double>(p.Tk);
+  if (is_stencil(p)) {
+    keys = static_cast<double>(p.taps[0] * p.taps[1] * p.taps[2]);
+  } else if (p.win.bounded && !p.pair_mask()) {
+    keys = reach(p.win.before) + reach(p.win.after) + 1;
+  }
+  const double elements = static_cast<double>(p.B) * static_cast<double>(p.d);
+  return elements * (static_cast<double>(p.Tq) * (2 * keys + 16) + 16 * static_cast<double>(p.Tk));
+}
+
 }  // namespace cpu_impl
 
 template <class C, family F>
-void cpu_forward(const problem& p, const cpu& exec) {
+void cpu_forward(const problem& p, const cpu& given) {
+  const cpu exec = cpu_impl::limit_threads(given, cpu_impl::forward_work(p));
   if constexpr (F == family::conv) {
     if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_forward<C>(p, exec);
   }
   if constexpr (F == family::simple || F == family::local) {
-    if (cpu_impl::is_scan(p)) return cpu_impl::scan_forward<C>(p, exec);
+    if (cpu_impl::is_scan(p)) return cpu_impl::scan_forward<C>(p, given);
   }
   cpu_impl::scratch memory(exec);
   cpu_impl::pair_forward<C>(p, cpu_impl::row_state{}, exec, memory);
 }
 
 template <class C, family F>
-void cpu_backward(const backward_problem& p, const cpu& exec) {
+void cpu_backward(const backward_problem& p, const cpu& given) {
+  const cpu exec = cpu_impl::limit_threads(given, 2 * cpu_impl::forward_work(p));
   if constexpr (F == family::conv) {
     if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_backward<C>(p, exec);
   }
   if constexpr (F == family::simple || F == family::local) {
-    if (cpu_impl::is_scan(p)) return cpu_impl::scan_backward<C>(p, exec);
+    if (cpu_impl::is_scan(p)) return cpu_impl::scan_backward<C>(p, given);
   }
   cpu_impl::scratch memory(exec);
   cpu_impl::pair_backward<C>(p, exec, memory);

@@ -12,7 +12,7 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// The number of threads a call may use.
+/// The most threads that a call may use.
 inline int thread_count(const cpu& exec) {
   if (exec.threads > 0) return exec.threads;
 #if defined(_OPENMP)
@@ -20,6 +20,23 @@ inline int thread_count(const cpu& exec) {
 #else
   return 1;
 #endif
+}
+
+#if !defined(AFT_PARALLEL_GRAIN)
+#define AFT_PARALLEL_GRAIN (index_t{1} << 20)
+#endif
+/// Multiply-adds that another thread must find to be worth starting: some 9 us of a core's peak, where a team starts in
+/// 2 to 5 us and waits longer if the machine is busy. A call takes several teams. The tests set it to 1, to have
+/// threads on small sizes.
+inline constexpr double parallel_grain = static_cast<double>(AFT_PARALLEL_GRAIN);
+
+/// `exec` with no more threads than so many multiply-adds keep busy.
+inline cpu limit_threads(const cpu& exec, double work) {
+  cpu limited = exec;
+  limited.threads = thread_count(exec);
+  const double useful = work / parallel_grain + 1;
+  if (useful < limited.threads) limited.threads = static_cast<int>(useful);
+  return limited;
 }
 
 /// Runs body(i, thread) for 0 <= i < n with thread < threads. Items are handed out as threads become free, so no
