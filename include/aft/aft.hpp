@@ -21,7 +21,12 @@
 #include <aft/ops/simple.hpp>
 
 // The backends come last: operators know them only through core/dispatch.hpp. Device code is a part of its own.
+// One -I serves an installed tree and a checkout alike; a build system names the backends' folders itself.
+#if __has_include(<aft/cpu/backend.hpp>)
 #include <aft/cpu/backend.hpp>
+#else
+#include "../../backends/cpu/include/aft/cpu/backend.hpp"
+#endif
 #if __has_include(<aft/cuda/backend.hpp>)
 #include <aft/cuda/backend.hpp>
 #endif
