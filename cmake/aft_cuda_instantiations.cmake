@@ -36,7 +36,7 @@ function(aft_write_cuda_instantiations target)
   foreach(type IN LISTS types)
     # A file for each, so that they compile side by side.
     set(source "${CMAKE_CURRENT_BINARY_DIR}/aft_cuda_${target}_${type}.cu")
-    file(CONFIGURE OUTPUT "${source}" CONTENT "#include <aft/aft.hpp>\nAFT_CUDA_INSTANTIATE(@type@);\n" @ONLY)
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include <aft/cuda/backend.hpp>\nAFT_CUDA_INSTANTIATE(@type@);\n" @ONLY)
     target_sources(${target} PRIVATE "${source}")
   endforeach()
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)

@@ -66,6 +66,13 @@ function(aft_need_device_emulator)
   add_library(aft_device_emulator STATIC ${sources})
   target_compile_definitions(aft_device_emulator PRIVATE AFT_DEVICE_EMULATOR)
   target_link_libraries(aft_device_emulator PUBLIC aft::aft PRIVATE aft_warnings)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+    # What moves between stacks, and what counts every stop of every thread.
+    foreach(name fiber device_emulator)
+      set_source_files_properties("${aft_SOURCE_DIR}/tests/support/emulator/${name}.cpp"
+                                  PROPERTIES COMPILE_OPTIONS "-fno-sanitize=all" COMPILE_DEFINITIONS AFT_ASAN_FIBERS)
+    endforeach()
+  endif()
   # Kernels are slow enough on a host; where a build asks for less, their checks still see everything.
   target_compile_options(aft_device_emulator PRIVATE -O2)
   target_include_directories(aft_device_emulator PUBLIC "${aft_SOURCE_DIR}/backends/cuda/include"

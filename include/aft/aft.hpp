@@ -22,11 +22,21 @@
 
 // The backends come last: operators know them only through core/dispatch.hpp. Device code is a part of its own.
 // One -I serves an installed tree and a checkout alike; a build system names the backends' folders itself.
+#if defined(__CUDACC__)
+// nvcc's front end names every pragma of GCC's that it does not know; GCC, which compiles the host code, knows them.
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
 #if __has_include(<aft/cpu/backend.hpp>)
 #include <aft/cpu/backend.hpp>
 #else
 #include "../../backends/cpu/include/aft/cpu/backend.hpp"
 #endif
+#if defined(__CUDACC__)
+#pragma nv_diagnostic pop
+#endif
 #if __has_include(<aft/cuda/backend.hpp>)
 #include <aft/cuda/backend.hpp>
+#elif defined(__CUDACC__) && __has_include("../../backends/cuda/include/aft/cuda/backend.hpp")
+#include "../../backends/cuda/include/aft/cuda/backend.hpp"
 #endif

@@ -4,6 +4,8 @@
 
 #include <aft/core/any_view.hpp>
 
+#include "tensor_memory.hpp"
+
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -156,7 +158,7 @@ class strided {
 
   std::vector<index_t> extents_, strides_;
   index_t origin_ = 0;
-  std::vector<T> storage_;
+  std::vector<T, tensor_allocator<T>> storage_;
 };
 
 }  // namespace aft::test

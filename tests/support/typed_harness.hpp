@@ -57,7 +57,10 @@ results run_forward_on(const setup& s, const numbers& n, const Exec& exec) {
   const auto before = input_bytes(x, !s.in_place);
   const auto before_q = x.q.bytes();
   results out;
-  out.failed = runs_out_of_memory([&] { x.forward(exec); });
+  out.failed = runs_out_of_memory([&] {
+    x.forward(exec);
+    finish_device_work();
+  });
   auto& y = s.in_place ? x.q : x.y;
   out.y = y.read();
   if (s.save) out.average = s.narrow_average ? x.narrow_average.read() : x.wide_average.read();
@@ -107,7 +110,10 @@ results run_backward_on(const setup& s, const numbers& n, const Exec& exec, cons
   const auto before = input_bytes(x, true);
   const auto kept = x.wide_average.bytes();
   results out;
-  out.failed = runs_out_of_memory([&] { x.backward(exec); });
+  out.failed = runs_out_of_memory([&] {
+    x.backward(exec);
+    finish_device_work();
+  });
   out.dq = x.dq.read();
   out.dk = x.dk.read();
   out.dv = x.dv.read();

@@ -2,7 +2,6 @@
 /// @file fiber.hpp  A function with a stack of its own that can be left half-way and entered again.
 #pragma once
 
-#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstddef>
@@ -29,7 +28,8 @@ class fiber {
   void (*body_)();
   std::unique_ptr<unsigned char[]> stack_;
   ucontext_t own_{}, caller_{};
-  jmp_buf own_place_{}, caller_place_{};
+  void* own_place_[5]{};  // what __builtin_setjmp keeps
+  void* caller_place_[5]{};
   bool started_ = false;
   void* own_fake_ = nullptr;     ///< AddressSanitizer's shadow of our locals while we are away
   void* caller_fake_ = nullptr;  ///< and of the caller's

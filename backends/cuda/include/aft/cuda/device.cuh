@@ -25,8 +25,9 @@
 #else
 #define AFT_DEVICE __device__ __forceinline__
 #define AFT_HOST_DEVICE __host__ __device__ __forceinline__
-// `blocks` of `threads` are to fit a multiprocessor, which bounds the registers; left to itself ptxas spills some of them
-// for a block more. Hidden: a shared library does not offer its kernels to a program that was compiled for other devices.
+// `blocks` of `threads` are to fit a multiprocessor, which bounds the registers; left to itself ptxas spills some of
+// them for a block more. Hidden: a shared library does not offer its kernels to a program that was compiled for other
+// devices.
 #define AFT_KERNEL(threads, blocks) \
   __global__ __attribute__((visibility("hidden"))) void __launch_bounds__(threads, blocks)
 #define AFT_PARAMETER __grid_constant__

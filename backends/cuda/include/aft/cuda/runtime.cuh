@@ -37,6 +37,9 @@ std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, voi
 struct device_guard {
   explicit device_guard(void*, const char*) {}
 };
+inline std::string pointer_error(const void*) {
+  return {};
+}
 
 #else
 
@@ -100,6 +103,15 @@ class device_guard {
   int before_ = 0;
   bool changed_ = false;
 };
+
+/// What CUDA has against a pointer: memory that it does not know cannot be device memory.
+inline std::string pointer_error(const void* p) {
+  cudaPointerAttributes attributes{};
+  std::string error = error_text(cudaPointerGetAttributes(&attributes, p));
+  if (error.empty() && attributes.type == cudaMemoryTypeUnregistered)
+    error = "cudaErrorInvalidValue (a pointer to host memory that CUDA does not know)";
+  return error;
+}
 
 #endif
 

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ceilings.hpp"
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+namespace aft::gpu {
+
+namespace {
+
+void require(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+void require(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(what) + ": " + cublasGetStatusString(status));
+}
+
+class event {
+ public:
+  event() { require(cudaEventCreate(&event_), "an event"); }
+  event(const event&) = delete;
+  event& operator=(const event&) = delete;
+  ~event() { (void)cudaEventDestroy(event_); }
+  void record(cudaStream_t stream) { require(cudaEventRecord(event_, stream), "recording"); }
+  float since(const event& start) const {
+    float ms = 0;
+    require(cudaEventSynchronize(event_), "waiting for the device");
+    require(cudaEventElapsedTime(&ms, start.event_, event_), "elapsed time");
+    return ms;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Device memory of one measurement.
+struct block {
+  explicit block(std::size_t bytes) : data(take_device(bytes)) {}
+  block(const block&) = delete;
+  block& operator=(const block&) = delete;
+  ~block() { give_device(data); }
+  void* data;
+};
+
+}  // namespace
+
+std::string device_name() {
+  int device = 0;
+  cudaDeviceProp properties{};
+  require(cudaGetDevice(&device), "the current device");
+  require(cudaGetDeviceProperties(&properties, device), "its properties");
+  return properties.name;
+}
+
+void* take_device(std::size_t bytes) {
+  void* p = nullptr;
+  require(cudaMalloc(&p, bytes), "device memory");
+  return p;
+}
+void give_device(void* p) noexcept {
+  (void)cudaFree(p);
+}
+void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  require(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to the device");
+}
+
+double median_milliseconds(const std::function<void(std::size_t, void*)>& work) {
+  cudaStream_t stream = nullptr;
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
+  event start, stop;
+  std::vector<float> times;
+  float total = 0;
+  for (std::size_t round = 0; round < 200; ++round) {
+    start.record(stream);
+    work(round, stream);
+    stop.record(stream);
+    const float ms = stop.since(start);
+    // The first rounds bring code and memory into place.
+    if (round < 2) continue;
+    times.push_back(ms);
+    total += ms;
+    if (times.size() >= 5 && total > 500.0f) break;
+  }
+  require(cudaStreamDestroy(stream), "the stream");
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return static_cast<double>(times[times.size() / 2]);
+}
+
+double copy_bytes_per_second() {
+  constexpr std::size_t bytes = std::size_t{1} << 30;
+  const block from(bytes), to(bytes);
+  const double ms = median_milliseconds([&](std::size_t, void* stream) {
+    require(cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+            "a copy");
+  });
+  return 2.0 * static_cast<double>(bytes) / ms * 1e3;
+}
+
+double gemm_milliseconds(bool bfloat16, std::int64_t T, std::int64_t columns) {
+  const auto size = static_cast<std::size_t>(bfloat16 ? 2 : 4);
+  const auto rows = static_cast<std::size_t>(T), wide = static_cast<std::size_t>(columns);
+  const block a(rows * rows * size), b(rows * wide * size), c(rows * wide * size);
+  require(cudaMemset(a.data, 0, rows * rows * size), "clearing");
+  require(cudaMemset(b.data, 0, rows * wide * size), "clearing");
+  cublasHandle_t handle = nullptr;
+  require(cublasCreate(&handle), "cuBLAS");
+  const float one = 1, zero = 0;
+  const cudaDataType type = bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
+  const double ms = median_milliseconds([&](std::size_t, void* stream) {
+    require(cublasSetStream(handle, static_cast<cudaStream_t>(stream)), "a stream for cuBLAS");
+    // Row-major C = A B is column-major C^T = B^T A^T.
+    require(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, static_cast<int>(columns), static_cast<int>(T),
+                         static_cast<int>(T), &one, b.data, type, static_cast<int>(columns), a.data, type,
+                         static_cast<int>(T), &zero, c.data, type, static_cast<int>(columns), CUBLAS_COMPUTE_32F,
+                         CUBLAS_GEMM_DEFAULT),
+            "a product");
+  });
+  require(cublasDestroy(handle), "cuBLAS");
+  return ms;
+}
+
+}  // namespace aft::gpu

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace aft::gpu {
+
+/// Times every operator on the device beside a copy and cuBLAS of the same run, and writes the figures as JSON.
+void write_timings(const char* path);
+
+}  // namespace aft::gpu
