@@ -12,9 +12,6 @@
 // This file and fiber.cpp are compiled without AddressSanitizer; the build says where kernels are watched by it.
 #if defined(AFT_ASAN_FIBERS)
 #include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(begin, bytes) (static_cast<void>(begin), static_cast<void>(bytes))
-#define ASAN_UNPOISON_MEMORY_REGION(begin, bytes) (static_cast<void>(begin), static_cast<void>(bytes))
 #endif
 
 namespace aft::emulator {
@@ -26,6 +23,17 @@ constexpr std::size_t shared_bytes = 48 * 1024;  // what every device gives with
 constexpr std::size_t guard_bytes = 256;         // behind it, watched for writes
 constexpr std::size_t slot_bytes = 16;
 constexpr unsigned char poison[2] = {0xf5, 0x7f};  // a NaN in every floating type, as in strided.hpp
+
+void forbid([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
+#if defined(AFT_ASAN_FIBERS)
+  __asan_poison_memory_region(p, bytes);
+#endif
+}
+void allow([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
+#if defined(AFT_ASAN_FIBERS)
+  __asan_unpoison_memory_region(p, bytes);
+#endif
+}
 
 void fill_poison(void* p, std::size_t bytes) {
   auto* b = static_cast<unsigned char*>(p);
@@ -111,12 +119,12 @@ bool release_all(block_runner& r, int first, int last, state s, const char* what
 }
 
 /// What lies behind the kernel's struct. AddressSanitizer forbids to touch it, others find it changed.
-bool guard_intact(const block_runner& r) {
-  ASAN_UNPOISON_MEMORY_REGION(r.shared_storage.data() + r.shared_asked, guard_bytes);
+bool guard_intact(block_runner& r) {
+  allow(r.shared_storage.data() + r.shared_asked, guard_bytes);
   bool intact = true;
   for (std::size_t i = 0; i < guard_bytes; ++i)
     intact = intact && r.shared_storage[r.shared_asked + i] == poison[i % 2];
-  ASAN_POISON_MEMORY_REGION(r.shared_storage.data() + r.shared_asked, guard_bytes);
+  forbid(r.shared_storage.data() + r.shared_asked, guard_bytes);
   return intact;
 }
 
@@ -208,9 +216,9 @@ void* shared(std::size_t bytes) {
   if (bytes > shared_bytes) throw kernel_error("more shared memory than a block has");
   if (r.shared_asked == 0) {
     r.shared_asked = (bytes + 1) / 2 * 2;
-    ASAN_UNPOISON_MEMORY_REGION(r.shared_storage.data(), r.shared_storage.size());
+    allow(r.shared_storage.data(), r.shared_storage.size());
     fill_poison(r.shared_storage.data(), r.shared_asked + guard_bytes);
-    ASAN_POISON_MEMORY_REGION(r.shared_storage.data() + r.shared_asked, guard_bytes);
+    forbid(r.shared_storage.data() + r.shared_asked, guard_bytes);
   } else if (r.shared_asked != (bytes + 1) / 2 * 2) {
     throw kernel_error("a kernel with two blocks of shared memory");
   }
