@@ -73,7 +73,7 @@ void backward(const backward_problem& p, const call_stream& stream) {
   call.from_lse = p.lse.set && p.average.set && call.state_channels == p.hk;
   memory.reserve(call.g, p.B * p.Tq * p.d);
   C* average = nullptr;
-  std::optional<pair_forward<C>> again;
+  std::optional<any_forward<C>> again;
   if (!call.from_lse) {
     const index_t rows = p.B * p.Tq * call.state_channels;
     memory.reserve(average, p.B * p.Tq * p.d);
@@ -92,9 +92,9 @@ void backward(const backward_problem& p, const call_stream& stream) {
 
   if (again && p.B > 0 && p.Tq > 0 && p.d > 0) {
     call.average = scratch_tensor(average, call.positions, p.d);
-    again->call.y = again->call.lse = tensor{};
-    again->call.average = call.average;
-    again->call.state = call.state;
+    again->call().y = again->call().lse = tensor{};
+    again->call().average = call.average;
+    again->call().state = call.state;
     again->run(stream);
   }
   stream.launch_each(gate_gradient_kernel<C>, p.B * p.Tq * p.d, gate_threads, call);

@@ -37,6 +37,12 @@ inline fold_plan plan_fold(const columns& cols, index_t r0, index_t r1) {
   return plan;
 }
 
+/// The word of a row and a tile of columns of the plan's first instance.
+AFT_HOST_DEVICE index_t flag_word(const fold_plan& plan, index_t row, index_t column_tile) {
+  const index_t r = row - plan.r0;
+  return (r / fold_rows * plan.column_tiles + column_tile) * fold_rows + r % fold_rows;
+}
+
 /// What a block works on. Tiles of one row follow each other, so that the blocks that run together share w.
 struct fold_place {
   index_t instance, first_row, first_column, tile;

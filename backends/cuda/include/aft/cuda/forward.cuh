@@ -2,9 +2,12 @@
 /// @file forward.cuh  The launches of a forward call.
 #pragma once
 
+#include <optional>
+
 #include "exact.cuh"
 #include "expand.cuh"
 #include "runtime.cuh"
+#include "scan.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -132,11 +135,82 @@ class pair_forward {
   std::uint32_t* flags_ = nullptr;
 };
 
+/// No pair has a weight of its own: AFT-simple, or AFT-local with an empty window.
+inline bool is_scan(const problem& p) {
+  if (has_pair_mask(p) || p.bias.kind == bias_kind::filter) return false;
+  if (!p.win.bounded) return p.bias.kind == bias_kind::none;
+  return p.win.before + p.win.after + 1 <= 0 && !p.excluded;
+}
+
+/// Folds the keys once. O(B T d).
+template <class C>
+class scan_forward {
+ public:
+  scan_forward(const problem& p, device_scratch& memory)
+      : call(to_call<C>(p)), scan_(plan_scan<running_fold<C>>(p.B, p.d, p.causal ? p.Tq : p.Tk)) {
+    memory.reserve(scan_.partials, scan_.chunks * scan_.cols.count());
+    if (p.causal) {
+      rows_ = plan_fold(scan_.cols, 0, p.Tq);
+      memory.reserve(rows_.flags, rows_.flag_words());
+    } else {
+      memory.reserve(totals_, scan_.cols.count());
+    }
+  }
+  scan_forward(const scan_forward&) = delete;
+  scan_forward& operator=(const scan_forward&) = delete;
+
+  void run(const call_stream& stream) const {
+    stream.launch(scan_chunks_kernel<C>, scan_.blocks(), scan_threads, call, scan_);
+    if (call.causal) {
+      // The last words of the last tile belong to no row.
+      stream.clear(rows_.flags, rows_.flag_words());
+      stream.launch_each(scan_prefix_kernel<C>, scan_.cols.count(), scan_threads, scan_);
+      stream.launch(scan_rows_kernel<C>, scan_.blocks(), scan_threads, call, scan_, rows_);
+      constexpr int words_a_block = exact_threads / warp_size;
+      stream.launch(exact_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, call,
+                    rows_, rows_.flag_words());
+    } else {
+      stream.launch_each(scan_total_kernel<C>, scan_.cols.count(), scan_threads, call, scan_, totals_);
+      stream.launch_each(scan_spread_kernel<C>, call.B * call.Tq * call.d, scan_threads, call, totals_);
+    }
+  }
+
+  device_call<C> call;  ///< may be changed until run()
+
+ private:
+  scan_plan<running_fold<C>> scan_;
+  fold_plan rows_{};
+  row_result<C>* totals_ = nullptr;
+};
+
+/// A forward call by the algorithm that suits it. A faster engine for some problems is one more member here.
+template <class C>
+class any_forward {
+ public:
+  any_forward(const problem& p, device_scratch& memory) {
+    if (is_scan(p)) {
+      scan_.emplace(p, memory);
+    } else {
+      pairs_.emplace(p, memory);
+    }
+  }
+
+  device_call<C>& call() { return scan_ ? scan_->call : pairs_->call; }
+  void run(const call_stream& stream) const {
+    if (scan_) return scan_->run(stream);
+    pairs_->run(stream);
+  }
+
+ private:
+  std::optional<scan_forward<C>> scan_;
+  std::optional<pair_forward<C>> pairs_;
+};
+
 template <class C>
 void forward(const problem& p, const call_stream& stream) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   device_scratch memory(stream);
-  pair_forward<C> job(p, memory);
+  any_forward<C> job(p, memory);
   memory.allocate();
   job.run(stream);
 }

@@ -18,6 +18,9 @@ inline constexpr int rows_per_thread = 2;
 /// Queries and keys of a tile of the bias gradient, a pair a thread, and the channels staged for it. Not measured.
 inline constexpr int pairs = 16;
 inline constexpr int pair_channels = 16;
+/// Positions that one warp scans on its own: 16 chunks of a sequence of 1024 keep a device busy that has 32 channels a
+/// warp. Part of a result's bits. Not measured.
+inline constexpr int scan_length = 64;
 /// Scratch for parts of an expanded bias or of its gradient, far below the 64 MiB of tiles that the contract allows.
 inline constexpr index_t block_bytes = index_t{16} << 20;
 
