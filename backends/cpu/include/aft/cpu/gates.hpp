@@ -12,26 +12,28 @@ namespace cpu_impl {
 
 namespace gate_detail {
 
-// All gates are written in e = exp(-|x|) <= 1: it cannot overflow, and neither side of 0 subtracts near-equal numbers.
+/// exp(-x) for 1 / (1 + e): cut where e is past every number, so that the far ends come out as exactly 0 and 1.
+template <class C>
+inline vec<C> growth(const vec<C>& x) {
+  const vec<C> low(sizeof(C) == 4 ? C(-105) : C(-750));
+  const vec<C> high(sizeof(C) == 4 ? C(89) : C(709.9));
+  const split_exp<C> e = exp_parts<C>(min_ignoring_nan<C>(max_ignoring_nan<C>(-x, low), high));
+  return times_pow2<C>(e.mantissa, e.exponent);
+}
+
+/// exp(-|x|) <= 1: it cannot overflow, and neither side of 0 subtracts near-equal numbers.
 template <class C>
 inline vec<C> decay(const vec<C>& x) {
-  return exp_scaled<C>(-xsimd::abs(x), vec<C>(C(0)));
+  const vec<C> low(sizeof(C) == 4 ? C(-105) : C(-750));
+  const split_exp<C> e = exp_parts<C>(max_ignoring_nan<C>(-xsimd::abs(x), low));
+  return times_pow2<C>(e.mantissa, e.exponent);
 }
 
 /// 1 / (1 + e^-x), with its full relative accuracy for x << 0.
 template <class C>
 inline vec<C> sigmoid(const vec<C>& x) {
-  const vec<C> e = decay<C>(x);
   const vec<C> one(C(1));
-  return xsimd::select(x < vec<C>(C(0)), e, one) / (one + e);
-}
-
-/// sigmoid'(x) = e / (1 + e)^2, an even function.
-template <class C>
-inline vec<C> sigmoid_slope(const vec<C>& x) {
-  const vec<C> e = decay<C>(x);
-  const vec<C> one_plus = vec<C>(C(1)) + e;
-  return e / (one_plus * one_plus);
+  return one / (one + growth<C>(x));
 }
 
 /// x + x z P(z) below 0.625, z = x^2, with the minimax P of Cephes (Moshier): 1 - 2 / (1 + e^2x) would lose the
@@ -64,6 +66,33 @@ inline vec<C> tanh(const vec<C>& x) {
 
 }  // namespace gate_detail
 
+/// A gate and its derivative from one exponential.
+template <class C>
+struct gate_pair {
+  vec<C> value;
+  vec<C> slope;
+};
+
+namespace gate_detail {
+
+/// sigmoid'(x) = e / (1 + e)^2, an even function.
+template <class C>
+inline gate_pair<C> sigmoid_pair(const vec<C>& x) {
+  const vec<C> e = decay<C>(x);
+  const vec<C> one(C(1));
+  const vec<C> upper = one / (one + e);
+  const vec<C> lower = e * upper;
+  return {xsimd::select(x < vec<C>(C(0)), lower, upper), lower * upper};
+}
+
+}  // namespace gate_detail
+
+/// num / den * sigmoid(q) with one division. den is that of a fold: positive, and far from the ends of the range.
+template <class C>
+inline vec<C> sigmoid_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& q) {
+  return num / mul_add(den, gate_detail::growth<C>(q), den);
+}
+
 /// gate(q); 1 for gate::none, where q may be anything. A NaN stays a NaN, and +-inf gives the limit.
 template <class C>
 inline vec<C> gate_value(gate g, const vec<C>& q) {
@@ -83,24 +112,32 @@ inline vec<C> gate_value(gate g, const vec<C>& q) {
   return vec<C>(C(1));
 }
 
-/// gate'(q); relu'(0) = 0, as everywhere in deep learning.
+/// gate(q) and gate'(q); relu'(0) = 0, as everywhere in deep learning.
 template <class C>
-inline vec<C> gate_slope(gate g, const vec<C>& q) {
+inline gate_pair<C> gate_both(gate g, const vec<C>& q) {
   const vec<C> zero(C(0));
   const vec<C> one(C(1));
   switch (g) {
     case gate::none: break;
-    case gate::identity: return one;
-    case gate::sigmoid: return gate_detail::sigmoid_slope<C>(q);
-    case gate::relu: return xsimd::select(q <= zero, zero, xsimd::select(q > zero, one, q));
-    case gate::tanh: return vec<C>(C(4)) * gate_detail::sigmoid_slope<C>(q + q);
+    case gate::identity: return {q, one};
+    case gate::sigmoid: return gate_detail::sigmoid_pair<C>(q);
+    case gate::relu:
+      return {xsimd::select(q <= zero, zero, q), xsimd::select(q <= zero, zero, xsimd::select(q > zero, one, q))};
+    case gate::tanh: return {gate_detail::tanh<C>(q), vec<C>(C(4)) * gate_detail::sigmoid_pair<C>(q + q).slope};
     case gate::silu: {
-      // (q s)' = s + q s'
-      const vec<C> slope = gate_detail::sigmoid_slope<C>(q);
-      return gate_detail::sigmoid<C>(q) + xsimd::select(slope == zero, zero, q * slope);
+      const gate_pair<C> s = gate_detail::sigmoid_pair<C>(q);
+      // (q s)' = s + q s', and both guard -inf * 0.
+      return {xsimd::select(s.value == zero, zero, q * s.value),
+              s.value + xsimd::select(s.slope == zero, zero, q * s.slope)};
     }
   }
-  return zero;
+  return {one, zero};
+}
+
+/// gate'(q)
+template <class C>
+inline vec<C> gate_slope(gate g, const vec<C>& q) {
+  return gate_both<C>(g, q).slope;
 }
 
 }  // namespace cpu_impl

@@ -25,7 +25,7 @@ class backward_call {
         pass_(p, plan_),
         row_chunks_(key_scan<C>::chunks(p.Tq)) {
     const index_t key_chunks = key_scan<C>::chunks(p.Tk);
-    whole_ = p.causal && plan_.count() >= threads_;
+    whole_ = plan_.count() >= threads_;
     const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
     threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
     desk_size_ = backward_desk<C>::size(plan_.width(), pass_.given() ? 0 : (p.causal ? scan_tuning<C>::chunk : 1));
@@ -38,10 +38,12 @@ class backward_call {
   }
 
   void run() const {
-    if (prefix_) prefix_->run(threads_, [&](int thread) { return desk(thread); });
+    const auto desks = [&](int thread) { return desk(thread); };
+    if (prefix_ && !(pass_.sums_wanted() && whole_)) prefix_->run(threads_, desks);
     if (!pass_.sums_wanted()) {
       each_chunk([&](index_t i, index_t c, const backward_desk<C>& mine) {
         pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), true);
+        fence_stores();
       });
     } else if (whole_) {
       whole_stretches();
@@ -78,12 +80,22 @@ class backward_call {
     parallel_for(plan_.count(), threads_, [&](index_t i, int thread) {
       const backward_desk<C> mine = desk(thread);
       const stretch x = plan_.at(i);
+      // k and v are read again and again, but from the caches.
+      if (prefix_) prefix_->run_stretch(i, mine);
       mine.after.clear(plan_.width());
+      known_rows<C> same;
+      if (!p_.causal) same = known(i, 0, mine);
       for (index_t c = row_chunks_ - 1; c >= 0; --c) {
-        pass_.template chunk<true>(x, c, mine, known(i, c, mine), true);
+        if (p_.causal) {
+          pass_.template chunk<true>(x, c, mine, known(i, c, mine), true);
+        } else {
+          pass_.template chunk<false>(x, c, mine, same, true);
+        }
         pass_.advance(x, mine);
       }
+      if (!p_.causal) pass_.key_gradients(x, 0, pass_.keys().end(x), mine);
       pass_.no_gradients(x, pass_.keys().end(x), mine);
+      fence_stores();
     });
   }
 
@@ -93,6 +105,7 @@ class backward_call {
       backward_desk<C> mine = theirs;
       mine.sums = sums(i, c);
       pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), !p_.causal);
+      fence_stores();
     });
     parallel_for(plan_.count(), threads_, [&](index_t i, int thread) {
       after(i, row_chunks_).clear(plan_.width());
@@ -108,6 +121,7 @@ class backward_call {
         backward_desk<C> mine = theirs;
         mine.after = after(i, c + 1);
         pass_.template chunk<true>(plan_.at(i), c, mine, known(i, c, mine), true);
+        fence_stores();
       });
       return;
     }
@@ -118,6 +132,7 @@ class backward_call {
       mine.after = after(n / chunks, 0);
       const index_t s0 = n % chunks * scan_tuning<C>::chunk;
       pass_.key_gradients(x, s0, std::min(s0 + scan_tuning<C>::chunk, pass_.keys().end(x)), mine);
+      fence_stores();
     });
   }
 

@@ -50,7 +50,8 @@ class backward_pass {
         rows_(p, given_, p.dk.set || p.dq.set),
         v_(p.v, p.d, 1),
         dk_(p.dk, p.d, p.d / p.hk),
-        dv_(p.dv, p.d, 1) {}
+        dv_(p.dv, p.d, 1),
+        around_(goes_around<C>(p.B * p.Tk * p.d)) {}
 
   const key_scan<C>& keys() const { return keys_; }
   /// False where lse and average must be computed again.
@@ -133,7 +134,7 @@ class backward_pass {
       const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
       plan_.for_strips(x, [&](const strip& part) {
         job.keys = open(part, s, n, desk);
-        for (index_t r = 0; r < n; ++r) key_row(job, part, r);
+        emit_keys<C>(job, part, n);
         close(part, s, n, job.keys);
       });
     }
@@ -155,7 +156,7 @@ class backward_pass {
  private:
   /// Takes the rows of a forward fold into a chunk's buffers.
   struct row_keeper {
-    static constexpr bool wanted = true;
+    static constexpr emission what = emission::any;
     const known_rows<C>* rows;
     fold_rows<C> open(const strip& x, index_t t, index_t) const {
       const auto at = [&](const panel<C>& to) { return panel<C>{to.row(t - rows->t0) + x.lane, to.stride}; };
@@ -168,11 +169,6 @@ class backward_pass {
     const index_t one = rows * plan_.width();
     C* const at = desk.kept;
     return {{at, stride}, {at + one, stride}, {at + 2 * one, stride}, {at + 3 * one, stride}, t0, false};
-  }
-
-  [[gnu::flatten]] static void key_row(const suffix_job<C>& job, const strip& x, index_t r) {
-    const vec<C> zero(C(0));
-    for (index_t i = 0; i < x.width; i += lanes<C>) emit_key<C>(job, x.lane + i, i, r, zero, zero);
   }
 
   bool far(const C* base, const stretch& x) const {
@@ -204,8 +200,12 @@ class backward_pass {
     if (dk_.set()) {
       out.v = v_.read(x, s, n, desk.values);
       out.dk = dk_.open(x, s, desk.dk);
+      out.dk_around = around_ && dk_.direct(x) && on_lines(out.dk);
     }
-    if (dv_.set()) out.dv = dv_.open(x, s, desk.dv);
+    if (dv_.set()) {
+      out.dv = dv_.open(x, s, desk.dv);
+      out.dv_around = around_ && dv_.direct(x) && on_lines(out.dv);
+    }
     return out;
   }
 
@@ -227,6 +227,7 @@ class backward_pass {
   key_scan<C> keys_;
   gradient_rows<C> rows_;
   columns<C> v_, dk_, dv_;
+  bool around_;
 };
 
 }  // namespace scan

@@ -2,6 +2,7 @@
 /// @file scan_fold.hpp  The kernel of the scan: keys into num and den, and the average of every row that passes.
 #pragma once
 
+#include "gates.hpp"
 #include "scan_frame.hpp"
 #include "scan_panel.hpp"
 
@@ -61,11 +62,17 @@ struct fold_view {
         unit(at + 7 * width) {}
 };
 
+/// What becomes of a row: nothing, y alone, or whatever fold_rows asks for.
+enum class emission { nothing, gated, any };
+
 /// Where rows go; null for what is not wanted. e^-lse = inverse * 2^power * e^base keeps the digits that a rounded lse
 /// would lose; inverse 0 marks a row that sees no key.
 template <class C>
 struct fold_rows {
-  panel<C> average, lse, inverse, power, base;
+  panel<C> average{}, lse{}, inverse{}, power{}, base{};
+  panel<C> num{}, den{};  ///< whose sigmoid_quotient with q is y
+  panel<C> q{}, y{};      ///< y = sigmoid(q) average, formed while num and den are in registers
+  bool around = false;    ///< y is written around the caches
 };
 
 /// Both sums in their common frame; `shift` is that of the common peak.
@@ -130,30 +137,66 @@ struct fold_job {
   fold_rows<C> out;
 };
 
-/// Row r of the results, column i of the strip, lane l of the sums. `ordinary`: every lane has seen a key, and no value
-/// has a scale.
+/// How the rows of a lane are made, loaded once for a panel.
 template <class C>
-inline void emit(const fold_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& num, const vec<C>& den,
-                 bool ordinary) {
+struct fold_past {
+  vec<C> num_unit, den_unit, num_before, den_before;
+  fold_past(const fold_view<C>& view, index_t l)
+      : num_unit(load(view.num_unit + l)),
+        den_unit(load(view.den_unit + l)),
+        num_before(load(view.num_before + l)),
+        den_before(load(view.den_before + l)) {}
+};
+
+/// Row r of the results, column i of the strip, of lanes that have all seen a key and whose values have no scale.
+template <class C, emission What>
+inline void emit_ordinary(const fold_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
+                          index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
+  const vec<C> n = mul_add(num, past.num_unit, past.num_before);
+  const vec<C> d = mul_add(den, past.den_unit, past.den_before);
+  if (What == emission::gated || out.y.data != nullptr)
+    put(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load(out.q.row(r) + i)), out.around);
+  if constexpr (What == emission::any) {
+    if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
+    if (out.lse.data != nullptr)
+      store(out.lse.row(r) + i, load(view.base + l) + log_shifted<C>(d, load(view.exponent + l)));
+    if (out.inverse.data != nullptr) {
+      store(out.inverse.row(r) + i, vec<C>(C(1)) / d);
+      store(out.power.row(r) + i, -load(view.exponent + l));
+      store(out.base.row(r) + i, -load(view.base + l));
+    }
+  }
+}
+
+/// The same for any lanes, with the same bits.
+template <class C>
+inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
   const fold_view<C>& view = job.view;
-  const vec<C> n = mul_add(num, load(view.num_unit + l), load(view.num_before + l));
-  const vec<C> d = mul_add(den, load(view.den_unit + l), load(view.den_before + l));
+  const fold_past<C> past(view, l);
+  const vec<C> n = mul_add(num, past.num_unit, past.num_before);
+  const vec<C> d = mul_add(den, past.den_unit, past.den_before);
   const vec<C> zero(C(0));
   const vec<C> one(C(1));
   const auto none = d == zero;
-  vec<C> o = n / d;
-  if (!ordinary) {
-    const vec<C> unit = load(view.unit + l);
-    const vec<C> peak = larger<C>(load(job.chunk.peak + l), load(job.before.peak + l));
-    o = o * unit;
-    // An average of finite values is no larger than the largest, but near the end of the range rounding could make
-    // it infinite.
-    const auto beyond =
-        differs<C>(unit, one) & (xsimd::abs(o) > peak) & (xsimd::abs(n) <= vec<C>(exp_constants<C>::largest));
-    o = xsimd::select(beyond, xsimd::select(n < zero, -peak, peak), o);
-    o = xsimd::select(none, zero, o);
-  }
+  const vec<C> unit = load(view.unit + l);
+  const vec<C> peak = max_ignoring_nan<C>(load(job.chunk.peak + l), load(job.before.peak + l));
+  vec<C> o = n / d * unit;
+  // An average of finite values is no larger than the largest, but near the end of the range rounding could make it
+  // infinite.
+  const auto beyond =
+      differs<C>(unit, one) & (xsimd::abs(o) > peak) & (xsimd::abs(n) <= vec<C>(exp_constants<C>::largest));
+  o = xsimd::select(beyond, xsimd::select(n < zero, -peak, peak), o);
+  o = xsimd::select(none, zero, o);
+  const auto scaled = none | differs<C>(unit, one);
+  const vec<C> num_of_y = xsimd::select(scaled, o, n);
+  const vec<C> den_of_y = xsimd::select(scaled, one, d);
   const fold_rows<C>& out = job.out;
+  if (out.y.data != nullptr)
+    put(out.y.row(r) + i, sigmoid_quotient<C>(num_of_y, den_of_y, load(out.q.row(r) + i)), out.around);
+  if (out.num.data != nullptr) {
+    store(out.num.row(r) + i, num_of_y);
+    store(out.den.row(r) + i, den_of_y);
+  }
   if (out.average.data != nullptr) store(out.average.row(r) + i, o);
   if (out.lse.data != nullptr) {
     const vec<C> lse = load(view.base + l) + log_shifted<C>(d, load(view.exponent + l));
@@ -168,7 +211,7 @@ inline void emit(const fold_job<C>& job, index_t l, index_t i, index_t r, const 
 
 /// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
 /// fold_panel gives it, so its result does not depend on what its neighbours need.
-template <class C, bool Emit>
+template <class C, emission What>
 [[gnu::noinline]] void fold_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const C* key, const C* value) {
   const fold_lanes<C>& chunk = job.chunk;
   const vec<C> zero(C(0));
@@ -185,10 +228,10 @@ template <class C, bool Emit>
 
   const frame<C> f = chunk.in(l);
   const vec<C> near = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
-  const split_exp<C> e = exp_split<C>(near);
+  const split_exp<C> e = exp_parts<C>(near);
   frame<C> next = f;
-  next.exponent =
-      xsimd::select(near > highest_key<C>(f.exponent), e.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
+  next.exponent = xsimd::select(near > highest_key<C>(f.exponent),
+                                exponent_of<C>(near) + vec<C>(scan_tuning<C>::headroom), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
 
@@ -211,23 +254,28 @@ template <class C, bool Emit>
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(peak, old_peak)))
-    look_back<C, Emit>(chunk, job.before, job.view, l);
-  if constexpr (Emit) emit<C>(job, l, i, r, num, den, false);
+    look_back<C, What != emission::nothing>(chunk, job.before, job.view, l);
+  if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
 
 /// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows. Flattened: left to itself the compiler
-/// calls exp_split and emit, which then spill and reload every vector (1.8x).
-template <class C, bool Emit>
-[[gnu::flatten]] inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys,
-                                        const panel<C>& values, index_t n) {
+/// calls exp_split and the emitter, which then spill and reload every vector (1.8x). All that the loop reads is copied
+/// first: a vector store may alias anything in memory, so that pointers held there would be loaded again after each.
+template <class C, emission What>
+[[gnu::flatten]] inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C> keys,
+                                        const panel<C> values, index_t n) {
   constexpr index_t rows = scan_tuning<C>::rows;
-  const fold_lanes<C>& chunk = job.chunk;
+  const fold_lanes<C> chunk = job.chunk;
+  const fold_view<C> view = job.view;
+  const fold_rows<C> out = job.out;
+  const index_t width = x.width;
+  const index_t lane = x.lane;
   const vec<C> range(exp_constants<C>::range);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> zero(C(0));
-  for (index_t i = 0; i < x.width; i += lanes<C>) {
-    const index_t l = x.lane + i;
+  for (index_t i = 0; i < width; i += lanes<C>) {
+    const index_t l = lane + i;
     if (n == rows) {
       vec<C> k[rows];
       vec<C> v[rows];
@@ -238,23 +286,27 @@ template <class C, bool Emit>
       for (index_t r = 0; r < rows; ++r) {
         k[r] = load(keys.row(r) + i);
         v[r] = load(values.row(r) + i);
-        top = larger<C>(top, k[r]);
-        bottom = smaller<C>(bottom, k[r]);
-        peak = larger<C>(peak, xsimd::abs(v[r]));
+        prefetch(keys.row(r) + i, keys.ahead);
+        prefetch(values.row(r) + i, values.ahead);
+        if constexpr (What == emission::gated) prefetch(out.q.row(r) + i, out.q.ahead);
+        top = max_ignoring_nan<C>(top, k[r]);
+        bottom = min_ignoring_nan<C>(bottom, k[r]);
+        peak = max_ignoring_nan<C>(peak, xsimd::abs(v[r]));
       }
       const auto special =
-          (top > load(job.view.limit + l)) | (bottom < -range) | (peak > high) | ((peak < low) & (peak > zero));
+          (top > load(view.limit + l)) | (bottom < -range) | (peak > high) | ((peak < low) & (peak > zero));
       if (!xsimd::any(special)) {
         const vec<C> exponent = load(chunk.exponent + l);
         vec<C> num = load(chunk.num + l);
         vec<C> den = load(chunk.den + l);
+        const fold_past<C> past(view, l);
 #pragma GCC unroll 4
         for (index_t r = 0; r < rows; ++r) {
-          const split_exp<C> e = exp_split<C>(k[r]);
+          const split_exp<C> e = exp_parts<C>(k[r]);
           const vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - exponent);
           num = mul_add(weight, v[r], num);
           den += weight;
-          if constexpr (Emit) emit<C>(job, l, i, r, num, den, true);
+          if constexpr (What != emission::nothing) emit_ordinary<C, What>(out, view, past, l, i, r, num, den);
         }
         store(chunk.num + l, num);
         store(chunk.den + l, den);
@@ -262,7 +314,7 @@ template <class C, bool Emit>
         continue;
       }
     }
-    for (index_t r = 0; r < n; ++r) fold_any<C, Emit>(job, l, i, r, keys.row(r) + i, values.row(r) + i);
+    for (index_t r = 0; r < n; ++r) fold_any<C, What>(job, l, i, r, keys.row(r) + i, values.row(r) + i);
   }
 }
 

@@ -19,8 +19,10 @@ struct forward_desk : key_desk<C> {
   C* y = nullptr;
   C* average = nullptr;
   C* lse = nullptr;
+  C* num = nullptr;
+  C* den = nullptr;
 
-  static index_t size(index_t width) { return key_desk<C>::size(width) + 4 * scan_tuning<C>::rows * width; }
+  static index_t size(index_t width) { return key_desk<C>::size(width) + (4 * scan_tuning<C>::rows + 2) * width; }
 
   forward_desk(C* at, index_t width) : key_desk<C>(at, width) {
     const index_t rows = scan_tuning<C>::rows * width;
@@ -28,6 +30,8 @@ struct forward_desk : key_desk<C> {
     y = q + rows;
     average = y + rows;
     lse = average + rows;
+    num = lse + rows;
+    den = num + width;
   }
 };
 
@@ -41,7 +45,8 @@ class forward_pass {
         q_(p.q, p.d, 1),
         y_(p.y, p.d, 1),
         average_(p.average, p.d, 1),
-        lse_(p.lse, p.d, p.d / p.hk) {}
+        lse_(p.lse, p.d, p.d / p.hk),
+        around_(goes_around<C>(p.B * p.Tq * p.d)) {}
 
   const key_scan<C>& keys() const { return keys_; }
 
@@ -51,7 +56,11 @@ class forward_pass {
     const index_t t1 = std::min(t0 + scan_tuning<C>::chunk, p_.Tq);
     const index_t s1 = std::max(t0, std::min(t1, keys_.end(x)));
     if (t0 < s1) {
-      keys_.fold(x, t0, s1, desk, row_writer{this, &desk});
+      if (fused() && !average_.set() && !lse_.set()) {
+        keys_.fold(x, t0, s1, desk, row_writer<emission::gated>{this, &desk});
+      } else {
+        keys_.fold(x, t0, s1, desk, row_writer<emission::any>{this, &desk});
+      }
       keys_.advance(x, desk);
     }
     if (s1 < t1) same_rows(x, s1, t1, desk);
@@ -59,34 +68,51 @@ class forward_pass {
 
   /// Rows [t0, t1), which all see the keys of desk.before.
   void same_rows(const stretch& x, index_t t0, index_t t1, const forward_desk<C>& desk) const {
-    fold_rows<C> out;
-    out.average = {desk.average, 0};
-    if (lse_.set()) out.lse = {desk.lse, 0};
-    keys_.last_row(x, desk, out);
+    fold_rows<C> sums;
+    sums.average = {desk.average, 0};
+    sums.num = {desk.num, 0};
+    sums.den = {desk.den, 0};
+    if (lse_.set()) sums.lse = {desk.lse, 0};
+    keys_.last_row(x, desk, sums);
     plan_.for_strips(x, [&](const strip& part) {
       const panel<C> average{desk.average + part.lane, 0};
-      for (index_t t = t0; t < t1; t += scan_tuning<C>::rows)
-        write_y(part, t, std::min(scan_tuning<C>::rows, t1 - t), average, desk);
+      for (index_t t = t0; t < t1; t += scan_tuning<C>::rows) {
+        const index_t n = std::min(scan_tuning<C>::rows, t1 - t);
+        if (!fused()) {
+          write_y(part, t, n, average, desk);
+          continue;
+        }
+        fold_rows<C> out;
+        open_y(part, t, n, desk, out);
+        for (index_t r = 0; r < n; ++r) quotient_row(out, part.width, r, desk.num + part.lane, desk.den + part.lane);
+        y_.close(part, t, n, out.y);
+      }
       if (average_.set()) average_.write(part, t0, t1 - t0, average);
       if (lse_.set()) lse_.write(part, t0, t1 - t0, {desk.lse + part.lane, 0});
     });
   }
 
  private:
-  /// Takes the averages of a panel of rows to the outputs.
+  /// Takes the results of a panel of rows to the outputs.
+  template <emission What>
   struct row_writer {
-    static constexpr bool wanted = true;
+    static constexpr emission what = What;
     const forward_pass* pass;
     const forward_desk<C>* desk;
 
-    fold_rows<C> open(const strip& x, index_t t, index_t) const {
+    fold_rows<C> open(const strip& x, index_t t, index_t n) const {
       fold_rows<C> out;
-      out.average = average(x, t);
+      if (pass->fused()) pass->open_y(x, t, n, *desk, out);
+      if (pass->average_wanted()) out.average = average(x, t);
       if (pass->lse_.set()) out.lse = pass->lse_.open(x, t, desk->lse);
       return out;
     }
     void close(const strip& x, index_t t, index_t n) const {
-      pass->write_y(x, t, n, average(x, t), *desk);
+      if (pass->fused()) {
+        pass->y_.close(x, t, n, {desk->y, x.width});
+      } else {
+        pass->write_y(x, t, n, average(x, t), *desk);
+      }
       if (pass->average_.set()) pass->average_.close(x, t, n, average(x, t));
       if (pass->lse_.set()) pass->lse_.close(x, t, n, {desk->lse, x.width});
     }
@@ -94,6 +120,25 @@ class forward_pass {
       return pass->average_.set() ? pass->average_.open(x, t, desk->average) : panel<C>{desk->average, x.width};
     }
   };
+
+  /// The default gate joins the division of the average; others are a pass of their own over a panel.
+  bool fused() const { return p_.gate_fn == gate::sigmoid; }
+  bool average_wanted() const { return !fused() || average_.set(); }
+
+  void open_y(const strip& x, index_t t, index_t n, const forward_desk<C>& desk, fold_rows<C>& out) const {
+    out.q = q_.read(x, t, n, desk.q);
+    out.y = y_.open(x, t, desk.y);
+    out.around = around_ && y_.direct(x) && on_lines(out.y);
+  }
+
+  [[gnu::flatten]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r, const C* num,
+                                            const C* den) {
+    const fold_rows<C> out = to;
+    for (index_t i = 0; i < width; i += lanes<C>) {
+      prefetch(out.q.row(r) + i, out.q.ahead);
+      put(out.y.row(r) + i, sigmoid_quotient<C>(load(num + i), load(den + i), load(out.q.row(r) + i)), out.around);
+    }
+  }
 
   void write_y(const strip& x, index_t t, index_t n, const panel<C>& average, const forward_desk<C>& desk) const {
     const panel<C> q = p_.gate_fn == gate::none ? panel<C>{desk.zeros, 0} : q_.read(x, t, n, desk.q);
@@ -110,6 +155,7 @@ class forward_pass {
   const scan_plan<C>& plan_;
   key_scan<C> keys_;
   columns<C> q_, y_, average_, lse_;
+  bool around_;
 };
 
 }  // namespace scan
@@ -136,6 +182,7 @@ void scan_forward(const problem& p, const cpu& exec) {
       const scan::forward_desk<C> mine = desk(thread);
       mine.before.clear(plan.width());
       for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
+      fence_stores();
     });
     return;
   }
@@ -153,6 +200,7 @@ void scan_forward(const problem& p, const cpu& exec) {
       const index_t t0 = c * scan_tuning<C>::chunk;
       pass.same_rows(plan.at(i), t0, std::min(t0 + scan_tuning<C>::chunk, p.Tq), mine);
     }
+    fence_stores();
   });
 }
 

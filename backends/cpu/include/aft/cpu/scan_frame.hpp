@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "scan_vector.hpp"
+#include "exp.hpp"
 #include "tuning_scan.hpp"
 
 namespace aft {

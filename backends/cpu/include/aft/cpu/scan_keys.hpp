@@ -44,7 +44,7 @@ struct key_desk {
 
 /// Stands for rows that nobody wants.
 struct no_rows {
-  static constexpr bool wanted = false;
+  static constexpr emission what = emission::nothing;
   template <class C>
   fold_rows<C> open(const strip&, index_t, index_t) const {
     return {};
@@ -71,7 +71,8 @@ class key_scan {
   /// desk.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
   template <class Emitter>
   void fold(const stretch& x, index_t s0, index_t s1, const key_desk<C>& desk, const Emitter& rows_to) const {
-    constexpr bool wanted = Emitter::wanted;
+    constexpr emission what = Emitter::what;
+    constexpr bool wanted = what != emission::nothing;
     fold_job<C> job{desk.chunk, desk.before, desk.view, {}};
     start<wanted>(x, job);
     for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
@@ -80,7 +81,7 @@ class key_scan {
         const panel<C> keys = read_keys(part, s, n, desk.keys);
         const panel<C> values = with_values_ ? v_.read(part, s, n, desk.values) : panel<C>{desk.zeros, 0};
         if constexpr (wanted) job.out = rows_to.open(part, s, n);
-        fold_panel<C, wanted>(job, part, keys, values, n);
+        fold_panel<C, what>(job, part, keys, values, n);
         rows_to.close(part, s, n);
       });
     }
@@ -93,7 +94,7 @@ class key_scan {
   void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
     const fold_job<C> job{desk.chunk, desk.before, desk.view, out};
     start<true>(x, job);
-    for (index_t l = 0; l < padded(x); l += lanes<C>) emit<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)), false);
+    for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
   }
 
   panel<C> read_keys(const strip& x, index_t s, index_t n, C* buffer) const {
@@ -135,23 +136,16 @@ class key_prefix {
   template <class Desk>
   void run(int threads, const Desk& desk) const {
     if (chunks_ > 0) {
-      parallel_for(plan_.count() * chunks_, threads, [&](index_t i, int thread) {
-        const stretch x = plan_.at(i / chunks_);
-        const index_t s0 = i % chunks_ * scan_tuning<C>::chunk;
-        key_desk<C> mine = desk(thread);
-        mine.chunk = at(folds_, i);
-        keys_.fold(x, s0, std::max(s0, std::min(s0 + scan_tuning<C>::chunk, keys_.end(x))), mine, no_rows{});
-      });
+      parallel_for(plan_.count() * chunks_, threads,
+                   [&](index_t i, int thread) { fold(i / chunks_, i % chunks_, desk(thread)); });
     }
-    parallel_for(plan_.count(), threads, [&](index_t i, int) {
-      const index_t width = plan_.width();
-      at(before_, i * (chunks_ + 1)).clear(width);
-      for (index_t c = 0; c < chunks_; ++c) {
-        const fold_lanes<C> sum = at(before_, i * (chunks_ + 1) + c + 1);
-        std::copy_n(before(i, c).base, fold_lanes<C>::arrays * width, sum.base);
-        merge_folds<C>(sum, at(folds_, i * chunks_ + c), key_scan<C>::padded(plan_.at(i)));
-      }
-    });
+    parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i); });
+  }
+
+  /// The same for one stretch by one thread.
+  void run_stretch(index_t i, const key_desk<C>& desk) const {
+    for (index_t c = 0; c < chunks_; ++c) fold(i, c, desk);
+    merge(i);
   }
 
   /// The sums over keys before chunk c of stretch i; over all keys from the last chunk on.
@@ -159,6 +153,23 @@ class key_prefix {
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
+  void fold(index_t i, index_t c, key_desk<C> desk) const {
+    const stretch x = plan_.at(i);
+    const index_t s0 = c * scan_tuning<C>::chunk;
+    desk.chunk = at(folds_, i * chunks_ + c);
+    keys_.fold(x, s0, std::max(s0, std::min(s0 + scan_tuning<C>::chunk, keys_.end(x))), desk, no_rows{});
+  }
+
+  void merge(index_t i) const {
+    const index_t width = plan_.width();
+    at(before_, i * (chunks_ + 1)).clear(width);
+    for (index_t c = 0; c < chunks_; ++c) {
+      const fold_lanes<C> sum = at(before_, i * (chunks_ + 1) + c + 1);
+      std::copy_n(before(i, c).base, fold_lanes<C>::arrays * width, sum.base);
+      merge_folds<C>(sum, at(folds_, i * chunks_ + c), key_scan<C>::padded(plan_.at(i)));
+    }
+  }
+
   fold_lanes<C> at(C* from, index_t i) const {
     return {from + i * fold_lanes<C>::arrays * plan_.width(), plan_.width()};
   }

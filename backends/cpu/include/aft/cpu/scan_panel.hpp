@@ -17,8 +17,23 @@ template <class C>
 struct panel {
   C* data = nullptr;
   index_t stride = 0;
+  index_t ahead = 0;  ///< from a row to that of the next panel, which is worth a prefetch; 0 where rows are staged
   C* row(index_t r) const { return data + r * stride; }
 };
+
+/// True for arrays of so many elements that writing them around the caches pays.
+template <class C>
+inline bool goes_around(index_t elements) {
+  return elements * static_cast<index_t>(sizeof(C)) >= scan_tuning<C>::around;
+}
+
+/// True where rows may be written around the caches: only whole lines are, see store_around.
+template <class C>
+inline bool on_lines(const panel<C>& rows) {
+  const auto line = static_cast<std::uintptr_t>(64);
+  return reinterpret_cast<std::uintptr_t>(rows.data) % line == 0 &&
+         static_cast<std::uintptr_t>(rows.stride) * sizeof(C) % line == 0;
+}
 
 /// A field seen as columns (b, c) by rows t. `group` value channels share one of its channels.
 template <class C>
@@ -92,7 +107,7 @@ class columns {
   }
 
   panel<C> in_place(const strip& x, index_t t0) const {
-    return {reinterpret_cast<C*>(address(x.first / d_, t0, x.first % d_)), f_.sx[2]};
+    return {reinterpret_cast<C*>(address(x.first / d_, t0, x.first % d_)), f_.sx[2], f_.sx[2] * scan_tuning<C>::rows};
   }
 
   void stage(const strip& x, index_t t0, index_t n, C* buffer) const {

@@ -50,7 +50,8 @@ class gradient_rows {
         q_(p.q, p.d, 1),
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
-        dq_(p.dq, p.d, 1) {}
+        dq_(p.dq, p.d, 1),
+        around_(goes_around<C>(p.B * p.Tq * p.d)) {}
 
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
   suffix_rows<C> read(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
@@ -74,8 +75,16 @@ class gradient_rows {
     }
     const panel<C> q = q_.read(x, t, n, desk.q);
     rows.g = {desk.g, x.width};
-    for (index_t r = 0; r < n; ++r) gate_row(gate_, x.width, dy.row(r), q.row(r), rows.g.row(r));
-    if (write_dq && dq_.set()) write_slopes(x, t, n, dy, q, rows, desk);
+    panel<C> dq;
+    if (write_dq && dq_.set()) dq = dq_.open(x, t, desk.dq);
+    const bool around = around_ && dq.data != nullptr && dq_.direct(x) && on_lines(dq);
+    // A switch inside the loop costs a third of it.
+    if (gate_ == gate::sigmoid) {
+      gate_rows(x, n, dy, q, rows, dq, around, [](const vec<C>& z) { return gate_both<C>(gate::sigmoid, z); });
+    } else {
+      gate_rows(x, n, dy, q, rows, dq, around, [this](const vec<C>& z) { return gate_both<C>(gate_, z); });
+    }
+    if (dq.data != nullptr) dq_.close(x, t, n, dq);
     return rows;
   }
 
@@ -111,8 +120,8 @@ class gradient_rows {
       for (index_t r = 0; r < n; ++r) {
         const vec<C> value = load(o.row(r) + i);
         const auto odd = (value == zero) | (xsimd::abs(value) > vec<C>(exp_constants<C>::largest));
-        least = smaller<C>(least, xsimd::select(odd, least, value));
-        most = larger<C>(most, xsimd::select(odd, most, value));
+        least = min_ignoring_nan<C>(least, xsimd::select(odd, least, value));
+        most = max_ignoring_nan<C>(most, xsimd::select(odd, most, value));
       }
       store(low + i, least);
       store(high + i, most);
@@ -147,25 +156,25 @@ class gradient_rows {
     }
   }
 
-  /// dq = dy gate'(q) o
-  void write_slopes(const strip& x, index_t t, index_t n, const panel<C>& dy, const panel<C>& q,
-                    const suffix_rows<C>& rows, const row_desk<C>& desk) const {
-    const panel<C> dq = dq_.open(x, t, desk.dq);
-    for (index_t r = 0; r < n; ++r)
-      slope_row(gate_, x.width, dy.row(r), q.row(r), rows.o.row(r), rows.inverse.row(r), dq.row(r));
-    dq_.close(x, t, n, dq);
-  }
-
-  [[gnu::flatten]] static void gate_row(gate g, index_t width, const C* dy, const C* q, C* out) {
-    for (index_t i = 0; i < width; i += lanes<C>) store(out + i, load(dy + i) * gate_value<C>(g, load(q + i)));
-  }
-
-  [[gnu::flatten]] static void slope_row(gate g, index_t width, const C* dy, const C* q, const C* o, const C* inverse,
-                                         C* dq) {
+  /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o.
+  template <class Gate>
+  [[gnu::flatten]] static void gate_rows(const strip& x, index_t n, const panel<C> dy, const panel<C> q,
+                                         const suffix_rows<C>& rows, const panel<C> dq, bool around, const Gate& both) {
+    const suffix_rows<C> to = rows;
+    const index_t width = x.width;
     const vec<C> zero(C(0));
-    for (index_t i = 0; i < width; i += lanes<C>) {
-      const vec<C> value = load(dy + i) * gate_slope<C>(g, load(q + i)) * load(o + i);
-      store(dq + i, xsimd::select(load(inverse + i) == zero, zero, value));
+    // As the panels go by: from the last row to the first.
+    for (index_t r = n - 1; r >= 0; --r) {
+      for (index_t i = 0; i < width; i += lanes<C>) {
+        prefetch(dy.row(r) + i, -dy.ahead);
+        prefetch(q.row(r) + i, -q.ahead);
+        const vec<C> up = load(dy.row(r) + i);
+        const gate_pair<C> gate = both(load(q.row(r) + i));
+        store(to.g.row(r) + i, up * gate.value);
+        if (dq.data == nullptr) continue;
+        const vec<C> value = up * gate.slope * load(to.o.row(r) + i);
+        put(dq.row(r) + i, xsimd::select(load(to.inverse.row(r) + i) == zero, zero, value), around);
+      }
     }
   }
 
@@ -173,6 +182,7 @@ class gradient_rows {
   bool given_;
   bool with_average_;
   columns<C> dy_, q_, average_, lse_, dq_;
+  bool around_;
 };
 
 }  // namespace scan

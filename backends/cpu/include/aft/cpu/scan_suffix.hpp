@@ -27,7 +27,9 @@ struct suffix_rows {
 /// Keys and where their gradients go; null for one that is not wanted.
 template <class C>
 struct suffix_keys {
-  panel<C> k, v, dk, dv;
+  panel<C> k{}, v{}, dk{}, dv{};
+  bool dk_around = false;  ///< written around the caches
+  bool dv_around = false;
 };
 
 template <class C>
@@ -62,27 +64,57 @@ inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& afte
   store(view.limit + l, xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()), load(chunk.exponent + l)));
 }
 
-/// The gradients of key r, column i of the strip, lane l of the sums.
+/// A lane's view in registers, for several keys.
 template <class C>
-inline void emit_key(const suffix_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& a, const vec<C>& b) {
-  const suffix_view<C>& view = job.view;
+struct suffix_past {
+  vec<C> a_unit, b_unit, cross, a_after, b_after, base, centre, a_power, b_power;
+  suffix_past(const suffix_view<C>& view, index_t l)
+      : a_unit(load(view.a_unit + l)),
+        b_unit(load(view.b_unit + l)),
+        cross(load(view.cross + l)),
+        a_after(load(view.a_after + l)),
+        b_after(load(view.b_after + l)),
+        base(load(view.base + l)),
+        centre(load(view.centre + l)),
+        a_power(load(view.a_power + l)),
+        b_power(load(view.b_power + l)) {}
+};
+
+/// The gradients of key r, column i of the strip.
+template <class C>
+inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, index_t i, index_t r, const vec<C>& a,
+                     const vec<C>& b) {
   const vec<C> zero(C(0));
-  const vec<C> k = load(job.keys.k.row(r) + i);
+  const vec<C> k = load(keys.k.row(r) + i);
   const auto hidden = k == vec<C>(-std::numeric_limits<C>::infinity());
-  vec<C> x = k + load(view.base + l);
-  x = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
-  x = xsimd::select(x > vec<C>(-abyss<C>), vec<C>(-abyss<C>), x);
-  const split_exp<C> e = exp_split<C>(x);
-  const vec<C> sum_a = mul_add(a, load(view.a_unit + l), load(view.a_after + l));
-  const vec<C> dv = raise<C>(e.mantissa * sum_a, e.exponent + load(view.a_power + l));
-  if (job.keys.dv.data != nullptr) store(job.keys.dv.row(r) + i, xsimd::select(hidden, zero, dv));
-  if (job.keys.dk.data != nullptr) {
-    const vec<C> after = mul_add(a, load(view.cross + l), load(view.b_after + l));
-    const vec<C> sum_b = mul_add(b, load(view.b_unit + l), after);
-    const vec<C> v = load(job.keys.v.row(r) + i);
-    const vec<C> dk =
-        xsimd::fms(dv, v - load(view.centre + l), raise<C>(e.mantissa * sum_b, e.exponent + load(view.b_power + l)));
-    store(job.keys.dk.row(r) + i, xsimd::select(hidden, zero, dk));
+  const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(abyss<C>));
+  const split_exp<C> e = exp_parts<C>(min_ignoring_nan<C>(above, vec<C>(-abyss<C>)));
+  const vec<C> sum_a = mul_add(a, past.a_unit, past.a_after);
+  const vec<C> dv = raise<C>(e.mantissa * sum_a, e.exponent + past.a_power);
+  if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_around);
+  if (keys.dk.data != nullptr) {
+    const vec<C> sum_b = mul_add(b, past.b_unit, mul_add(a, past.cross, past.b_after));
+    const vec<C> rest = raise<C>(e.mantissa * sum_b, e.exponent + past.b_power);
+    const vec<C> dk = mul_add(dv, load(keys.v.row(r) + i) - past.centre, -rest);
+    put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_around);
+  }
+}
+
+/// Keys [0, n) of a strip that all rows see.
+template <class C>
+[[gnu::flatten]] inline void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
+  const suffix_keys<C> keys = job.keys;
+  const suffix_view<C> view = job.view;
+  const index_t width = x.width;
+  const index_t lane = x.lane;
+  const vec<C> zero(C(0));
+  for (index_t i = 0; i < width; i += lanes<C>) {
+    const suffix_past<C> past(view, lane + i);
+    for (index_t r = 0; r < n; ++r) {
+      prefetch(keys.k.row(r) + i, keys.k.ahead);
+      if (keys.dk.data != nullptr) prefetch(keys.v.row(r) + i, keys.v.ahead);
+      emit_key<C>(keys, past, i, r, zero, zero);
+    }
   }
 }
 
@@ -136,45 +168,56 @@ template <class C, bool Emit>
   store(chunk.exponent + l, next.exponent);
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(g_peak, old_g) | differs<C>(o_peak, old_o)))
     look_ahead<C, Emit>(chunk, job.after, job.view, l);
-  if constexpr (Emit) emit_key<C>(job, l, i, r, a, b);
+  if constexpr (Emit) emit_key<C>(job.keys, suffix_past<C>(job.view, l), i, r, a, b);
 }
 
 /// Folds rows n - 1 down to 0 of the panels of a strip, n at most scan_tuning::rows; with Emit, key r after row r.
-/// Flattened as fold_panel is.
+/// Flattened, and with copies of what the loop reads, as fold_panel is.
 template <class C, bool Emit>
 [[gnu::flatten]] inline void suffix_panel(const suffix_job<C>& job, const strip& x, index_t n) {
   constexpr index_t rows = scan_tuning<C>::rows;
-  const suffix_lanes<C>& chunk = job.chunk;
+  const suffix_lanes<C> chunk = job.chunk;
+  const suffix_view<C> view = job.view;
+  const suffix_rows<C> in = job.rows;
+  const suffix_keys<C> keys = job.keys;
+  const index_t width = x.width;
+  const index_t lane = x.lane;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> zero(C(0));
-  for (index_t i = 0; i < x.width; i += lanes<C>) {
-    const index_t l = x.lane + i;
-    if (n == rows && !job.rows.far) {
+  for (index_t i = 0; i < width; i += lanes<C>) {
+    const index_t l = lane + i;
+    if constexpr (Emit) {
+      for (index_t r = 0; r < n; ++r) {
+        prefetch(keys.k.row(r) + i, -keys.k.ahead);
+        if (keys.dk.data != nullptr) prefetch(keys.v.row(r) + i, -keys.v.ahead);
+      }
+    }
+    if (n == rows && !in.far) {
       const vec<C> centre = load(chunk.centre + l);
       vec<C> top(empty_exponent<C>);
       vec<C> g_peak = load(chunk.g_peak + l);
       vec<C> o_peak = load(chunk.o_peak + l);
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        top = larger<C>(top, load(job.rows.power.row(r) + i));
-        g_peak = larger<C>(g_peak, xsimd::abs(load(job.rows.g.row(r) + i)));
-        o_peak = larger<C>(o_peak, xsimd::abs(load(job.rows.o.row(r) + i)));
+        top = max_ignoring_nan<C>(top, load(in.power.row(r) + i));
+        g_peak = max_ignoring_nan<C>(g_peak, xsimd::abs(load(in.g.row(r) + i)));
+        o_peak = max_ignoring_nan<C>(o_peak, xsimd::abs(load(in.o.row(r) + i)));
       }
-      const auto special = (top > load(job.view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
+      const auto special = (top > load(view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
                            (o_peak > high) | ((o_peak < low) & (o_peak > zero));
       if (!xsimd::any(special)) {
         const vec<C> exponent = load(chunk.exponent + l);
         vec<C> a = load(chunk.a + l);
         vec<C> b = load(chunk.b + l);
+        const suffix_past<C> past(view, l);
 #pragma GCC unroll 4
         for (index_t r = rows - 1; r >= 0; --r) {
-          const vec<C> g = load(job.rows.g.row(r) + i);
-          const vec<C> weight =
-              times_pow2<C>(load(job.rows.inverse.row(r) + i), load(job.rows.power.row(r) + i) - exponent);
+          const vec<C> g = load(in.g.row(r) + i);
+          const vec<C> weight = times_pow2<C>(load(in.inverse.row(r) + i), load(in.power.row(r) + i) - exponent);
           a = mul_add(weight, g, a);
-          b = mul_add(weight * g, load(job.rows.o.row(r) + i) - centre, b);
-          if constexpr (Emit) emit_key<C>(job, l, i, r, a, b);
+          b = mul_add(weight * g, load(in.o.row(r) + i) - centre, b);
+          if constexpr (Emit) emit_key<C>(keys, past, i, r, a, b);
         }
         store(chunk.a + l, a);
         store(chunk.b + l, b);

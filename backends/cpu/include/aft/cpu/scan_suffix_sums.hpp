@@ -96,8 +96,8 @@ inline suffix_join<C> join_suffixes(const suffix_lanes<C>& x, const suffix_lanes
   const vec<C> gy = load(y.g_peak + l);
   const vec<C> ox = load(x.o_peak + l);
   const vec<C> oy = load(y.o_peak + l);
-  out.g_peak = larger<C>(gx, gy);
-  out.o_peak = larger<C>(ox, oy);
+  out.g_peak = max_ignoring_nan<C>(gx, gy);
+  out.o_peak = max_ignoring_nan<C>(ox, oy);
   out.g_shift = value_shift<C>(out.g_peak);
   out.o_shift = value_shift<C>(out.o_peak);
   out.a_first = times_pow2<C>(out.frames.first, value_shift<C>(gx) - out.g_shift);

@@ -88,15 +88,65 @@ inline vec_mask<C> differs(const vec<C>& a, const vec<C>& b) {
   return !(a == b);
 }
 
-/// The larger of the two, where a NaN in x is passed over: acc must not be NaN. (xsimd's own max differs between
-/// generations in which operand a NaN yields.)
+/// The larger of the two, where a NaN in x is passed over and one in acc stays. x86 defines its max as just that: where
+/// one operand is NaN the second is returned. (xsimd's own differs between generations in which operand a NaN yields,
+/// and compare + blend are two instructions where a kernel has twenty.)
 template <class C>
 inline vec<C> max_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return vec<C>(_mm512_max_ps(x, acc));
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return vec<C>(_mm512_max_pd(x, acc));
+#elif defined(__AVX__)
+  if constexpr (sizeof(vec<C>) == 32 && sizeof(C) == 4) return vec<C>(_mm256_max_ps(x, acc));
+  if constexpr (sizeof(vec<C>) == 32 && sizeof(C) == 8) return vec<C>(_mm256_max_pd(x, acc));
+#endif
   return xsimd::select(x > acc, x, acc);
 }
 template <class C>
 inline vec<C> min_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return vec<C>(_mm512_min_ps(x, acc));
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return vec<C>(_mm512_min_pd(x, acc));
+#elif defined(__AVX__)
+  if constexpr (sizeof(vec<C>) == 32 && sizeof(C) == 4) return vec<C>(_mm256_min_ps(x, acc));
+  if constexpr (sizeof(vec<C>) == 32 && sizeof(C) == 8) return vec<C>(_mm256_min_pd(x, acc));
+#endif
   return xsimd::select(x < acc, x, acc);
+}
+
+/// Asks for the line that lies `ahead` elements from p, which need not exist.
+template <class C>
+inline void prefetch(const C* p, index_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)));
+}
+
+/// A store to an address aligned to the vector that does not read the line first nor keeps it in the caches: for whole
+/// lines of arrays that no cache holds. Other threads see it after fence_stores().
+template <class C>
+inline void store_around(C* p, const vec<C>& v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return _mm512_stream_ps(p, v);
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return _mm512_stream_pd(p, v);
+#elif defined(__AVX__)
+  if constexpr (sizeof(vec<C>) == 32 && sizeof(C) == 4) return _mm256_stream_ps(p, v);
+  if constexpr (sizeof(vec<C>) == 32 && sizeof(C) == 8) return _mm256_stream_pd(p, v);
+#endif
+  store(p, v);
+}
+/// Either kind of store.
+template <class C>
+inline void put(C* p, const vec<C>& v, bool around) {
+  if (around) {
+    store_around(p, v);
+  } else {
+    store(p, v);
+  }
+}
+inline void fence_stores() {
+#if defined(__AVX__)
+  _mm_sfence();
+#endif
 }
 
 }  // namespace cpu_impl

@@ -21,6 +21,8 @@ struct scan_tuning {
   /// Narrowest stretch that a row is cut into for the sake of more threads; below a kilobyte the memory system delivers
   /// half its bandwidth.
   static constexpr index_t narrowest = 1024 / static_cast<index_t>(sizeof(C));
+  /// Bytes of an output from which it is written around the caches.
+  static constexpr index_t around = index_t{16} << 20;
   /// Elements below which starting threads costs more than it saves.
   static constexpr index_t serial = 1 << 15;
   /// When a maximum moves, the exponent is set this far above it, so that random keys soon stop moving it.

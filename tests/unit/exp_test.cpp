@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend's exponentials against std::exp in long double.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <aft/cpu/exp.hpp>
+
+namespace {
+
+using aft::index_t;
+using namespace aft::cpu_impl;
+
+/// mantissa * floor(exponent) in long double, of all lanes.
+template <class C>
+void check_lanes(const split_exp<C>& e, const C* x, long double ulps, bool integral) {
+  C mantissa[lanes<C>], exponent[lanes<C>];
+  store(mantissa, e.mantissa);
+  store(exponent, e.exponent);
+  for (index_t l = 0; l < lanes<C>; ++l) {
+    CAPTURE(x[l]);
+    const long double power = std::floor(static_cast<long double>(exponent[l]));
+    if (integral) CHECK(power == exponent[l]);
+    const long double expected = std::exp(static_cast<long double>(x[l]));
+    const long double got = std::ldexp(static_cast<long double>(mantissa[l]), static_cast<int>(power));
+    CHECK(std::abs(got - expected) <= ulps * std::numeric_limits<C>::epsilon() * expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("exp as mantissa and power of two, over the whole range", C, float, double) {
+  const C range = exp_constants<C>::range;
+  const index_t steps = 400000;
+  for (index_t n = 0; n < steps; n += lanes<C>) {
+    C x[lanes<C>];
+    // Half of the samples where results are ordinary numbers.
+    const C reach = n % (2 * lanes<C>) == 0 ? range : C(20);
+    for (index_t l = 0; l < lanes<C>; ++l) x[l] = reach * (C(2 * (n + l)) / C(steps) - C(1));
+    check_lanes<C>(exp_split<C>(load(x)), x, 1.2L, true);
+    check_lanes<C>(exp_parts<C>(load(x)), x, 1.2L, false);
+  }
+}
+
+TEST_CASE_TEMPLATE("exp_parts and times_pow2 round to what exp gives, and pass NaN on", C, float, double) {
+  C out[lanes<C>];
+  for (int i = -80; i <= 80; ++i) {
+    const C x = static_cast<C>(i);
+    const split_exp<C> e = exp_parts<C>(vec<C>(x));
+    store(out, times_pow2<C>(e.mantissa, e.exponent));
+    const long double expected = std::exp(static_cast<long double>(x));
+    CHECK(std::abs(out[0] - expected) <= 1.2L * std::numeric_limits<C>::epsilon() * expected);
+    store(out, times_pow2<C>(e.mantissa, e.exponent - vec<C>(C(7))));
+    CHECK(std::abs(out[0] * 128 - expected) <= 1.2L * std::numeric_limits<C>::epsilon() * expected);
+  }
+  const split_exp<C> e = exp_parts<C>(vec<C>(std::numeric_limits<C>::quiet_NaN()));
+  store(out, times_pow2<C>(e.mantissa, e.exponent));
+  CHECK(std::isnan(out[0]));
+}
