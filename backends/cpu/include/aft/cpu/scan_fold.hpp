@@ -288,7 +288,10 @@ template <class C, emission What>
         v[r] = load(values.row(r) + i);
         prefetch(keys.row(r) + i, keys.ahead);
         prefetch(values.row(r) + i, values.ahead);
-        if constexpr (What == emission::gated) prefetch(out.q.row(r) + i, out.q.ahead);
+        if constexpr (What == emission::gated) {
+          prefetch(out.q.row(r) + i, out.q.ahead);
+          if (!out.around) prefetch_to_write(out.y.row(r) + i, out.y.ahead);
+        }
         top = max_ignoring_nan<C>(top, k[r]);
         bottom = min_ignoring_nan<C>(bottom, k[r]);
         peak = max_ignoring_nan<C>(peak, xsimd::abs(v[r]));

@@ -136,6 +136,7 @@ class forward_pass {
     const fold_rows<C> out = to;
     for (index_t i = 0; i < width; i += lanes<C>) {
       prefetch(out.q.row(r) + i, out.q.ahead);
+      if (!out.around) prefetch_to_write(out.y.row(r) + i, out.y.ahead);
       put(out.y.row(r) + i, sigmoid_quotient<C>(load(num + i), load(den + i), load(out.q.row(r) + i)), out.around);
     }
   }

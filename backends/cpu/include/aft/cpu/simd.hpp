@@ -2,6 +2,8 @@
 /// @file simd.hpp  The few vector operations the backend uses, and all that differs between xsimd generations.
 #pragma once
 
+#include <cstdint>
+
 #include <aft/core/config.hpp>
 
 // GCC 12 reports the undefined pass-through operands inside its own AVX-512 intrinsics as uninitialised reads.
@@ -119,6 +121,14 @@ template <class C>
 inline void prefetch(const C* p, index_t ahead) {
   __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
                                                    static_cast<std::uintptr_t>(ahead) * sizeof(C)));
+}
+
+/// The same for a line that will be written.
+template <class C>
+inline void prefetch_to_write(C* p, index_t ahead) {
+  __builtin_prefetch(reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                             static_cast<std::uintptr_t>(ahead) * sizeof(C)),
+                     1);
 }
 
 /// A store to an address aligned to the vector that does not read the line first nor keeps it in the caches: for whole
