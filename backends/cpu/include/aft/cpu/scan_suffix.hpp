@@ -80,21 +80,28 @@ struct suffix_past {
         b_power(load(view.b_power + l)) {}
 };
 
+/// A and B as a key sees them.
+template <class C>
+struct suffix_sums {
+  vec<C> a, b;
+  suffix_sums(const suffix_past<C>& past, const vec<C>& chunk_a, const vec<C>& chunk_b)
+      : a(mul_add(chunk_a, past.a_unit, past.a_after)),
+        b(mul_add(chunk_b, past.b_unit, mul_add(chunk_a, past.cross, past.b_after))) {}
+};
+
 /// The gradients of key r, column i of the strip.
 template <class C>
-inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, index_t i, index_t r, const vec<C>& a,
-                     const vec<C>& b) {
+inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, index_t i, index_t r,
+                     const suffix_sums<C>& sum) {
   const vec<C> zero(C(0));
   const vec<C> k = load(keys.k.row(r) + i);
   const auto hidden = k == vec<C>(-std::numeric_limits<C>::infinity());
   const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(abyss<C>));
   const split_exp<C> e = exp_parts<C>(min_ignoring_nan<C>(above, vec<C>(-abyss<C>)));
-  const vec<C> sum_a = mul_add(a, past.a_unit, past.a_after);
-  const vec<C> dv = raise<C>(e.mantissa * sum_a, e.exponent + past.a_power);
+  const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
   if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_around);
   if (keys.dk.data != nullptr) {
-    const vec<C> sum_b = mul_add(b, past.b_unit, mul_add(a, past.cross, past.b_after));
-    const vec<C> rest = raise<C>(e.mantissa * sum_b, e.exponent + past.b_power);
+    const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
     const vec<C> dk = mul_add(dv, load(keys.v.row(r) + i) - past.centre, -rest);
     put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_around);
   }
@@ -110,10 +117,11 @@ template <class C>
   const vec<C> zero(C(0));
   for (index_t i = 0; i < width; i += lanes<C>) {
     const suffix_past<C> past(view, lane + i);
+    const suffix_sums<C> sum(past, zero, zero);
     for (index_t r = 0; r < n; ++r) {
       prefetch(keys.k.row(r) + i, keys.k.ahead);
       if (keys.dk.data != nullptr) prefetch(keys.v.row(r) + i, keys.v.ahead);
-      emit_key<C>(keys, past, i, r, zero, zero);
+      emit_key<C>(keys, past, i, r, sum);
     }
   }
 }
@@ -168,7 +176,10 @@ template <class C, bool Emit>
   store(chunk.exponent + l, next.exponent);
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(g_peak, old_g) | differs<C>(o_peak, old_o)))
     look_ahead<C, Emit>(chunk, job.after, job.view, l);
-  if constexpr (Emit) emit_key<C>(job.keys, suffix_past<C>(job.view, l), i, r, a, b);
+  if constexpr (Emit) {
+    const suffix_past<C> past(job.view, l);
+    emit_key<C>(job.keys, past, i, r, suffix_sums<C>(past, a, b));
+  }
 }
 
 /// Folds rows n - 1 down to 0 of the panels of a strip, n at most scan_tuning::rows; with Emit, key r after row r.
@@ -185,6 +196,8 @@ template <class C, bool Emit>
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> zero(C(0));
+  // Where all rows see the same keys they have one weight and one average.
+  const bool same = !Emit && in.inverse.stride == 0 && in.o.stride == 0;
   for (index_t i = 0; i < width; i += lanes<C>) {
     const index_t l = lane + i;
     if constexpr (Emit) {
@@ -200,8 +213,9 @@ template <class C, bool Emit>
       vec<C> o_peak = load(chunk.o_peak + l);
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        top = max_ignoring_nan<C>(top, load(in.power.row(r) + i));
         g_peak = max_ignoring_nan<C>(g_peak, xsimd::abs(load(in.g.row(r) + i)));
+        if (r > 0 && same) continue;
+        top = max_ignoring_nan<C>(top, load(in.power.row(r) + i));
         o_peak = max_ignoring_nan<C>(o_peak, xsimd::abs(load(in.o.row(r) + i)));
       }
       const auto special = (top > load(view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
@@ -211,13 +225,18 @@ template <class C, bool Emit>
         vec<C> a = load(chunk.a + l);
         vec<C> b = load(chunk.b + l);
         const suffix_past<C> past(view, l);
+        vec<C> weight(C(0));
+        vec<C> off(C(0));
 #pragma GCC unroll 4
         for (index_t r = rows - 1; r >= 0; --r) {
+          if (r == rows - 1 || !same) {
+            weight = times_pow2<C>(load(in.inverse.row(r) + i), load(in.power.row(r) + i) - exponent);
+            off = load(in.o.row(r) + i) - centre;
+          }
           const vec<C> g = load(in.g.row(r) + i);
-          const vec<C> weight = times_pow2<C>(load(in.inverse.row(r) + i), load(in.power.row(r) + i) - exponent);
           a = mul_add(weight, g, a);
-          b = mul_add(weight * g, load(in.o.row(r) + i) - centre, b);
-          if constexpr (Emit) emit_key<C>(keys, past, i, r, a, b);
+          b = mul_add(weight * g, off, b);
+          if constexpr (Emit) emit_key<C>(keys, past, i, r, suffix_sums<C>(past, a, b));
         }
         store(chunk.a + l, a);
         store(chunk.b + l, b);
