@@ -76,8 +76,7 @@ class backward_pass {
       // Named, since nvcc 13 writes a list inside a loop's head back as something that is no C++.
       const panel<C> parts[] = {rows.o, rows.inverse, rows.power, rows.base};
       for (index_t t = s1 + 1; t < t1; ++t)
-        for (const panel<C>& part : parts)
-          std::copy_n(part.row(r), plan_.width(), part.row(t - t0));
+        for (const panel<C>& part : parts) std::copy_n(part.row(r), plan_.width(), part.row(t - t0));
     }
     for (index_t t = t0; t < t1; ++t) rows.far = rows.far || far(rows.base.row(t - t0), x);
     return rows;

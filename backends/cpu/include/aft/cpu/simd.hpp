@@ -126,9 +126,8 @@ inline void prefetch(const C* p, index_t ahead) {
 /// The same for a line that will be written.
 template <class C>
 inline void prefetch_to_write(C* p, index_t ahead) {
-  __builtin_prefetch(reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(p) +
-                                             static_cast<std::uintptr_t>(ahead) * sizeof(C)),
-                     1);
+  __builtin_prefetch(
+      reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(ahead) * sizeof(C)), 1);
 }
 
 /// A store to an address aligned to the vector that does not read the line first nor keeps it in the caches: for whole
