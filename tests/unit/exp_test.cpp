@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <aft/cpu/exp.hpp>
+#include <aft/cpu/exp_parts.hpp>
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <aft/core/options.hpp>
 
-#include "exp.hpp"
+#include "exp_parts.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -9,6 +9,7 @@
 /// v A - B the digits that v - o keeps.
 #pragma once
 
+#include "exp_parts.hpp"
 #include "scan_panel.hpp"
 #include "scan_suffix_sums.hpp"
 
