@@ -123,7 +123,19 @@ template <class C>
 inline vec<C> exp_scaled(const vec<C>& x, const vec<C>& shift) {
   const vec<C> low(-exp_constants<C>::range);
   const split_exp<C> e = exp_split<C>(xsimd::select(x < low, low, x));
-  return e.mantissa * pow2<C>(e.exponent - shift);
+  const vec<C> j = e.exponent - shift;
+  // The product below in two instructions instead of five, with the same bits: 0 from 2^-127 down, NaN where j is NaN.
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
+    return vec<C>(
+        _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(j, vec<C>(-exp_constants<C>::bias), _CMP_NLE_UQ), e.mantissa, j));
+  }
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) {
+    return vec<C>(
+        _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(j, vec<C>(-exp_constants<C>::bias), _CMP_NLE_UQ), e.mantissa, j));
+  }
+#endif
+  return e.mantissa * pow2<C>(j);
 }
 
 /// The integral exponent that exp(x) is scaled by: exp(x) * 2^-exponent_of(x) lies in [0.70, 1.42].

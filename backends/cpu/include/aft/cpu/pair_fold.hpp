@@ -63,7 +63,9 @@ struct fold_plan {
     const index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
     group = group < 1 ? 1 : (group > tuning<C>::group ? tuning<C>::group : group);
     group = group > share ? (share < 1 ? 1 : share) : group;
-    strip = block < tuning<C>::strip ? block : tuning<C>::strip;
+    // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
+    // while the next one is multiplied.
+    strip = width <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
     weights = memory.take<C>(teams * block * width * M);
     scales = memory.take<row_scale<C>>(teams * block);
     rows = memory.take<C>(threads * M * ld());

@@ -99,12 +99,17 @@ struct lane_field {
   /// The common case, worth its own loop: a vector a row, rows a fixed step apart.
   bool whole_rows() const { return consecutive && count == lanes<C> && (*grid)[0] == 1 && (*grid)[1] == 1; }
 
-  /// Asks for rows that a later read will want. A lane tile is one cache line a row, which the hardware does not
-  /// foresee.
-  void prefetch(index_t t0, index_t t1, index_t T) const {
+  /// Asks for rows that a later read will want, or a later write. A lane tile is one cache line a row, which the
+  /// hardware does not foresee.
+  void prefetch(index_t t0, index_t t1, index_t T, bool to_write = false) const {
     if (!whole_rows()) return;
+    const index_t step = f->sx[2] * size_of(f->type);
     const std::byte* row = f->data + (base + t0 * f->sx[2]) * size_of(f->type);
-    for (index_t t = t0; t < t1 && t < T; ++t, row += f->sx[2] * size_of(f->type)) __builtin_prefetch(row);
+    if (to_write) {
+      for (index_t t = t0; t < t1 && t < T; ++t, row += step) __builtin_prefetch(row, 1);
+    } else {
+      for (index_t t = t0; t < t1 && t < T; ++t, row += step) __builtin_prefetch(row);
+    }
   }
 
   /// out[(t - t0) * lanes + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
