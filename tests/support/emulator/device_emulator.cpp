@@ -45,7 +45,7 @@ enum class state { ready, at_barrier, at_warp, done };
 struct thread {
   std::unique_ptr<fiber> runs;
   state now = state::done;
-  std::source_location where;
+  place where{};
   bool flag = false;
   // Two, by turns: a lane may be at the next exchange before its neighbour has read this one.
   unsigned char slot[2][slot_bytes];
@@ -91,15 +91,15 @@ void run_thread() {
   r.self().now = state::done;
 }
 
-void stop(state s, const std::source_location& at) {
+void stop(state s, const place& at) {
   thread& t = runner().self();
   t.now = s;
   t.where = at;
   t.runs->leave();
 }
 
-std::string place(const std::source_location& at) {
-  return std::string(at.file_name()) + ":" + std::to_string(at.line());
+std::string text(const place& at) {
+  return std::string(at.file) + ":" + std::to_string(at.line);
 }
 
 /// Lets threads [first, last) go on if all of them wait for the same thing at the same place.
@@ -110,8 +110,8 @@ bool release_all(block_runner& r, int first, int last, state s, const char* what
   const auto& where = r.threads[static_cast<std::size_t>(first)].where;
   for (int i = first; i < last; ++i) {
     const auto& other = r.threads[static_cast<std::size_t>(i)].where;
-    if (other.line() != where.line() || std::strcmp(other.file_name(), where.file_name()) != 0) {
-      throw kernel_error(std::string("threads wait at two ") + what + "s: " + place(where) + " and " + place(other));
+    if (other.line != where.line || std::strcmp(other.file, where.file) != 0) {
+      throw kernel_error(std::string("threads wait at two ") + what + "s: " + text(where) + " and " + text(other));
     }
   }
   for (int i = first; i < last; ++i) r.threads[static_cast<std::size_t>(i)].now = state::ready;
@@ -225,17 +225,17 @@ void* shared(std::size_t bytes) {
   return r.shared_storage.data();
 }
 
-void sync(const std::source_location& at) {
+void sync(const place& at) {
   stop(state::at_barrier, at);
 }
 
-bool sync_any(bool x, const std::source_location& at) {
+bool sync_any(bool x, const place& at) {
   runner().self().flag = x;
   stop(state::at_barrier, at);
   return runner().any;
 }
 
-void exchange(const void* own, void* other, std::size_t bytes, int lane, const std::source_location& at) {
+void exchange(const void* own, void* other, std::size_t bytes, int lane, const place& at) {
   block_runner& r = runner();
   if (bytes > slot_bytes) throw kernel_error("a shuffle of more than 16 bytes");
   thread& t = r.self();
@@ -248,7 +248,7 @@ void exchange(const void* own, void* other, std::size_t bytes, int lane, const s
   std::memcpy(other, r.threads[static_cast<std::size_t>(from)].slot[turn], bytes);
 }
 
-std::uint32_t ballot(bool x, const std::source_location& at) {
+std::uint32_t ballot(bool x, const place& at) {
   block_runner& r = runner();
   thread& t = r.self();
   const int turn = t.turn;

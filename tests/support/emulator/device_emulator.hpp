@@ -13,7 +13,6 @@
 #include <cstring>
 #include <functional>
 #include <new>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -23,6 +22,13 @@ namespace aft::emulator {
 class kernel_error : public std::logic_error {
  public:
   using std::logic_error::logic_error;
+};
+
+/// Where a kernel stops. (clang++ 14 has no std::source_location.)
+struct place {
+  const char* file;
+  int line;
+  static constexpr place here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
 /// Runs body() as every thread of `blocks` blocks of `threads` threads.
@@ -35,15 +41,15 @@ void seed(std::uint64_t s);
 int thread_index();
 std::int64_t block_index();
 void* shared(std::size_t bytes);
-void sync(const std::source_location& at);
-bool sync_any(bool x, const std::source_location& at);
-std::uint32_t ballot(bool x, const std::source_location& at);
+void sync(const place& at);
+bool sync_any(bool x, const place& at);
+std::uint32_t ballot(bool x, const place& at);
 
 /// The bytes that `lane` of the same warp handed in at the same call.
-void exchange(const void* own, void* other, std::size_t bytes, int lane, const std::source_location& at);
+void exchange(const void* own, void* other, std::size_t bytes, int lane, const place& at);
 
 template <class T>
-T shuffle(T x, int lane, const std::source_location& at) {
+T shuffle(T x, int lane, const place& at) {
   T result;
   exchange(&x, &result, sizeof(T), lane, at);
   return result;

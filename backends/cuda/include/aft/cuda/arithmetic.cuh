@@ -7,7 +7,9 @@
 
 #include "device.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 /// Constants of the two arithmetic types. `magic` added to x rounds x to an integer in the low bits of the sum.
 template <class C>
@@ -190,4 +192,6 @@ AFT_DEVICE C value_exponent(C largest) {
   return e < -most ? -most : (e > most ? most : e);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

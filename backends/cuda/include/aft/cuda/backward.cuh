@@ -7,14 +7,44 @@
 #include "bias_backward.cuh"
 #include "fold_keys.cuh"
 #include "forward.cuh"
+#include "scan_keys.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// Where value channels share key channels, dk is first one value for each of them, in scratch.
+template <class C>
+class shared_keys {
+ public:
+  shared_keys(const backward_problem& p, device_scratch& memory) : positions_(to_grid(p.grid)) {
+    // The grid is that of the queries; keys in one row may be of another number.
+    if (positions_.n0 == 1 && positions_.n1 == 1) positions_.n2 = p.Tk;
+    if (p.dk.set && p.hk != p.d) memory.reserve(per_channel_, p.B * p.Tk * p.d);
+  }
+  shared_keys(const shared_keys&) = delete;
+  shared_keys& operator=(const shared_keys&) = delete;
+
+  device_call<C> per_channel(const device_call<C>& call) const {
+    device_call<C> own = call;
+    if (per_channel_ != nullptr) own.dk = scratch_tensor(per_channel_, positions_, call.d);
+    return own;
+  }
+  void sum(const device_call<C>& call, const call_stream& stream) const {
+    if (per_channel_ == nullptr) return;
+    stream.launch_each(sum_shared_keys_kernel<C>, call.B * call.Tk * call.hk, shared_key_threads, call, per_channel_);
+  }
+
+ private:
+  grid positions_;
+  C* per_channel_ = nullptr;
+};
 
 /// dk and dv of any problem, pair by pair. O(B Tq Tk d).
 template <class C>
 class key_backward {
  public:
-  key_backward(const backward_problem& p, device_scratch& memory) : p_(&p), cols_(columns_of(p)) {
+  key_backward(const backward_problem& p, device_scratch& memory) : cols_(columns_of(p)), shared_(p, memory) {
     step_ = p.Tk;
     if (p.bias.kind == bias_kind::factorized) {
       step_ = rows_at_once<C>(p.bias.heads, p.Tq, p.Tk, fold_rows);
@@ -22,15 +52,13 @@ class key_backward {
       if (!expands_) step_ = p.Tk;
       if (expands_) memory.reserve(weights_, p.bias.heads * step_ * p.Tq);
     }
-    if (p.dk.set && p.hk != p.d) memory.reserve(per_channel_, p.B * p.Tk * p.d);
   }
   key_backward(const key_backward&) = delete;
   key_backward& operator=(const key_backward&) = delete;
 
   void run(const device_call<C>& call, const call_stream& stream) const {
     for (index_t r0 = 0; r0 < call.Tk; r0 += step_) {
-      device_call<C> part = call;
-      if (per_channel_ != nullptr) part.dk = scratch_tensor(per_channel_, key_positions(), call.d);
+      device_call<C> part = shared_.per_channel(call);
       const fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tk ? r0 + step_ : call.Tk);
       if (expands_) {
         const expand_plan<C> expansion = plan_expansion(call.bias, 0, call.Tq, plan.r0, plan.r1, weights_);
@@ -39,25 +67,49 @@ class key_backward {
       }
       stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan);
     }
-    if (per_channel_ != nullptr) {
-      stream.launch_each(sum_shared_keys_kernel<C>, call.B * call.Tk * call.hk, shared_key_threads, call, per_channel_);
-    }
+    shared_.sum(call, stream);
   }
 
  private:
-  /// The grid of the keys; queries may be of another number.
-  grid key_positions() const {
-    grid g = to_grid(p_->grid);
-    if (g.n0 == 1 && g.n1 == 1) g.n2 = p_->Tk;
-    return g;
-  }
-
-  const backward_problem* p_;
   columns cols_;
+  shared_keys<C> shared_;
   index_t step_ = 0;
   bool expands_ = false;
   C* weights_ = nullptr;
-  C* per_channel_ = nullptr;
+};
+
+/// dk and dv where no pair has a weight of its own. O(B T d).
+template <class C>
+class scan_key_backward {
+ public:
+  scan_key_backward(const backward_problem& p, device_scratch& memory)
+      : queries_(plan_scan<query_fold<C>>(p.B, p.d, p.Tq)),
+        keys_(plan_scan<query_fold<C>>(p.B, p.d, p.Tk)),
+        rows_(plan_fold(keys_.cols, 0, p.Tk)),
+        shared_(p, memory) {
+    memory.reserve(queries_.partials, queries_.chunks * queries_.cols.count());
+    memory.reserve(rows_.flags, rows_.flag_words());
+  }
+  scan_key_backward(const scan_key_backward&) = delete;
+  scan_key_backward& operator=(const scan_key_backward&) = delete;
+
+  void run(const device_call<C>& call, const call_stream& stream) const {
+    const device_call<C> own = shared_.per_channel(call);
+    stream.launch(scan_queries_kernel<C>, queries_.blocks(), scan_threads, own, queries_);
+    stream.launch_each(scan_suffix_kernel<C>, queries_.cols.count(), scan_threads, queries_, own.causal);
+    // The last words of the last tile belong to no row.
+    stream.clear(rows_.flags, rows_.flag_words());
+    stream.launch(scan_key_rows_kernel<C>, keys_.blocks(), scan_threads, own, queries_, keys_, rows_);
+    constexpr int words_a_block = exact_threads / warp_size;
+    stream.launch(exact_keys_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, own,
+                  rows_, rows_.flag_words());
+    shared_.sum(call, stream);
+  }
+
+ private:
+  scan_plan<query_fold<C>> queries_, keys_;
+  fold_plan rows_;
+  shared_keys<C> shared_;
 };
 
 /// lse and average from the caller serve where they are enough; otherwise both are computed again, in scratch.
@@ -85,7 +137,12 @@ void backward(const backward_problem& p, const call_stream& stream) {
   }
   const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
   std::optional<key_backward<C>> keys;
-  if (keys_wanted) keys.emplace(p, memory);
+  std::optional<scan_key_backward<C>> scanned_keys;
+  if (keys_wanted && is_scan(p)) {
+    scanned_keys.emplace(p, memory);
+  } else if (keys_wanted) {
+    keys.emplace(p, memory);
+  }
   std::optional<bias_backward<C>> bias;
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, memory);
   memory.allocate();
@@ -99,7 +156,10 @@ void backward(const backward_problem& p, const call_stream& stream) {
   }
   stream.launch_each(gate_gradient_kernel<C>, p.B * p.Tq * p.d, gate_threads, call);
   if (keys) keys->run(call, stream);
+  if (scanned_keys) scanned_keys->run(call, stream);
   if (bias) bias->run(call, stream);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

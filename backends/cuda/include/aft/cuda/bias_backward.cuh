@@ -7,7 +7,9 @@
 #include "forward.cuh"
 #include "pair_gradient.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 template <class C>
 class bias_backward {
@@ -142,4 +144,6 @@ class bias_backward {
   C* weights_ = nullptr;
 };
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -8,7 +8,9 @@
 #include "call.cuh"
 #include "tuning.hpp"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 /// dw (heads, t1 - t0, Tk), the other factor `f` (f_heads, positions, n), and the sums so far (out_heads, positions,
 /// n).
@@ -103,4 +105,6 @@ store_taps_kernel(const AFT_PARAMETER bias_source out, const C* sums) {
   store<C>(out.r, out.r_type, at, sums[i]);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -4,7 +4,9 @@
 
 #include "call.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 struct column {
   index_t b, c;
@@ -35,4 +37,6 @@ inline columns columns_of(const problem& p) {
   return {p.bias.heads, p.B, p.d / p.bias.heads, batched};
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

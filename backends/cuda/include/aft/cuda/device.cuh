@@ -36,7 +36,9 @@
 #define AFT_UNROLL_BY(n) AFT_PRAGMA_(unroll n)
 #endif
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 inline constexpr int warp_size = 32;
 
@@ -52,20 +54,20 @@ template <class S>
 S& shared() {
   return *static_cast<S*>(emulator::shared(sizeof(S)));
 }
-inline void sync(const std::source_location& at = std::source_location::current()) {
+inline void sync(emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   emulator::sync(at);
 }
 /// Whether `x` holds in any thread of the block; a barrier as well.
-inline bool sync_any(bool x, const std::source_location& at = std::source_location::current()) {
+inline bool sync_any(bool x, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   return emulator::sync_any(x, at);
 }
 /// `x` of the lane `lane ^ mask`. All lanes of the warp take part.
 template <class T>
-T shuffle_xor(T x, int mask, const std::source_location& at = std::source_location::current()) {
+T shuffle_xor(T x, int mask, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   return emulator::shuffle(x, (thread_index() % warp_size) ^ mask, at);
 }
 /// Bit l is `x` of lane l.
-inline std::uint32_t ballot(bool x, const std::source_location& at = std::source_location::current()) {
+inline std::uint32_t ballot(bool x, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   return emulator::ballot(x, at);
 }
 inline float fused(float a, float b, float c) {
@@ -110,4 +112,6 @@ __device__ __forceinline__ double fused(double a, double b, double c) {
 
 #endif
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

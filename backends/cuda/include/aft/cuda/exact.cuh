@@ -7,7 +7,9 @@
 
 #include "fold.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 /// A pair as the exact sums see it.
 template <class C>
@@ -118,4 +120,6 @@ exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan
   finish_row(p, col.b, t, col.c, exact_row(p, col.b, plan.cols.head(at.instance), col.c, t));
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

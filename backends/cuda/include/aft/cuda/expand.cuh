@@ -5,7 +5,9 @@
 #include "call.cuh"
 #include "tuning.hpp"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 inline constexpr int expand_threads = tuning::pairs * tuning::pairs;
 
@@ -103,4 +105,6 @@ bias_source expanded(const bias_source& bias, const expand_plan<C>& plan) {
   return dense;
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

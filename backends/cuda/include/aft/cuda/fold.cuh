@@ -11,7 +11,9 @@
 #include "tuning.hpp"
 #include "weights.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 inline constexpr int fold_threads = warp_size * tuning::warps;
 inline constexpr int fold_rows = tuning::warps * tuning::rows_per_thread;
@@ -183,4 +185,6 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   }
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

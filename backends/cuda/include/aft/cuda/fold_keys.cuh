@@ -8,7 +8,9 @@
 #include "fold.cuh"
 #include "upstream.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 template <class C>
 struct key_fold_buffers {
@@ -127,4 +129,6 @@ sum_shared_keys_kernel(const AFT_PARAMETER device_call<C> p, const C* per_channe
   store<C>(p.dk, p.positions, row / p.Tk, row % p.Tk, kc, sum);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -9,7 +9,9 @@
 #include "runtime.cuh"
 #include "scan.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 inline grid to_grid(const std::array<index_t, 3>& a) {
   return {a[0], a[1], a[2]};
@@ -215,4 +217,6 @@ void forward(const problem& p, const call_stream& stream) {
   job.run(stream);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -6,7 +6,9 @@
 
 #include "arithmetic.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 // All gates are written in e = exp(-|x|) <= 1: it cannot overflow, and neither side of 0 subtracts near-equal numbers.
 
@@ -91,4 +93,6 @@ AFT_DEVICE C gate_slope(gate g, C q) {
   return C(0);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

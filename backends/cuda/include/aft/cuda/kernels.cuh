@@ -5,7 +5,9 @@
 #include "backward.cuh"
 #include "forward.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 /// Builds for debugging look at every pointer: a host pointer in a device view is found here by its name, and not by a
 /// fault on the device.
@@ -61,7 +63,9 @@ void run_backward(const backward_problem& p, void* stream) {
   backward<C>(p, own);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft
 
 /// In one .cu file of a program: what its other files link against.
 #define AFT_CUDA_INSTANTIATE(C)                                                                               \

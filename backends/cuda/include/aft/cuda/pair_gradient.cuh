@@ -7,7 +7,9 @@
 #include "upstream.cuh"
 #include "weights.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 inline constexpr int pair_threads = tuning::pairs * tuning::pairs;
 
@@ -138,4 +140,6 @@ clear_kernel(const AFT_PARAMETER matrix m, const index_t batch, const index_t he
   store<C>(m.data, m.type, head / heads * m.sb + head % heads * m.sh + row % rows * m.sr + i % width * m.sc, C(0));
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -5,7 +5,9 @@
 #include "call.cuh"
 #include "gates.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 /// den 2^exponent exp(2 (base_hi + base_lo)) = sum exp(k + w); den is 0 for a row that sees no key, NaN where NaN or
 /// +inf is among what it sees.
@@ -54,4 +56,6 @@ AFT_DEVICE void finish_row(const device_call<C>& p, index_t b, index_t t, index_
     store_state(p, (b * p.Tq + t) * p.state_channels + c / per_state, r);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -11,7 +11,9 @@
 
 #include "device.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 #if defined(AFT_DEVICE_EMULATOR)
 
@@ -188,4 +190,6 @@ class device_scratch {
   void* base_ = nullptr;
 };
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -7,7 +7,9 @@
 
 #include "exact.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 inline constexpr int scan_threads = warp_size * tuning::warps;
 
@@ -165,4 +167,6 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
   }
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -6,7 +6,9 @@
 
 #include "arithmetic.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 AFT_DEVICE float half_to_float(std::uint16_t bits) {
 #if defined(AFT_DEVICE_EMULATOR)
@@ -119,4 +121,6 @@ tensor scratch_tensor(C* data, const grid& g, index_t channels) {
           1};
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

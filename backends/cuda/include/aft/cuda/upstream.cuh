@@ -4,7 +4,9 @@
 
 #include "rows.cuh"
 
-namespace aft::inline AFT_ISA::cuda_impl {
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
 
 /// One query in one channel: a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) 2^-exponent inverse. Of a row that sees no
 /// key inverse, g and o are 0.
@@ -93,4 +95,6 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p) {
   if (p.dq.set) store<C>(p.dq, p.positions, b, t, c, empty ? C(0) : slope);
 }
 
-}  // namespace aft::inline AFT_ISA::cuda_impl
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_keys.cuh  Gradients of AFT-simple's keys and values: the scan with time transposed, O(B T d).
+///
+///     dv[s] = e^k[s] A,  dk[s] = e^k[s] ((v[s] - m) A - B),  A = sum_t e^-lse[t] g[t],  B = sum_t e^-lse[t] g[t] (o[t]
+///     - m)
+/// over the queries t that see key s: all of them, or those from s on. m is a centre near the averages; with m = 0 the
+/// two parts of dk would cancel where v[s] and o lie far from 0.
+#pragma once
+
+#include "scan.cuh"
+#include "upstream.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// A and B in units of 2^top.
+template <class C>
+struct query_fold {
+  C a = C(0), b = C(0), top = no_exponent<C>;
+  C centre = C(0);
+};
+
+/// Both sums around the centre of `to`.
+template <class C>
+AFT_DEVICE query_fold<C> joined(const query_fold<C>& to, const query_fold<C>& from) {
+  query_fold<C> sum = to;
+  sum.top = larger(to.top, from.top);
+  const C left = pow2<C>(to.top - sum.top);
+  const C right = pow2<C>(from.top - sum.top);
+  // Nothing was added yet: its centre is no average, and may be far away.
+  const C shift = from.a == C(0) && from.b == C(0) ? C(0) : from.centre - to.centre;
+  sum.a = fused(to.a, left, from.a * right);
+  sum.b = fused(to.b, left, fused(shift, from.a, from.b) * right);
+  return sum;
+}
+
+/// Adds query t; one that sees no key adds nothing. A row with logits beyond the range makes the sums NaN.
+template <class C>
+AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t, query_fold<C>& sum) {
+  const upstream<C> u = load_upstream(p, col.b, t, col.c);
+  if (u.inverse == C(0)) return;
+  const bool within = u.base_hi == C(0) && u.base_lo == C(0);
+  const C g = within ? u.g * u.inverse : number<C>::nan;
+  const C top = larger(sum.top, -u.exponent);
+  const C scale = pow2<C>(sum.top - top);
+  const C weight = pow2<C>(-u.exponent - top);
+  sum.a = fused(sum.a, scale, g * weight);
+  sum.b = fused(sum.b, scale, g * weight * (u.o - sum.centre));
+  sum.top = top;
+}
+
+/// The first finite average of a chunk, of rows that see a key.
+template <class C>
+AFT_DEVICE C centre_of(const device_call<C>& p, const column& col, index_t begin, index_t end) {
+  for (index_t t = begin; t < end; ++t) {
+    const upstream<C> u = load_upstream(p, col.b, t, col.c);
+    if (u.inverse != C(0) && is_finite(u.o)) return u.o;
+  }
+  return C(0);
+}
+
+template <class C>
+AFT_KERNEL(scan_threads, 4)
+scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<query_fold<C>> plan) {
+  const scan_place at = scan_place::of(plan);
+  if (!at.exists || !at.col.exists) return;
+  query_fold<C> sum;
+  sum.centre = centre_of(p, at.col, at.begin, at.end);
+  for (index_t t = at.begin; t < at.end; ++t) add_query(p, at.col, t, sum);
+  plan.partials[at.at] = sum;
+}
+
+/// Replaces each chunk's fold by that of all chunks after it, around its own centre; or, not causal, by that of all.
+template <class C>
+AFT_KERNEL(scan_threads, 4)
+scan_suffix_kernel(const AFT_PARAMETER scan_plan<query_fold<C>> plan, const bool causal) {
+  const index_t j = block_index() * scan_threads + thread_index();
+  const index_t count = plan.cols.count();
+  if (j >= count || plan.chunks == 0) return;
+  query_fold<C> after;
+  for (index_t i = plan.chunks; i-- > 0;) {
+    query_fold<C>& own = plan.partials[i * count + j];
+    // A chunk of which no row sees a key has no centre of its own.
+    if (own.top == no_exponent<C>) own.centre = after.centre;
+    const query_fold<C> from_here = joined(own, after);
+    query_fold<C> kept;
+    kept.centre = own.centre;
+    own = joined(kept, after);
+    after = from_here;
+  }
+  if (!causal) plan.partials[j] = after;
+}
+
+/// dv and dk of one key, or false where only the exact sums will do.
+template <class C>
+AFT_DEVICE bool finish_key(const device_call<C>& p, const column& col, index_t s, const query_fold<C>& sum) {
+  const C key = load_key(p, col.b, s, col.c);
+  C dv = C(0), dk = C(0);
+  if (key != -number<C>::infinity) {
+    const C value = load<C>(p.v, p.positions, col.b, s, col.c);
+    const split_exp<C> weight = stage_logit(key);
+    const C e = weight.exponent + sum.top;
+    // A visible weight is at most 1; more than that is a sum that has lost its small terms below the normal numbers.
+    if (!(e <= C(number<C>::mantissa_bits))) return false;
+    const C factor = weight.mantissa * pow2<C>(e);
+    dv = factor * sum.a;
+    dk = factor * fused(value - sum.centre, sum.a, -sum.b);
+    if (!is_finite(dv) || !is_finite(dk)) return false;
+  }
+  if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, dv);
+  if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, dk);
+  return true;
+}
+
+/// The keys of `keys`, chunk by chunk: causal, each goes on from the queries after its chunk; otherwise all share a
+/// fold.
+template <class C>
+AFT_KERNEL(scan_threads, 2)
+scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<query_fold<C>> queries,
+                     const AFT_PARAMETER scan_plan<query_fold<C>> keys, const AFT_PARAMETER fold_plan rows) {
+  const scan_place at = scan_place::of(keys);
+  if (!at.exists) return;
+  query_fold<C> sum;
+  const bool summed = p.causal ? at.chunk < queries.chunks : queries.chunks > 0;
+  if (at.col.exists && summed) sum = queries.partials[p.causal ? at.at : at.at - at.chunk * keys.cols.count()];
+  // Causal, the last chunk of keys may hold queries that come after every key.
+  for (index_t s = p.causal ? at.begin + tuning::scan_length : at.end; s-- > at.begin;) {
+    if (at.col.exists && p.causal && s < p.Tq) add_query(p, at.col, s, sum);
+    if (s >= at.end) continue;
+    const bool done = !at.col.exists || finish_key(p, at.col, s, sum);
+    const std::uint32_t word = ballot(!done);
+    if (thread_index() % warp_size == 0) rows.flags[flag_word(rows, s, at.column_tile)] = word;
+  }
+}
+
+/// The flagged keys by the definition.
+template <class C>
+AFT_KERNEL(exact_threads, 2)
+exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan, const index_t words) {
+  const index_t word = block_index() * (exact_threads / warp_size) + thread_index() / warp_size;
+  if (word >= words) return;
+  const int lane = thread_index() % warp_size;
+  if ((plan.flags[word] >> lane & 1u) == 0) return;
+  const fold_place at = fold_place::of(plan, word / fold_rows);
+  const column col = plan.cols.at(at.instance, at.first_column + lane);
+  const index_t s = at.first_row + word % fold_rows;
+  const C key = load_key(p, col.b, s, col.c);
+  const C value = load<C>(p.v, p.positions, col.b, s, col.c);
+  const span queries = queries_of(p, s, s + 1);
+  C dv = C(0), dk = C(0);
+  for (index_t t0 = queries.lo / tuning::depth * tuning::depth; t0 < queries.hi; t0 += tuning::depth) {
+    C part_dv = C(0), part_dk = C(0);
+    for (index_t t = t0 < queries.lo ? queries.lo : t0; t < t0 + tuning::depth && t < queries.hi; ++t) {
+      const upstream<C> u = load_upstream(p, col.b, t, col.c);
+      if (u.inverse == C(0)) continue;
+      const C ag = exact_weight(u, key, C(0)) * (u.g * u.inverse);
+      part_dv += ag;
+      part_dk = fused(ag, value - u.o, part_dk);
+    }
+    dv += part_dv;
+    dk += part_dk;
+  }
+  if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, dv);
+  if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, dk);
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft
