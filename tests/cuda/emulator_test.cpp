@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <aft/cuda/arithmetic.cuh>
+#include <aft/cuda/runtime.cuh>
 
 #include <numeric>
 #include <vector>
@@ -165,4 +166,18 @@ TEST_CASE("emulator: ballots hold one bit a lane") {
     }
     CHECK(words[static_cast<std::size_t>(i)] == want);
   }
+}
+
+TEST_CASE("emulator: a grid that no device can hold is a device_error, and nothing is launched") {
+  const call_stream stream("aft::full", nullptr);
+  const long launches = emulator::memory().launches;
+  std::string error;
+  try {
+    stream.launch(&sum_kernel<mistake::none>, index_t{1} << 31, threads, nullptr, nullptr, 1);
+  } catch (const aft::device_error& e) {
+    error = e.what();
+  }
+  CHECK(error ==
+        "aft::full: too large a grid: cudaErrorInvalidConfiguration (2147483648 blocks; a grid holds 2147483647)");
+  CHECK(emulator::memory().launches == launches);
 }

@@ -138,13 +138,10 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
 template <class C>
 AFT_KERNEL(exact_threads, 2)
 exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan, const index_t words) {
-  const index_t word = block_index() * (exact_threads / warp_size) + thread_index() / warp_size;
-  if (word >= words) return;
-  const int lane = thread_index() % warp_size;
-  if ((plan.flags[word] >> lane & 1u) == 0) return;
-  const fold_place at = fold_place::of(plan, word / fold_rows);
-  const column col = plan.cols.at(at.instance, at.first_column + lane);
-  const index_t s = at.first_row + word % fold_rows;
+  const flagged_place at = flagged_place::of(plan, words);
+  if (!at.flagged) return;
+  const column col = at.col;
+  const index_t s = at.row;
   const C key = load_key(p, col.b, s, col.c);
   const C value = load<C>(p.v, p.positions, col.b, s, col.c);
   const span queries = queries_of(p, s, s + 1);
