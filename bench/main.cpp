@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Races the operators against the machine's ceilings and against their peers. Options of its own:
 //   --threads=N   of every contestant (default: OpenMP's)
-//   --rounds=N    of every race (default: what each race asks for)
+//   --rounds=N    of every race at most (default: what each race asks for)
 //   --peers=CMD   shell command of the process that runs the peers (default: none take part)
 // and those of the harness: --benchmark_filter=<regex>, --benchmark_out=<file>, --benchmark_list_tests, ...
 #include <benchmark/benchmark.h>

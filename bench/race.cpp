@@ -128,7 +128,7 @@ void add_race(const std::string& name, int rounds, std::function<race()> make) {
   benchmark::RegisterBenchmark(
       name.c_str(), [name, make = std::move(make)](benchmark::State& state) { run_round(state, name, make); })
       ->Iterations(1)
-      ->Repetitions(run_settings().rounds > 0 ? run_settings().rounds : rounds)
+      ->Repetitions(run_settings().rounds > 0 ? std::min(rounds, run_settings().rounds) : rounds)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
 }

@@ -14,7 +14,7 @@ namespace aft_bench {
 /// What the command line says for the whole run.
 struct settings {
   int threads = 0;    ///< of every contestant that does not say otherwise; 0: what OpenMP would use
-  int rounds = 0;     ///< of every race; 0: as many as the race asks for
+  int rounds = 0;     ///< of every race at most; 0: as many as the race asks for
   std::string peers;  ///< shell command that starts the peers; empty: none take part
 };
 settings& run_settings();
