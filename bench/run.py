@@ -93,7 +93,7 @@ def peak_memory(options):
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), MALLOC_MMAP_THRESHOLD_="65536")
     program = pathlib.Path(options.binary).with_name("aft_memory")
     peers = shlex.split(peers_command(options)) if options.peers else None
-    for T in (256, 1024, 4096, 16384, 65536):
+    for T in (T for T in (256, 1024, 4096, 16384, 65536) if T <= options.longest):
         calls = [(f"aft_{c}", [program, c, str(T), str(options.threads)])
                  for c in ("full", "factorized", "local32", "simple") if c != "full" or T <= LONGEST_DENSE]
         if peers:
@@ -123,6 +123,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--filter", default="")
+    parser.add_argument("--longest", type=int, default=65536, help="positions for which peak memory is read")
     parser.add_argument("--isa", default="", help="the most that oneDNN may use, as in ONEDNN_MAX_CPU_ISA")
     parser.add_argument("--peers", type=pathlib.Path, help="folder that pip installed PyTorch into")
     parser.add_argument("--rounds", type=int, default=0)
@@ -154,7 +155,8 @@ def main():
         "races": races,
     }
     results.write(document, options.out)
-    if not options.quick and not options.filter:
+    # A filter that leaves something out still is a whole run.
+    if not options.quick and (not options.filter or options.filter.startswith("-")):
         document["memory"] = peak_memory(options)
         results.write(document, options.out)
         document["compile"] = compile_times(options)
