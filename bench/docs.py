@@ -48,7 +48,8 @@ def machine(document):
             ("threads", str(document["threads"])),
             ("oneDNN, PyTorch", f"{document['onednn']}, {document['pytorch']}"),
             ("commit", f"`{document['commit'][:12]}`{changed}"),
-            ("date", document["date"][:10])]
+            ("date", document["date"][:10]),
+            ("load", f"{document['load'][0]} before and {document['load'][1]} after the run, on {m['cores']} cores")]
     return bars.aligned([("", "")] + rows)
 
 

@@ -134,10 +134,12 @@ def main():
 
     started = datetime.datetime.now(datetime.timezone.utc)
     source = commit()
+    load = [os.getloadavg()[0]]
     raw = options.out.with_suffix(".raw.json")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     harness = race(options, raw)
     raw.unlink()
+    load.append(os.getloadavg()[0])
     races, errors = results.condense(harness)
     context = harness["context"]
     document = {
@@ -152,6 +154,8 @@ def main():
         "onednn": context["onednn"],
         "onednn_isa": options.isa or "all",
         "pytorch": context["peers"],
+        # Processes that wanted to run, before and after; ours are as many as the threads.
+        "load": [round(x, 1) for x in load],
         "races": races,
     }
     results.write(document, options.out)
