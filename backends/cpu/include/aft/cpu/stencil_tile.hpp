@@ -28,96 +28,127 @@ struct stencil_run {
 template <index_t I>
 using lane_of_tile = std::integral_constant<index_t, I>;
 
-/// Outputs [i0, i0 + N), N <= run.taps and N <= 8. V vectors per weight. Each output is one chain in the order of rows
-/// and taps, so its bits do not depend on how outputs are cut into tiles.
-///
-/// An input is loaded once and scattered to the outputs that it lies under: one load of a weight feeds two
-/// multiply-adds, where holding a weight and walking over inputs needs a load for each. At either end only the first
-/// or the last outputs of the tile take part, so the unrolled code is left early or entered in the middle. Padding
-/// with zeros instead would cost 20% more work for 11 taps on a row of 14.
+/// Calls f with every place below N.
+template <index_t N, class F, std::size_t... I>
+[[gnu::always_inline]] inline void for_each_place(const F& f, std::index_sequence<I...>) {
+  (f(lane_of_tile<static_cast<index_t>(I)>{}), ...);
+}
+template <index_t N, class F>
+[[gnu::always_inline]] inline void for_each_place(const F& f) {
+  for_each_place<N>(f, std::make_index_sequence<static_cast<std::size_t>(N)>{});
+}
+
+/// Keeps the compiler from loading a value again for every use.
+template <class C>
+[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] vec<C>& x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x.data));
+#endif
+}
+
+/// The accumulators of a tile, and what one or two neighbouring taps add to them.
 template <class C, index_t N, index_t V>
-inline void stencil_tile(const stencil_run<C>& run, index_t i0, C* out) {
-  constexpr index_t L = lanes<C>;
+struct stencil_accumulators {
+  static constexpr index_t L = lanes<C>;
   vec<C> a[N];
   vec<C> b[N];
-  const auto for_all = [](const auto& f) {
-    f(lane_of_tile<0>{});
-    f(lane_of_tile<1>{});
-    f(lane_of_tile<2>{});
-    f(lane_of_tile<3>{});
-    f(lane_of_tile<4>{});
-    f(lane_of_tile<5>{});
-    f(lane_of_tile<6>{});
-    f(lane_of_tile<7>{});
-  };
-  for_all([&](auto index) {
-    constexpr index_t i = decltype(index)::value;
-    if constexpr (i < N) a[i] = b[i] = vec<C>(C(0));
-  });
-  const auto clamp = [](index_t x, index_t low, index_t high) { return x < low ? low : (x > high ? high : x); };
-  // Input x lies under tap x - base - i of output i.
-  const index_t base = i0 + run.shift;
-  const index_t begin = clamp(base, 0, run.width);
-  const index_t end = clamp(base + N - 1 + run.taps, begin, run.width);
-  const index_t head = clamp(base + N - 1, begin, end);
-  const index_t full = clamp(base + run.taps, head, end);
-  for (index_t plane = 0; plane < run.planes; ++plane) {
-    for (index_t row = 0; row < run.rows; ++row) {
-      const C* in = run.in + plane * run.in_plane + row * run.in_row + begin * (2 * L);
-      const C* w = run.weights + plane * run.weight_plane + row * run.weight_row + (begin - base) * (V * L);
-      vec<C> p0, p1;
-      const auto step = [&](auto index) {
-        constexpr index_t i = decltype(index)::value;
-        if constexpr (i < N) {
-          const vec<C> w0 = load(w - i * (V * L));
-          a[i] = mul_add(w0, p0, a[i]);
-          b[i] = mul_add(V == 1 ? w0 : load(w - i * (V * L) + L), p1, b[i]);
-        }
-      };
-      index_t x = begin;
-      const auto take = [&] {
-        p0 = load(in);
-        p1 = load(in + L);
-      };
-      const auto advance = [&] {
-        in += 2 * L;
-        w += V * L;
-      };
-      for (; x < head; ++x, advance()) {
-        take();
-        switch (x - base) {  // the last output that this input reaches
-          case 6: step(lane_of_tile<6>{}); [[fallthrough]];
-          case 5: step(lane_of_tile<5>{}); [[fallthrough]];
-          case 4: step(lane_of_tile<4>{}); [[fallthrough]];
-          case 3: step(lane_of_tile<3>{}); [[fallthrough]];
-          case 2: step(lane_of_tile<2>{}); [[fallthrough]];
-          case 1: step(lane_of_tile<1>{}); [[fallthrough]];
-          default: step(lane_of_tile<0>{});
-        }
+
+  /// Input K of the tile lies under the first tap of output K and under the second one of output K - 1: two loads feed
+  /// four multiply-adds. Where a weight is walked along the row, each of them needs a load of its own.
+  template <bool Two, index_t K>
+  [[gnu::always_inline]] void step(lane_of_tile<K>, const C* in, const vec<C> (&w)[2][V]) {
+    if constexpr (K < N || (Two && K == N)) {
+      vec<C> p0 = load(in + K * (2 * L));
+      vec<C> p1 = load(in + K * (2 * L) + L);
+      if constexpr (Two && K > 0 && K < N) {
+        keep_in_register<C>(p0);
+        keep_in_register<C>(p1);
       }
-      for (; x < full; ++x, advance()) {
-        take();
-        for_all(step);
+      if constexpr (K < N) {
+        a[K] = mul_add(w[0][0], p0, a[K]);
+        b[K] = mul_add(w[0][V - 1], p1, b[K]);
       }
-      for (; x < end; ++x, advance()) {
-        take();
-        switch (x - base - run.taps + 1) {  // the first output that this input reaches
-          case 1: step(lane_of_tile<1>{}); [[fallthrough]];
-          case 2: step(lane_of_tile<2>{}); [[fallthrough]];
-          case 3: step(lane_of_tile<3>{}); [[fallthrough]];
-          case 4: step(lane_of_tile<4>{}); [[fallthrough]];
-          case 5: step(lane_of_tile<5>{}); [[fallthrough]];
-          case 6: step(lane_of_tile<6>{}); [[fallthrough]];
-          default: step(lane_of_tile<7>{});
-        }
+      if constexpr (Two && K > 0) {
+        a[K - 1] = mul_add(w[1][0], p0, a[K - 1]);
+        b[K - 1] = mul_add(w[1][V - 1], p1, b[K - 1]);
       }
     }
   }
-  for_all([&](auto index) {
+
+  /// Inputs [first, last] of the tile. At the ends of a row only some of its outputs have one: the unrolled code is
+  /// entered in the middle or left early. Padding with zeros would cost 20% more for 11 taps on a row of 14.
+  template <bool Two>
+  [[gnu::always_inline]] void taps(const C* in, const vec<C> (&w)[2][V], index_t first, index_t last) {
+#define AFT_STEP(K)                      \
+  case K:                                \
+    step<Two>(lane_of_tile<K>{}, in, w); \
+    if (K >= N || last == K) break;      \
+    [[fallthrough]]
+    switch (first) {
+      AFT_STEP(0);
+      AFT_STEP(1);
+      AFT_STEP(2);
+      AFT_STEP(3);
+      AFT_STEP(4);
+      AFT_STEP(5);
+      AFT_STEP(6);
+      AFT_STEP(7);
+      AFT_STEP(8);
+      AFT_STEP(9);
+      AFT_STEP(10);
+      AFT_STEP(11);
+      AFT_STEP(12);
+      AFT_STEP(13);
+      default: step<Two>(lane_of_tile<14>{}, in, w);
+    }
+#undef AFT_STEP
+  }
+};
+
+/// Outputs [i0, i0 + n), n <= N. V vectors per weight. Each output is one chain in the order of rows and taps, so its
+/// bits do not depend on how outputs are cut into tiles.
+template <class C, index_t N, index_t V>
+[[gnu::noinline]] void stencil_tile(const stencil_run<C>& run, index_t i0, index_t n, C* out) {
+  constexpr index_t L = lanes<C>;
+  stencil_accumulators<C, N, V> sum;
+  for_each_place<N>([&](auto index) __attribute__((always_inline)) {
     constexpr index_t i = decltype(index)::value;
-    if constexpr (i < N) {
-      store(out + i * (2 * L), a[i]);
-      store(out + i * (2 * L) + L, b[i]);
+    sum.a[i] = sum.b[i] = vec<C>(C(0));
+  });
+  // Output i reads input i + j + base under tap j.
+  const index_t base = i0 + run.shift;
+  const index_t begin = base + n > 1 ? 0 : 1 - n - base;
+  const index_t end = run.width - base < run.taps ? run.width - base : run.taps;
+  for (index_t plane = 0; plane < run.planes; ++plane) {
+    for (index_t row = 0; row < run.rows; ++row) {
+      const C* const in = run.in + plane * run.in_plane + row * run.in_row;
+      const C* const weights = run.weights + plane * run.weight_plane + row * run.weight_row;
+      index_t j = begin;
+      for (; j + 1 < end; j += 2) {
+        const index_t s = base + j;
+        const C* const at = weights + j * (V * L);
+        vec<C> w[2][V];
+        for (index_t v = 0; v < V; ++v) {
+          w[0][v] = load(at + v * L);
+          w[1][v] = load(at + (V + v) * L);
+        }
+        const index_t left = run.width - 1 - s;
+        sum.template taps<true>(in + s * (2 * L), w, s < 0 ? -s : 0, left < n ? left : n);
+      }
+      if (j < end) {
+        const index_t s = base + j;
+        vec<C> w[2][V];
+        for (index_t v = 0; v < V; ++v) w[0][v] = w[1][v] = load(weights + (j * V + v) * L);
+        const index_t left = run.width - 1 - s;
+        sum.template taps<false>(in + s * (2 * L), w, s < 0 ? -s : 0, left < n - 1 ? left : n - 1);
+      }
+    }
+  }
+  for_each_place<N>([&](auto index) __attribute__((always_inline)) {
+    constexpr index_t i = decltype(index)::value;
+    if (i < n) {
+      store(out + i * (2 * L), sum.a[i]);
+      store(out + i * (2 * L) + L, sum.b[i]);
     }
   });
 }
@@ -125,33 +156,19 @@ inline void stencil_tile(const stencil_run<C>& run, index_t i0, C* out) {
 /// Outputs [i0, i1), cut into tiles of nearly equal size.
 template <class C, index_t V>
 inline void stencil_outputs(const stencil_run<C>& run, index_t i0, index_t i1, C* out) {
-  constexpr index_t most = tuning_stencil<C>::outputs;
-  static_assert(most <= 8);
+  // Two vectors of an input and V of each of two taps stand beside the accumulators.
+  constexpr index_t most = (tuning_stencil<C>::registers - 2 - 2 * V) / 2;
+  static_assert(most <= 14);
   if (i1 <= i0) return;
   if (run.taps <= 0) {
     for (index_t i = 0; i < (i1 - i0) * 2 * lanes<C>; ++i) out[i] = C(0);
     return;
   }
-  const index_t widest = run.taps < most ? run.taps : most;
-  const index_t tiles = (i1 - i0 + widest - 1) / widest;
+  const index_t tiles = (i1 - i0 + most - 1) / most;
   for (index_t tile = 0; tile < tiles; ++tile) {
     const index_t from = i0 + (i1 - i0) * tile / tiles;
     const index_t to = i0 + (i1 - i0) * (tile + 1) / tiles;
-    C* const into = out + (from - i0) * (2 * lanes<C>);
-    const auto run_tile = [&](auto size) {
-      constexpr index_t N = decltype(size)::value;
-      if constexpr (N <= most) stencil_tile<C, N, V>(run, from, into);
-    };
-    switch (to - from) {
-      case 1: run_tile(lane_of_tile<1>{}); break;
-      case 2: run_tile(lane_of_tile<2>{}); break;
-      case 3: run_tile(lane_of_tile<3>{}); break;
-      case 4: run_tile(lane_of_tile<4>{}); break;
-      case 5: run_tile(lane_of_tile<5>{}); break;
-      case 6: run_tile(lane_of_tile<6>{}); break;
-      case 7: run_tile(lane_of_tile<7>{}); break;
-      default: run_tile(lane_of_tile<8>{}); break;
-    }
+    stencil_tile<C, most, V>(run, from, to - from, out + (from - i0) * (2 * lanes<C>));
   }
 }
 
