@@ -33,16 +33,19 @@ struct key_gradients {
   const column_scales<C>& cs;
   const payload_scales<C>& ps;
   const upstream_rows<C>& rows;
+  const gradient_fields<C>& fields;
+  const lane_rows<C>& dv_rows;
+  const lane_rows<C>& dk_rows;
+  bool dk_set;
 
   /// block.sums hold A = sum_t e^w X g and B = sum_t e^w X g o of keys [s0, s1): dv = e^k A, dk = e^k (v A - B).
-  void finish(index_t s0, index_t s1, query_block<C>& block, const field& dk,
-              const std::array<index_t, 3>& dk_grid) const {
+  [[gnu::flatten]] void finish(index_t s0, index_t s1, query_block<C>& block) const {
     constexpr index_t L = lanes<C>;
     constexpr C inf = std::numeric_limits<C>::infinity();
     C* const k = block.lse;
     C* const v = block.average;
-    lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
-    lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, v);
+    fields.k.read(s0, s1, k, -inf);
+    fields.v.read(s0, s1, v);
     hide_keys(p, tile, s0, s1, k);
     const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest), most(stencil_most_scale<C>);
     const vec<C> range(exp_constants<C>::range), unscale = load(ps.unscale);
@@ -73,14 +76,8 @@ struct key_gradients {
       store(v + i * L, dv);
       store(k + i * L, dk_lane);
     }
-    if (p.dv.set) lane_field<C>(p.dv, p.grid, tile, 1).write(s0, s1, v);
-    if (dk.set) lane_field<C>(dk, dk_grid, tile, 1).write(s0, s1, k);
-  }
-
-  void run(const C* Q, box_complement<C>& rest, query_block<C>& block, const field& dk,
-           const std::array<index_t, 3>& dk_grid) const {
-    fold_grid<C>(back, table.flipped, load(table.outside), Q, rest, block.sums, query_block<C>::most,
-                 [&](index_t s0, index_t s1) { finish(s0, s1, block, dk, dk_grid); });
+    if (p.dv.set) dv_rows.write(p, s0, s1, v);
+    if (dk_set) dk_rows.write(p, s0, s1, k);
   }
 };
 
@@ -120,13 +117,14 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const bool work = p.B > 0 && p.Tq > 0 && p.d > 0;
   const index_t parts =
       filter_wanted && plan.groups > tuning_stencil<C>::batch_parts ? tuning_stencil<C>::batch_parts : plan.groups;
-  const index_t items = work ? plan.tiles * parts : 0;
+  const index_t strips = work ? strip_count(parts, plan.tiles, thread_count(exec)) : 1;
+  const index_t items = work ? strips * parts : 0;
   const int threads = worker_count(exec, items);
   const index_t table_size = shape.tap_count() * lanes<C>;
   stencil_table<C>* const tables = take_tables<C>(shape, plan.tiles, true, memory);
   gradient_worker<C>* const workers = memory.take<gradient_worker<C>>(threads);
   for (int i = 0; i < threads; ++i) (::new (workers + i) gradient_worker<C>{})->take(shape, memory);
-  C* const partials = memory.take<C>(filter_wanted ? items * table_size : 0);
+  C* const partials = memory.take<C>(filter_wanted && work ? parts * plan.tiles * table_size : 0);
   const bool shared = work && p.dk.set && p.hk != p.d;
   const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
@@ -136,35 +134,52 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   parallel_for(items, threads, [&](index_t item, int thread) {
     const gradient_worker<C>& worker = workers[thread];
     query_block<C>& block = *worker.forward.block;
-    const index_t part = item % parts;
-    const stencil_table<C>& table = tables[item / parts];
-    C* const partial = partials + (part * plan.tiles + item / parts) * table_size;
+    const index_t part = item / strips;
+    const index_t first = plan.tiles * (item % strips) / strips;
+    const index_t last = plan.tiles * (item % strips + 1) / strips;
+    const index_t group_end = plan.groups * (part + 1) / parts;
+    C* const partial = partials + part * plan.tiles * table_size;
     if (filter_wanted)
-      for (index_t i = 0; i < table_size; ++i) partial[i] = C(0);
+      for (index_t i = first * table_size; i < last * table_size; ++i) partial[i] = C(0);
     box_complement<C> rest(shape, worker.forward.rest);
     box_complement<C> back_rest(back, worker.forward.rest);
-    for (index_t group = plan.groups * part / parts; group < plan.groups * (part + 1) / parts; ++group) {
-      const lane_tile<C> tile = plan.tile(group, item / parts);
-      column_scales<C> cs;
-      fill_columns<C>(p, tile, table, worker.forward.P, cs);
-      if (saved) {
-        read_saved<C>(p, tile, worker.rows);
-      } else {
-        const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
-        recompute<C>(fold, worker.forward.P, rest, block, worker.rows);
+    for (index_t group = plan.groups * part / parts; group < group_end; ++group) {
+      for (index_t i = first; i < last; ++i) {
+        const lane_tile<C> tile = plan.tile(group, i);
+        const stencil_table<C>& table = tables[i];
+        const gradient_fields<C> fields(p, tile);
+        const bool leads = i + 1 < last || group + 1 < group_end;
+        const gradient_fields<C> next(
+            p, !leads ? tile : (i + 1 < last ? plan.tile(group, i + 1) : plan.tile(group + 1, first)));
+        column_scales<C> cs;
+        fill_columns<C>(p, tile, table, worker.forward.P, cs);
+        if (!saved) {
+          const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
+          recompute<C>(fold, worker.forward.P, rest, block, worker.rows);
+        }
+        for (index_t t0 = 0; t0 < p.Tq; t0 += query_block<C>::most) {
+          const index_t t1 = t0 + query_block<C>::most < p.Tq ? t0 + query_block<C>::most : p.Tq;
+          if (saved) read_saved<C>(fields, worker.rows, t0, t1);
+          fill_upstream<C>(fields, block, worker.rows, t0, t1);
+        }
+        if (!keys_wanted && !filter_wanted) continue;
+        payload_scales<C> ps;
+        fill_payload<C>(p, worker.rows, cs, worker.Q, ps);
+        if (keys_wanted) {
+          const lane_rows<C> dv_rows(p.dv, p.grid, tile, 1), dk_rows(dk, dk_grid, tile, 1);
+          const key_gradients<C> keys{p, back, table, tile, cs, ps, worker.rows, fields, dv_rows, dk_rows, dk.set};
+          fold_grid<C>(back, table.flipped, load(table.outside), worker.Q, back_rest, block.sums, query_block<C>::most,
+                       [&](index_t s0, index_t s1) {
+                         keys.finish(s0, s1, block);
+                         if (leads) next.prefetch(s0, s1);
+                       });
+        }
+        if (filter_wanted)
+          add_filter_gradient<C>(p, shape, tile, table, cs, ps, worker.rows, worker.forward.P, worker.Q, block.sums,
+                                 partial + i * table_size);
       }
-      fill_upstream<C>(p, tile, block, worker.rows);
-      if (!keys_wanted && !filter_wanted) continue;
-      payload_scales<C> ps;
-      fill_payload<C>(p, worker.rows, cs, worker.Q, ps);
-      if (keys_wanted) {
-        const key_gradients<C> keys{p, back, table, tile, cs, ps, worker.rows};
-        keys.run(worker.Q, back_rest, block, dk, dk_grid);
-      }
-      if (filter_wanted)
-        add_filter_gradient<C>(p, shape, tile, table, cs, ps, worker.rows, worker.forward.P, worker.Q, block.sums,
-                               partial);
     }
+    order_stores();
   });
   if (shared) join_shared_keys<C>(p, dk, exec);
   if (filter_wanted) write_filter_gradient<C>(p, shape, plan, work ? parts : 0, partials, exec);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "exp.hpp"
+#include "stencil_rows.hpp"
 #include "stencil_weights.hpp"
 #include "tuning_stencil.hpp"
 #include "value_scale.hpp"
@@ -28,37 +29,14 @@ struct column_scales {
 
 /// P[s] = [v, k], hidden keys -inf, idle lanes hidden.
 ///
-/// One loop that does nothing but load and store: a lane tile is one cache line a row, which the hardware foresees
-/// badly, so what counts is how many loads are under way at once. With the statistics in the same loop reading took
-/// twice as long; prefetch instructions changed nothing (Zen 5, 2026-11, 32 x 196 x 384 floats).
+/// Loops that do nothing but load and store: what counts is how many loads are under way at once. With the statistics
+/// in the same loop reading took twice as long (Zen 5, 2026-11, 32 x 196 x 384 floats).
 template <class C>
 [[gnu::noinline]] inline void stage_columns(const problem& p, const lane_tile<C>& tile, C* P) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
-  if (keys.whole_rows() && values.whole_rows() && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>) {
-    const C* k = reinterpret_cast<const C*>(p.k.data) + keys.base;
-    const C* v = reinterpret_cast<const C*>(p.v.data) + values.base;
-    const index_t k_step = p.k.sx[2];
-    const index_t v_step = p.v.sx[2];
-    for (index_t s = 0; s < p.Tk; ++s, k += k_step, v += v_step) {
-      store(P + s * 2 * L, load(v));
-      store(P + s * 2 * L + L, load(k));
-    }
-  } else {
-    constexpr index_t block = 32;
-    C k[block * L], v[block * L];
-    for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
-      const index_t s1 = s0 + block < p.Tk ? s0 + block : p.Tk;
-      keys.read(s0, s1, k, -inf);
-      values.read(s0, s1, v);
-      for (index_t s = s0; s < s1; ++s) {
-        store(P + s * 2 * L, load(v + (s - s0) * L));
-        store(P + s * 2 * L + L, load(k + (s - s0) * L));
-      }
-    }
-  }
+  lane_rows<C>(p.v, p.grid, tile, 1).read(0, p.Tk, P, C(0), 2 * L);
+  lane_rows<C>(p.k, p.grid, tile, p.d / p.hk).read(0, p.Tk, P + L, -inf, 2 * L);
   if (p.lengths == nullptr && p.mask == nullptr) return;
   for (index_t l = 0; l < tile.count; ++l) {
     const index_t limit = p.key_limit(tile.b[l]);

@@ -19,12 +19,13 @@ class box_complement {
   static constexpr index_t pair = 2 * lanes<C>;
 
   static index_t scratch_size(const stencil_shape& s) {
-    return pair * (s.width() * 2 + s.grid[0] * (s.grid[1] + 1) * 2 + (s.grid[0] + 1) * 2);
+    return pair * (s.width() * (3 + most_rows(s)) + s.grid[0] * (s.grid[1] + 1) * 2 + (s.grid[0] + 1) * 2);
   }
   box_complement(const stencil_shape& s, C* memory) : shape_(&s) {
     outside_ = memory;
     columns_ = outside_ + s.width() * pair;
-    rows_before_ = columns_ + s.width() * pair;
+    front_ = columns_ + s.width() * 2 * pair;
+    rows_before_ = front_ + s.width() * most_rows(s) * pair;
     rows_after_ = rows_before_ + s.grid[0] * (s.grid[1] + 1) * pair;
     planes_before_ = rows_after_ + s.grid[0] * (s.grid[1] + 1) * pair;
     planes_after_ = planes_before_ + (s.grid[0] + 1) * pair;
@@ -56,7 +57,7 @@ class box_complement {
       put(planes_after_, y0, get(planes_after_, y0 + 1) + get(rows_before_ + y0 * (heights + 1) * pair, heights));
   }
 
-  /// Sums for the outputs of row (y0, y1); read them with `at`.
+  /// Sums for the outputs of row (y0, y1); read them with `at`. Rows of a plane come in order.
   void begin_row(const C* P, index_t y0, index_t y1) {
     const stencil_shape& s = *shape_;
     if (!s.complement()) return;
@@ -71,33 +72,27 @@ class box_complement {
         const index_t plane = i * (s.grid[1] + 1) * pair;
         elsewhere = elsewhere + (get(rows_before_ + plane, rows.lo) + get(rows_after_ + plane, rows.hi));
       }
-      for (index_t x = 0; x < width; ++x) {
-        sums column = zero_pair();
-        for (index_t i = planes.lo; i < planes.hi; ++i)
-          for (index_t j = rows.lo; j < rows.hi; ++j) column = column + get(P, (i * s.grid[1] + j) * width + x);
-        put(columns_, x, column);
-      }
-      columns = columns_;
+      columns = add_columns(P, planes, rows, y1 == 0);
     }
-    sums run = zero_pair();
-    if (s.after) {
-      index_t next = width;
-      for (index_t x = width; x-- > 0;) {
-        const index_t end = s.reach(2, x).hi;
-        while (next > end) run = run + get(columns, --next);
-        put(outside_, x, run);
-      }
+    // Copies of what the loops use: a vector that is stored might alias the members.
+    C* const outside = outside_;
+    const index_t first = -s.left[2];
+    const index_t past = s.taps[2] - s.left[2];
+    const bool after = s.after, before = s.before;
+    sums run = elsewhere;
+    index_t next = width;
+    for (index_t x = width; x-- > 0;) {
+      const index_t end = after ? x + past : width;
+      for (; next > end && next > 0; --next) run = run + get(columns, next - 1);
+      put(outside, x, run);
     }
     run = zero_pair();
-    index_t next = 0;
+    next = 0;
     for (index_t x = 0; x < width; ++x) {
-      const index_t begin = s.before ? s.reach(2, x).lo : 0;
-      while (next < begin) run = run + get(columns, next++);
+      const index_t begin = before ? x + first : 0;
+      for (; next < begin && next < width; ++next) run = run + get(columns, next);
       // The row's prefix comes first: a causal row then is one plain sum in the order of its keys.
-      sums sum = run;
-      if (s.after) sum = sum + get(outside_, x);
-      if (s.rows() > 1) sum = sum + elsewhere;
-      put(outside_, x, sum);
+      put(outside, x, run + get(outside, x));
     }
   }
 
@@ -115,9 +110,50 @@ class box_complement {
     store(p + i * pair + lanes<C>, x.b);
   }
 
+  static void add(C* to, const C* from, index_t n) {
+    for (index_t i = 0; i < n; i += lanes<C>) store(to + i, load(to + i) + load(from + i));
+  }
+  static void clear(C* p, index_t n) {
+    for (index_t i = 0; i < n; i += lanes<C>) store(p + i, vec<C>(C(0)));
+  }
+  static index_t most_rows(const stencil_shape& s) { return s.taps[1] < s.grid[1] ? s.taps[1] : s.grid[1]; }
+
+  /// Columns summed over the rows of a box that moves down: suffixes of the rows at hand when the last ones were used
+  /// up, and a sum of those that came since. Three additions a row instead of one for every row of the box.
+  const C* add_columns(const C* P, const stencil_shape::span& planes, const stencil_shape::span& rows, bool fresh) {
+    const index_t line = shape_->width() * pair;
+    const index_t plane = shape_->grid[1] * line;
+    C* const newer = columns_;
+    C* const all = columns_ + line;
+    if (fresh) end_ = next_ = 0;
+    if (planes.lo == planes.hi || rows.lo == rows.hi) {
+      clear(all, line);
+      return all;
+    }
+    if (rows.lo >= end_) {
+      begin_ = rows.lo;
+      end_ = next_ = rows.hi;
+      clear(newer, line);
+      clear(all, line);
+      for (index_t y = end_; y-- > begin_;) {
+        for (index_t i = planes.lo; i < planes.hi; ++i) add(all, P + i * plane + y * line, line);
+        C* const to = front_ + (y - begin_) * line;
+        for (index_t i = 0; i < line; i += lanes<C>) store(to + i, load(all + i));
+      }
+    }
+    for (; next_ < rows.hi; ++next_)
+      for (index_t i = planes.lo; i < planes.hi; ++i) add(newer, P + i * plane + next_ * line, line);
+    const C* const older = front_ + (rows.lo - begin_) * line;
+    for (index_t i = 0; i < line; i += lanes<C>) store(all + i, load(older + i) + load(newer + i));
+    return all;
+  }
+
   const stencil_shape* shape_;
+  index_t begin_ = 0, end_ = 0;  ///< rows whose suffixes front_ holds
+  index_t next_ = 0;             ///< the first row that is in no sum yet
   C* outside_;
-  C* columns_;
+  C* columns_;  ///< of the rows from end_ on, and of the whole box
+  C* front_;
   C* rows_before_;
   C* rows_after_;
   C* planes_before_;

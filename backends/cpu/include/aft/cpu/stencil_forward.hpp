@@ -26,13 +26,18 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
   for (index_t i = first; i < last; ++i) {
     const lane_tile<C> tile = call.plan.tile(group, i);
     const query_fields<C> fields(call.p, tile);
+    const query_fields<C> next(call.p, call.plan.tile(group, i + 1 < last ? i + 1 : i));
     column_scales<C> cs;
     fill_columns<C>(call.p, tile, call.tables[i], worker.P, cs);
-    fields.touch_queries();
+    if (i == first) fields.touch_queries();
     const query_fold<C> fold(call.p, call.shape, call.tables[i], tile, cs, worker.P);
     fold_queries<C>(fold, call.wanted, worker.P, rest, *worker.block,
-                    [&](index_t t0, index_t t1, query_block<C>& block) { fields.store_queries(t0, t1, block); });
+                    [&](index_t t0, index_t t1, query_block<C>& block) {
+                      fields.store_queries(t0, t1, block);
+                      if (i + 1 < last) next.prefetch(t0, t1);
+                    });
   }
+  order_stores();
 }
 
 /// bias_kind::filter without a mask per pair. O(B T taps d) multiply-adds, O(T) scratch per thread and lane tile.

@@ -122,7 +122,8 @@ struct tied_fold {
                        store(dens + t0 * 2 * L + at, load(tied.sums + at));
                    });
     }
-    for (index_t i = first; i < last; ++i) values(worker, tied, b, i, class_first * L, rest);
+    for (index_t i = first; i < last; ++i) values(worker, tied, b, i, i > first, i + 1 < last, class_first * L, rest);
+    order_stores();
   }
 
  private:
@@ -131,7 +132,7 @@ struct tied_fold {
                                    column_scales<C>& cs) const {
     constexpr index_t block = 32;
     constexpr C inf = std::numeric_limits<C>::infinity();
-    const lane_field<C> field_k(p.k, p.grid, tile, p.d / p.hk);
+    const lane_rows<C> field_k(p.k, p.grid, tile, p.d / p.hk);
     C k[block * L];
     vec<C> top(-inf);
     for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
@@ -158,7 +159,7 @@ struct tied_fold {
                                      column_scales<C>& cs) const {
     constexpr index_t block = 32;
     constexpr C inf = std::numeric_limits<C>::infinity();
-    const lane_field<C> field_v(p.v, p.grid, tile, 1);
+    const lane_rows<C> field_v(p.v, p.grid, tile, 1);
     C v[block * L];
     const vec<C> zero(C(0)), one(C(1));
     vec<C> high(zero), low(inf);
@@ -183,12 +184,14 @@ struct tied_fold {
     }
   }
 
-  void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, index_t class0,
-              box_complement<C>& rest) const {
+  void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, bool follows,
+              bool leads, index_t class0, box_complement<C>& rest) const {
     const index_t step = p.Tk * 2 * L;
     const lane_tile<C> tiles[2] = {plan.tile(b, i), plan.tile(b + 1, i)};
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);
     const query_fields<C> fields[2] = {{p, tiles[0]}, {p, tiles[1]}};
+    const index_t after = leads ? i + 1 : i;
+    const query_fields<C> next[2] = {{p, plan.tile(b, after)}, {p, plan.tile(b + 1, after)}};
     column_scales<C> cs[2];
     for (index_t x = 0; x < 2; ++x) {
       for (index_t l = 0; l < L; ++l) {
@@ -200,7 +203,7 @@ struct tied_fold {
         cs[x].first[l] = of_class.first[from];
       }
       stage_values(tiles[x], spread, tied.keys + x * L, worker.P + x * L, cs[x]);
-      fields[x].touch_queries();
+      if (!follows) fields[x].touch_queries();
     }
     query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], worker.P},
                               {p, shape, tables[i], tiles[1], cs[1], worker.P}};
@@ -217,6 +220,7 @@ struct tied_fold {
                      }
                      folds[x].finish(t0, t1, wanted, block);
                      fields[x].store_queries(t0, t1, block);
+                     if (leads) next[x].prefetch(t0, t1);
                    }
                  });
   }

@@ -5,6 +5,7 @@
 
 #include "gates.hpp"
 #include "stencil_queries.hpp"
+#include "stencil_rows.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -32,13 +33,40 @@ struct upstream_rows {
   }
 };
 
-/// Fills o and the weights from the caller's lse and average.
+/// What the gradients of a lane tile read, and where dq goes.
 template <class C>
-inline void read_saved(const problem& p, const lane_tile<C>& tile, const upstream_rows<C>& rows) {
+struct gradient_fields {
+  const backward_problem& p;
+  lane_rows<C> k, v, q, dy, average, lse, dq;
+
+  gradient_fields(const backward_problem& from, const lane_tile<C>& tile)
+      : p(from),
+        k(p.k, p.grid, tile, p.d / p.hk),
+        v(p.v, p.grid, tile, 1),
+        q(p.q, p.grid, tile, 1),
+        dy(p.dy, p.grid, tile, 1),
+        average(p.average, p.grid, tile, 1),
+        lse(p.lse, p.grid, tile, p.d / p.hk),
+        dq(p.dq, p.grid, tile, 1) {}
+
+  /// Asks for rows of all inputs, while another tile is worked on.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1) const {
+    k.prefetch(t0, t1);
+    v.prefetch(t0, t1);
+    dy.prefetch(t0, t1);
+    average.prefetch(t0, t1);
+    lse.prefetch(t0, t1);
+    if (p.gate_fn != gate::none) q.prefetch(t0, t1);
+  }
+};
+
+/// Fills o and the weights of queries [t0, t1) from the caller's lse and average.
+template <class C>
+inline void read_saved(const gradient_fields<C>& fields, const upstream_rows<C>& rows, index_t t0, index_t t1) {
   constexpr index_t L = lanes<C>;
-  lane_field<C>(p.average, p.grid, tile, 1).read(0, p.Tq, rows.o);
-  lane_field<C>(p.lse, p.grid, tile, p.d / p.hk).read(0, p.Tq, rows.inverse);
-  for (index_t i = 0; i < p.Tq * L; i += L) {
+  fields.average.read(t0, t1, rows.o + t0 * L);
+  fields.lse.read(t0, t1, rows.inverse + t0 * L);
+  for (index_t i = t0 * L; i < t1 * L; i += L) {
     const lane_state<C> state = state_from_lse<C>(load(rows.inverse + i));
     store(rows.inverse + i, state.inverse);
     store(rows.exponent + i, state.exponent);
@@ -63,38 +91,42 @@ inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& 
   });
 }
 
-/// g = dy gate(q) and dq = dy gate'(q) o. Rows that see no key get g = o = dq = 0, whatever dy holds there. `block`
-/// lends its buffers.
+/// g = dy gate(q) and dq = dy gate'(q) o of queries [t0, t1). Rows that see no key get g = o = dq = 0, whatever dy
+/// holds there. `block` lends its buffers.
 template <class C>
-inline void fill_upstream(const backward_problem& p, const lane_tile<C>& tile, query_block<C>& block,
-                          const upstream_rows<C>& rows) {
+[[gnu::flatten]] inline void fill_upstream(const gradient_fields<C>& fields, query_block<C>& block,
+                                           const upstream_rows<C>& rows, index_t t0, index_t t1) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t most = query_block<C>::most;
-  const bool gated = p.gate_fn != gate::none;
+  const backward_problem& p = fields.p;
   const vec<C> zero(C(0));
   C* const q = block.average;
   C* const dq = block.lse;
-  for (index_t t0 = 0; t0 < p.Tq; t0 += most) {
-    const index_t t1 = t0 + most < p.Tq ? t0 + most : p.Tq;
-    lane_field<C>(p.dy, p.grid, tile, 1).read(t0, t1, rows.g + t0 * L);
-    if (gated) lane_field<C>(p.q, p.grid, tile, 1).read(t0, t1, q);
+  fields.dy.read(t0, t1, rows.g + t0 * L);
+  if (p.gate_fn != gate::none) fields.q.read(t0, t1, q);
+  const auto apply = [&](const auto& value, const auto& slope) __attribute__((always_inline)) {
     for (index_t i = 0; i < (t1 - t0) * L; i += L) {
       const index_t at = t0 * L + i;
       const auto empty = load(rows.inverse + at) == zero;
       const vec<C> dy = load(rows.g + at);
       const vec<C> o = xsimd::select(empty, zero, load(rows.o + at));
       store(rows.o + at, o);
-      vec<C> g = dy;
-      vec<C> slope = zero;
-      if (gated) {
-        g = dy * gate_value<C>(p.gate_fn, load(q + i));
-        slope = dy * gate_slope<C>(p.gate_fn, load(q + i)) * o;
-      }
-      store(rows.g + at, xsimd::select(empty, zero, g));
-      store(dq + i, xsimd::select(empty, zero, slope));
+      store(rows.g + at, xsimd::select(empty, zero, dy * value(i)));
+      store(dq + i, xsimd::select(empty, zero, slope(i, dy) * o));
     }
-    if (p.dq.set) lane_field<C>(p.dq, p.grid, tile, 1).write(t0, t1, dq);
+  };
+  switch (p.gate_fn) {
+    case gate::none: apply([](index_t) { return vec<C>(C(1)); }, [&](index_t, const vec<C>&) { return zero; }); break;
+    case gate::sigmoid:  // the default is worth a loop of its own: both share the exponential
+      apply(
+          [&](index_t i) __attribute__((always_inline)) { return gate_detail::sigmoid<C>(load(q + i)); },
+          [&](index_t i, const vec<C>& dy)
+              __attribute__((always_inline)) { return dy * gate_detail::sigmoid_slope<C>(load(q + i)); });
+      break;
+    default:
+      apply([&](index_t i) { return gate_value<C>(p.gate_fn, load(q + i)); },
+            [&](index_t i, const vec<C>& dy) { return dy * gate_slope<C>(p.gate_fn, load(q + i)); });
   }
+  if (p.dq.set) fields.dq.write(p, t0, t1, dq);
 }
 
 /// Q[t] = [X g, X g o], X = exp(-lse), as the transposed fold takes them, and what they were scaled by.

@@ -16,12 +16,14 @@ struct tuning_stencil {
 #else
   static constexpr index_t registers = 16;
 #endif
-  static constexpr index_t outputs = 8;
   /// Positions that are folded, proven, gated and stored together; their staging buffers stay in the first-level cache.
   static constexpr index_t block = 56;
   /// Least channels with one key and one head for which denominators are folded apart: it saves nearly half of the
   /// multiply-adds, and costs spreading each denominator over its channels.
   static constexpr index_t tied_class = 4;
+  /// Bytes from which on an output is written past the cache. The size of the third-level cache of the development
+  /// machine: not measured for others.
+  static constexpr index_t past_cache = index_t{16} << 20;
   /// Parts of the batch whose filter gradients are summed apart and then joined in order: enough of them to feed the
   /// threads, and few, since each holds a table of the filter's size. Fixed, so the bits do not depend on threads.
   static constexpr index_t batch_parts = 16;
