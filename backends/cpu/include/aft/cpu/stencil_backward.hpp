@@ -168,7 +168,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         if (keys_wanted) {
           const lane_rows<C> dv_rows(p.dv, p.grid, tile, 1), dk_rows(dk, dk_grid, tile, 1);
           const key_gradients<C> keys{p, back, table, tile, cs, ps, worker.rows, fields, dv_rows, dk_rows, dk.set};
-          fold_grid<C>(back, table.flipped, load(table.outside), worker.Q, back_rest, block.sums, query_block<C>::most,
+          fold_grid<C>(back, table.flipped, table.outside, worker.Q, back_rest, block.sums, query_block<C>::most,
                        [&](index_t s0, index_t s1) {
                          keys.finish(s0, s1, block);
                          if (leads) next.prefetch(s0, s1);

@@ -66,12 +66,47 @@ inline void set_value_scales(const vec<C>& high, const vec<C>& low, column_scale
   }
 }
 
+/// x > most ? x : most, which passes over a NaN in x.
+template <class C>
+inline vec<C> larger(const vec<C>& x, const vec<C>& most) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(C) == 4) return vec<C>(_mm512_max_ps(x, most));
+  if constexpr (sizeof(C) == 8) return vec<C>(_mm512_max_pd(x, most));
+#endif
+  return max_ignoring_nan<C>(most, x);
+}
+template <class C>
+inline vec<C> smaller(const vec<C>& x, const vec<C>& least) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(C) == 4) return vec<C>(_mm512_min_ps(x, least));
+  if constexpr (sizeof(C) == 8) return vec<C>(_mm512_min_pd(x, least));
+#endif
+  return min_ignoring_nan<C>(least, x);
+}
+
 /// exp(key) 2^-exponent. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
 template <class C>
 inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {
+  const vec<C> low(-exp_constants<C>::range);
+  const split_exp<C> e = exp_split<C>(xsimd::select(key < low, low, key));
   return xsimd::select(key == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(-0.0)),
-                       exp_scaled<C>(key, exponent));
+                       times_pow2<C>(e.mantissa, e.exponent - exponent));
 }
+
+/// The largest and the least magnitude among the finite values that are seen; 0 counts as none.
+template <class C>
+struct magnitudes {
+  vec<C> high = vec<C>(C(0));
+  vec<C> low = vec<C>(std::numeric_limits<C>::infinity());
+
+  void add(const vec<C>& value, const vec_mask<C>& seen) {
+    const vec<C> zero(C(0)), inf(std::numeric_limits<C>::infinity());
+    const vec<C> size = xsimd::abs(value);
+    const vec<C> known = xsimd::select(seen && (size < inf), size, zero);
+    high = larger<C>(known, high);
+    low = smaller<C>(xsimd::select(known > zero, known, inf), low);
+  }
+};
 
 /// The first visible key of each lane of `weights`, two vectors a key.
 template <class C>
@@ -92,17 +127,15 @@ template <class C>
   constexpr C inf = std::numeric_limits<C>::infinity();
   stage_columns<C>(p, tile, P);
   const vec<C> zero(C(0));
-  vec<C> top(-inf), high(zero), low(inf);
+  vec<C> top(-inf);
+  magnitudes<C> sizes;
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> key = load(P + s * 2 * L + L);
-    const vec<C> size = xsimd::abs(load(P + s * 2 * L));
-    const auto seen = !(key == vec<C>(-inf));
-    top = max_ignoring_nan<C>(top, key);
-    high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
-    low = xsimd::select(seen && (size < low) && (size > zero), size, low);
+    top = larger<C>(key, top);
+    sizes.add(load(P + s * 2 * L), !(key == vec<C>(-inf)));
   }
   set_key_scales<C>(top, table, cs);
-  set_value_scales<C>(high, low, cs);
+  set_value_scales<C>(sizes.high, sizes.low, cs);
   const vec<C> exponent = load(cs.exponent), by = load(cs.scale);
   for (index_t s = 0; s < p.Tk; ++s) {
     C* const at_key = P + s * 2 * L;

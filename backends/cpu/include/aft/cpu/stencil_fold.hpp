@@ -19,12 +19,12 @@ class box_complement {
   static constexpr index_t pair = 2 * lanes<C>;
 
   static index_t scratch_size(const stencil_shape& s) {
-    return pair * (s.width() * (3 + most_rows(s)) + s.grid[0] * (s.grid[1] + 1) * 2 + (s.grid[0] + 1) * 2);
+    return pair * (s.width() * (2 + most_rows(s)) + s.grid[0] * (s.grid[1] + 1) * 2 + (s.grid[0] + 1) * 2);
   }
   box_complement(const stencil_shape& s, C* memory) : shape_(&s) {
     outside_ = memory;
-    columns_ = outside_ + s.width() * pair;
-    front_ = columns_ + s.width() * 2 * pair;
+    newer_ = outside_ + s.width() * pair;
+    front_ = newer_ + s.width() * pair;
     rows_before_ = front_ + s.width() * most_rows(s) * pair;
     rows_after_ = rows_before_ + s.grid[0] * (s.grid[1] + 1) * pair;
     planes_before_ = rows_after_ + s.grid[0] * (s.grid[1] + 1) * pair;
@@ -61,38 +61,18 @@ class box_complement {
   void begin_row(const C* P, index_t y0, index_t y1) {
     const stencil_shape& s = *shape_;
     if (!s.complement()) return;
-    const index_t width = s.width();
-    const C* columns = P;
-    sums elsewhere = zero_pair();
     if (s.rows() > 1) {
       const stencil_shape::span planes = s.reach(0, y0);
       const stencil_shape::span rows = s.reach(1, y1);
-      elsewhere = get(planes_before_, planes.lo) + get(planes_after_, planes.hi);
+      sums elsewhere = get(planes_before_, planes.lo) + get(planes_after_, planes.hi);
       for (index_t i = planes.lo; i < planes.hi; ++i) {
         const index_t plane = i * (s.grid[1] + 1) * pair;
         elsewhere = elsewhere + (get(rows_before_ + plane, rows.lo) + get(rows_after_ + plane, rows.hi));
       }
-      columns = add_columns(P, planes, rows, y1 == 0);
-    }
-    // Copies of what the loops use: a vector that is stored might alias the members.
-    C* const outside = outside_;
-    const index_t first = -s.left[2];
-    const index_t past = s.taps[2] - s.left[2];
-    const bool after = s.after, before = s.before;
-    sums run = elsewhere;
-    index_t next = width;
-    for (index_t x = width; x-- > 0;) {
-      const index_t end = after ? x + past : width;
-      for (; next > end && next > 0; --next) run = run + get(columns, next - 1);
-      put(outside, x, run);
-    }
-    run = zero_pair();
-    next = 0;
-    for (index_t x = 0; x < width; ++x) {
-      const index_t begin = before ? x + first : 0;
-      for (; next < begin && next < width; ++next) run = run + get(columns, next);
-      // The row's prefix comes first: a causal row then is one plain sum in the order of its keys.
-      put(outside, x, run + get(outside, x));
+      const window box = move_window(P, planes, rows, y1 == 0);
+      put_outside([&](index_t x) { return get(box.older, x) + get(box.newer, x); }, elsewhere);
+    } else {
+      put_outside([&](index_t x) { return get(P, x); }, zero_pair());
     }
   }
 
@@ -110,49 +90,82 @@ class box_complement {
     store(p + i * pair + lanes<C>, x.b);
   }
 
-  static void add(C* to, const C* from, index_t n) {
-    for (index_t i = 0; i < n; i += lanes<C>) store(to + i, load(to + i) + load(from + i));
+  static void add(C* to, const C* x, const C* y, index_t n) {
+    for (index_t i = 0; i < n; i += lanes<C>) store(to + i, load(x + i) + load(y + i));
   }
   static void clear(C* p, index_t n) {
     for (index_t i = 0; i < n; i += lanes<C>) store(p + i, vec<C>(C(0)));
   }
-  static index_t most_rows(const stencil_shape& s) { return s.taps[1] < s.grid[1] ? s.taps[1] : s.grid[1]; }
+  static index_t most_rows(const stencil_shape& s) {
+    const index_t rows = s.taps[1] < s.grid[1] ? s.taps[1] : s.grid[1];
+    return rows > 1 ? rows : 1;
+  }
 
-  /// Columns summed over the rows of a box that moves down: suffixes of the rows at hand when the last ones were used
-  /// up, and a sum of those that came since. Three additions a row instead of one for every row of the box.
-  const C* add_columns(const C* P, const stencil_shape::span& planes, const stencil_shape::span& rows, bool fresh) {
+  /// Columns summed over the box's rows: the sum of the two.
+  struct window {
+    const C* older;
+    const C* newer;
+  };
+
+  /// The box moves down: suffixes of the rows at hand when the last ones were used up, and a sum of those that came
+  /// since. Three additions a row instead of one for every row of the box.
+  window move_window(const C* P, const stencil_shape::span& planes, const stencil_shape::span& rows, bool fresh) {
     const index_t line = shape_->width() * pair;
     const index_t plane = shape_->grid[1] * line;
-    C* const newer = columns_;
-    C* const all = columns_ + line;
     if (fresh) end_ = next_ = 0;
     if (planes.lo == planes.hi || rows.lo == rows.hi) {
-      clear(all, line);
-      return all;
+      clear(front_, line);
+      end_ = 0;
+      return {front_, front_};
     }
     if (rows.lo >= end_) {
       begin_ = rows.lo;
       end_ = next_ = rows.hi;
-      clear(newer, line);
-      clear(all, line);
+      clear(newer_, line);
       for (index_t y = end_; y-- > begin_;) {
-        for (index_t i = planes.lo; i < planes.hi; ++i) add(all, P + i * plane + y * line, line);
         C* const to = front_ + (y - begin_) * line;
-        for (index_t i = 0; i < line; i += lanes<C>) store(to + i, load(all + i));
+        const C* const below = y + 1 < end_ ? to + line : newer_;
+        add(to, below, P + planes.lo * plane + y * line, line);
+        for (index_t i = planes.lo + 1; i < planes.hi; ++i) add(to, to, P + i * plane + y * line, line);
       }
     }
     for (; next_ < rows.hi; ++next_)
-      for (index_t i = planes.lo; i < planes.hi; ++i) add(newer, P + i * plane + next_ * line, line);
-    const C* const older = front_ + (rows.lo - begin_) * line;
-    for (index_t i = 0; i < line; i += lanes<C>) store(all + i, load(older + i) + load(newer + i));
-    return all;
+      for (index_t i = planes.lo; i < planes.hi; ++i) add(newer_, newer_, P + i * plane + next_ * line, line);
+    return {front_ + (rows.lo - begin_) * line, newer_};
+  }
+
+  /// outside[x] = elsewhere + the columns before and after the box.
+  template <class Column>
+  [[gnu::always_inline]] void put_outside(const Column& column, const sums& elsewhere) {
+    // Copies of what the loops use: a vector that is stored might alias the members.
+    const stencil_shape& s = *shape_;
+    C* const outside = outside_;
+    const index_t width = s.width();
+    const index_t first = -s.left[2];
+    const index_t past = s.taps[2] - s.left[2];
+    const bool after = s.after, before = s.before;
+    sums run = elsewhere;
+    index_t next = width;
+    for (index_t x = width; x-- > 0;) {
+      const index_t end = after ? x + past : width;
+      for (; next > end && next > 0; --next) run = run + column(next - 1);
+      put(outside, x, run);
+    }
+    run = zero_pair();
+    next = 0;
+    for (index_t x = 0; x < width; ++x) {
+      const index_t begin = before ? x + first : 0;
+      for (; next < begin && next < width; ++next) run = run + column(next);
+      // The row's prefix comes first: a causal row then is one plain sum in the order of its keys.
+      put(outside, x, run + get(outside, x));
+    }
   }
 
   const stencil_shape* shape_;
   index_t begin_ = 0, end_ = 0;  ///< rows whose suffixes front_ holds
   index_t next_ = 0;             ///< the first row that is in no sum yet
   C* outside_;
-  C* columns_;  ///< of the rows from end_ on, and of the whole box
+  C* newer_;  ///< rows from end_ on
   C* front_;
   C* rows_before_;
   C* rows_after_;
@@ -163,7 +176,7 @@ class box_complement {
 /// out[x - x0] = sum_j table[j] P[x + j - left] + outside * (sum of the rest), outputs [x0, x1) of row (y0, y1), for
 /// which `rest` was begun.
 template <class C>
-inline void stencil_row(const stencil_shape& shape, const C* table, const vec<C>& outside, const C* P,
+inline void stencil_row(const stencil_shape& shape, const C* table, const C* outside, const C* P,
                         const box_complement<C>& rest, index_t y0, index_t y1, index_t x0, index_t x1, C* out) {
   constexpr index_t L = lanes<C>;
   const stencil_shape::span planes = shape.reach(0, y0);
@@ -181,19 +194,16 @@ inline void stencil_row(const stencil_shape& shape, const C* table, const vec<C>
   run.taps = shape.taps[2];
   run.width = shape.width();
   run.shift = -shape.left[2];
+  run.rest = shape.complement() ? rest.at(0) : nullptr;
+  run.outside = outside;
   stencil_outputs<C, 1>(run, x0, x1, out);
-  if (!shape.complement()) return;
-  for (index_t x = x0; x < x1; ++x, out += 2 * L) {
-    store(out, mul_add(outside, load(rest.at(x)), load(out)));
-    store(out + L, mul_add(outside, load(rest.at(x) + L), load(out + L)));
-  }
 }
 
 /// stencil_row for the whole grid in order: calls done(t0, t1) when `sums` holds outputs [t0, t1), at most `most` of
 /// one row of the grid.
 template <class C, class Done>
-inline void fold_grid(const stencil_shape& shape, const C* table, const vec<C>& outside, const C* P,
-                      box_complement<C>& rest, C* sums, index_t most, const Done& done) {
+inline void fold_grid(const stencil_shape& shape, const C* table, const C* outside, const C* P, box_complement<C>& rest,
+                      C* sums, index_t most, const Done& done) {
   rest.prepare(P);
   for (index_t row = 0; row < shape.rows(); ++row) {
     const index_t y0 = row / shape.grid[1];

@@ -130,7 +130,7 @@ struct query_fold {
 template <class C, class Done>
 inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, box_complement<C>& rest,
                          query_block<C>& block, const Done& done) {
-  fold_grid<C>(fold.shape, fold.table.weights, load(fold.table.outside), P, rest, block.sums, query_block<C>::most,
+  fold_grid<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
                [&](index_t t0, index_t t1) {
                  fold.finish(t0, t1, wanted, block);
                  done(t0, t1, block);

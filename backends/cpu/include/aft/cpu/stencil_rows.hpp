@@ -37,7 +37,7 @@ class lane_rows {
 
   /// `group` lanes share one channel of the field.
   lane_rows(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile, index_t group)
-      : field_(&f), lanes_(f, grid, tile, group) {
+      : field_(&f), lanes_(f, grid, f.set ? tile : no_lanes, group) {
     const bool flat = grid[0] == 1 && grid[1] == 1;
     if (!f.set || f.type != dtype_of<C> || !flat || tile.count != L) return;
     if (lanes_.consecutive) {
@@ -138,6 +138,7 @@ class lane_rows {
 
  private:
   static constexpr index_t most_runs = 4;
+  static constexpr lane_tile<C> no_lanes{};
   const field* field_;
   lane_field<C> lanes_;
   bool whole_ = false;

@@ -116,8 +116,8 @@ struct tied_fold {
       C* const dens = tied.dens + (i - class_first) * step;
       for (index_t x = 0; x < 2; ++x)
         stage_keys(classes.tile(b + x, i), class_tables[i], keys + x * L, tied.scales[(i - class_first) * 2 + x]);
-      fold_grid<C>(shape, class_tables[i].weights, load(class_tables[i].outside), keys, rest, tied.sums,
-                   query_block<C>::most, [&](index_t t0, index_t t1) {
+      fold_grid<C>(shape, class_tables[i].weights, class_tables[i].outside, keys, rest, tied.sums, query_block<C>::most,
+                   [&](index_t t0, index_t t1) {
                      for (index_t at = 0; at < (t1 - t0) * 2 * L; at += L)
                        store(dens + t0 * 2 * L + at, load(tied.sums + at));
                    });
@@ -162,20 +162,17 @@ struct tied_fold {
     const lane_rows<C> field_v(p.v, p.grid, tile, 1);
     C v[block * L];
     const vec<C> zero(C(0)), one(C(1));
-    vec<C> high(zero), low(inf);
+    magnitudes<C> sizes;
     for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
       const index_t s1 = s0 + block < p.Tk ? s0 + block : p.Tk;
       field_v.read(s0, s1, v);
       for (index_t s = s0; s < s1; ++s) {
         const vec<C> value = load(v + (s - s0) * L);
-        const vec<C> size = xsimd::abs(value);
-        const auto seen = xsimd::copysign(one, spread(weights + s * 2 * L)) > zero;
-        high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
-        low = xsimd::select(seen && (size < low) && (size > zero), size, low);
+        sizes.add(value, xsimd::copysign(one, spread(weights + s * 2 * L)) > zero);
         store(P + s * 2 * L, value);
       }
     }
-    set_value_scales<C>(high, low, cs);
+    set_value_scales<C>(sizes.high, sizes.low, cs);
     const vec<C> by = load(cs.scale);
     for (index_t s = 0; s < p.Tk; ++s) {
       const vec<C> weight = spread(weights + s * 2 * L);
@@ -210,7 +207,7 @@ struct tied_fold {
     for (index_t x = 0; x < 2; ++x)
       for (index_t l = 0; l < L; ++l) folds[x].marks[l] = tied.keys + x * L + spread.at[l];
     query_block<C>& block = *worker.block;
-    fold_grid<C>(shape, tables[i].weights, load(tables[i].outside), worker.P, rest, tied.sums, query_block<C>::most,
+    fold_grid<C>(shape, tables[i].weights, tables[i].outside, worker.P, rest, tied.sums, query_block<C>::most,
                  [&](index_t t0, index_t t1) {
                    for (index_t x = 0; x < 2; ++x) {
                      for (index_t t = t0; t < t1; ++t) {

@@ -10,8 +10,8 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// out[i] = sum over rows and taps of weights[row][tap] in[row][i + tap + shift], where that input exists. An input is
-/// two vectors; a weight is one for both, or two.
+/// out[i] = sum over rows and taps of weights[row][tap] in[row][i + tap + shift], where that input exists, and
+/// outside rest[i] on top. An input is two vectors; a weight is one for both, or two.
 template <class C>
 struct stencil_run {
   const C* weights = nullptr;
@@ -22,6 +22,8 @@ struct stencil_run {
   index_t taps = 0;
   index_t width = 0;  ///< inputs of a row
   index_t shift = 0;
+  const C* rest = nullptr;     ///< two vectors an output
+  const C* outside = nullptr;  ///< one vector
 };
 
 /// An output's place in a tile, known to the compiler: arrays that are indexed by it only become registers.
@@ -144,6 +146,18 @@ template <class C, index_t N, index_t V>
       }
     }
   }
+  if (run.rest != nullptr) {
+    const C* const rest = run.rest + i0 * (2 * L);
+    const vec<C> outside = load(run.outside);
+    for_each_place<N>([&](auto index) __attribute__((always_inline)) {
+      constexpr index_t i = decltype(index)::value;
+      if (i < n) {
+        store(out + i * (2 * L), mul_add(outside, load(rest + i * (2 * L)), sum.a[i]));
+        store(out + i * (2 * L) + L, mul_add(outside, load(rest + i * (2 * L) + L), sum.b[i]));
+      }
+    });
+    return;
+  }
   for_each_place<N>([&](auto index) __attribute__((always_inline)) {
     constexpr index_t i = decltype(index)::value;
     if (i < n) {
@@ -160,10 +174,6 @@ inline void stencil_outputs(const stencil_run<C>& run, index_t i0, index_t i1, C
   constexpr index_t most = (tuning_stencil<C>::registers - 2 - 2 * V) / 2;
   static_assert(most <= 14);
   if (i1 <= i0) return;
-  if (run.taps <= 0) {
-    for (index_t i = 0; i < (i1 - i0) * 2 * lanes<C>; ++i) out[i] = C(0);
-    return;
-  }
   const index_t tiles = (i1 - i0 + most - 1) / most;
   for (index_t tile = 0; tile < tiles; ++tile) {
     const index_t from = i0 + (i1 - i0) * tile / tiles;
