@@ -24,6 +24,7 @@ struct column_scales {
   C usable[lanes<C>];       ///< 0: the lane is left to the exact path
   C quiet[lanes<C>];        ///< 1: every visible v is 0 (or not finite)
   C empty[lanes<C>];        ///< 1: no key at all is visible
+  C gaps[lanes<C>];         ///< 1: some key is hidden; set by stage_keys only
   index_t first[lanes<C>];  ///< the first visible key
 };
 

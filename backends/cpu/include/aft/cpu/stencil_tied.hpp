@@ -134,18 +134,20 @@ struct tied_fold {
     constexpr C inf = std::numeric_limits<C>::infinity();
     const lane_rows<C> field_k(p.k, p.grid, tile, p.d / p.hk);
     C k[block * L];
-    vec<C> top(-inf);
+    vec<C> top(-inf), gaps(C(0));
     for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
       const index_t s1 = s0 + block < p.Tk ? s0 + block : p.Tk;
       field_k.read(s0, s1, k, -inf);
       hide_keys(p, tile, s0, s1, k);
       for (index_t s = s0; s < s1; ++s) {
         const vec<C> key = load(k + (s - s0) * L);
-        top = max_ignoring_nan<C>(top, key);
+        top = larger<C>(key, top);
+        gaps = xsimd::select(key == vec<C>(-inf), vec<C>(C(1)), gaps);
         store(keys + s * 2 * L, key);
       }
     }
     set_key_scales<C>(top, table, cs);
+    store(cs.gaps, gaps);
     const vec<C> exponent = load(cs.exponent);
     for (index_t s = 0; s < p.Tk; ++s) {
       const vec<C> key = load(keys + s * 2 * L);
@@ -155,29 +157,23 @@ struct tied_fold {
   }
 
   /// P[s * 2 L + lane] = weight * v, and the scales of the tile's own lanes.
+  template <bool Gaps>
   [[gnu::flatten]] void stage_values(const lane_tile<C>& tile, const lane_spread<C>& spread, const C* weights, C* P,
                                      column_scales<C>& cs) const {
-    constexpr index_t block = 32;
-    constexpr C inf = std::numeric_limits<C>::infinity();
-    const lane_rows<C> field_v(p.v, p.grid, tile, 1);
-    C v[block * L];
     const vec<C> zero(C(0)), one(C(1));
     magnitudes<C> sizes;
-    for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
-      const index_t s1 = s0 + block < p.Tk ? s0 + block : p.Tk;
-      field_v.read(s0, s1, v);
-      for (index_t s = s0; s < s1; ++s) {
-        const vec<C> value = load(v + (s - s0) * L);
-        sizes.add(value, xsimd::copysign(one, spread(weights + s * 2 * L)) > zero);
-        store(P + s * 2 * L, value);
-      }
+    lane_rows<C>(p.v, p.grid, tile, 1).read(0, p.Tk, P, C(0), 2 * L);
+    const auto seen = [&](const vec<C>& weight) { return xsimd::copysign(one, weight) > zero; };
+    for (index_t s = 0; s < p.Tk; ++s) {
+      const vec<C> value = load(P + s * 2 * L);
+      sizes.add(value, Gaps ? seen(spread(weights + s * 2 * L)) : zero < one);
     }
     set_value_scales<C>(sizes.high, sizes.low, cs);
     const vec<C> by = load(cs.scale);
     for (index_t s = 0; s < p.Tk; ++s) {
       const vec<C> weight = spread(weights + s * 2 * L);
-      const auto seen = xsimd::copysign(one, weight) > zero;
-      store(P + s * 2 * L, xsimd::select(seen, weight * (load(P + s * 2 * L) * by), zero));
+      const vec<C> product = weight * (load(P + s * 2 * L) * by);
+      store(P + s * 2 * L, Gaps ? xsimd::select(seen(weight), product, zero) : product);
     }
   }
 
@@ -191,6 +187,7 @@ struct tied_fold {
     const query_fields<C> next[2] = {{p, plan.tile(b, after)}, {p, plan.tile(b + 1, after)}};
     column_scales<C> cs[2];
     for (index_t x = 0; x < 2; ++x) {
+      bool gaps = false;
       for (index_t l = 0; l < L; ++l) {
         const column_scales<C>& of_class = tied.scales[spread.at[l] / step * 2 + x];
         const index_t from = spread.at[l] % L;
@@ -198,8 +195,13 @@ struct tied_fold {
         cs[x].usable[l] = of_class.usable[from];
         cs[x].empty[l] = of_class.empty[from];
         cs[x].first[l] = of_class.first[from];
+        gaps = gaps || of_class.gaps[from] != C(0);
       }
-      stage_values(tiles[x], spread, tied.keys + x * L, worker.P + x * L, cs[x]);
+      if (gaps) {
+        stage_values<true>(tiles[x], spread, tied.keys + x * L, worker.P + x * L, cs[x]);
+      } else {
+        stage_values<false>(tiles[x], spread, tied.keys + x * L, worker.P + x * L, cs[x]);
+      }
       if (!follows) fields[x].touch_queries();
     }
     query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], worker.P},
