@@ -179,7 +179,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
                                  partial + i * table_size);
       }
     }
-    order_stores();
+    fence_stores();
   });
   if (shared) join_shared_keys<C>(p, dk, exec);
   if (filter_wanted) write_filter_gradient<C>(p, shape, plan, work ? parts : 0, partials, exec);

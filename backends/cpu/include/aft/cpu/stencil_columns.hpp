@@ -67,29 +67,11 @@ inline void set_value_scales(const vec<C>& high, const vec<C>& low, column_scale
   }
 }
 
-/// x > most ? x : most, which passes over a NaN in x.
-template <class C>
-inline vec<C> larger(const vec<C>& x, const vec<C>& most) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(C) == 4) return vec<C>(_mm512_max_ps(x, most));
-  if constexpr (sizeof(C) == 8) return vec<C>(_mm512_max_pd(x, most));
-#endif
-  return max_ignoring_nan<C>(most, x);
-}
-template <class C>
-inline vec<C> smaller(const vec<C>& x, const vec<C>& least) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(C) == 4) return vec<C>(_mm512_min_ps(x, least));
-  if constexpr (sizeof(C) == 8) return vec<C>(_mm512_min_pd(x, least));
-#endif
-  return min_ignoring_nan<C>(least, x);
-}
-
 /// exp(key) 2^-exponent. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
 template <class C>
 inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {
   const vec<C> low(-exp_constants<C>::range);
-  const split_exp<C> e = exp_split<C>(xsimd::select(key < low, low, key));
+  const split_exp<C> e = exp_split<C>(max_ignoring_nan<C>(key, low));
   return xsimd::select(key == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(-0.0)),
                        times_pow2<C>(e.mantissa, e.exponent - exponent));
 }
@@ -104,8 +86,8 @@ struct magnitudes {
     const vec<C> zero(C(0)), inf(std::numeric_limits<C>::infinity());
     const vec<C> size = xsimd::abs(value);
     const vec<C> known = xsimd::select(seen && (size < inf), size, zero);
-    high = larger<C>(known, high);
-    low = smaller<C>(xsimd::select(known > zero, known, inf), low);
+    high = max_ignoring_nan<C>(high, known);
+    low = min_ignoring_nan<C>(low, xsimd::select(known > zero, known, inf));
   }
 };
 
@@ -132,7 +114,7 @@ template <class C>
   magnitudes<C> sizes;
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> key = load(P + s * 2 * L + L);
-    top = larger<C>(key, top);
+    top = max_ignoring_nan<C>(top, key);
     sizes.add(load(P + s * 2 * L), !(key == vec<C>(-inf)));
   }
   set_key_scales<C>(top, table, cs);

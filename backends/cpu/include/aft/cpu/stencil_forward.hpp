@@ -37,7 +37,7 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
                       if (i + 1 < last) next.prefetch(t0, t1);
                     });
   }
-  order_stores();
+  fence_stores();
 }
 
 /// bias_kind::filter without a mask per pair. O(B T taps d) multiply-adds, O(T) scratch per thread and lane tile.

@@ -11,24 +11,6 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Stores a whole cache line without reading it first. `p` lies on its beginning.
-template <class C>
-[[gnu::always_inline]] inline void store_past_cache(C* p, const vec<C>& v) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(C) == 4) _mm512_stream_ps(p, v);
-  if constexpr (sizeof(C) == 8) _mm512_stream_pd(p, v);
-#else
-  store(p, v);
-#endif
-}
-
-/// What was stored past the cache is in memory before anything that this thread stores later.
-inline void order_stores() {
-#if defined(__AVX512F__)
-  _mm_sfence();
-#endif
-}
-
 /// A lane_field with two more ways to go: a row is a vector, or a few channels that lanes share.
 template <class C>
 class lane_rows {
@@ -102,11 +84,8 @@ class lane_rows {
     }
     C* to = row(t0);
     const index_t to_step = step();
-    if (passes_cache(p)) {
-      for (index_t t = t0; t < t1; ++t, in += L, to += to_step) store_past_cache<C>(to, load(in));
-    } else {
-      for (index_t t = t0; t < t1; ++t, in += L, to += to_step) store(to, load(in));
-    }
+    const bool around = passes_cache(p);
+    for (index_t t = t0; t < t1; ++t, in += L, to += to_step) put<C>(to, load(in), around);
   }
 
   /// True where rows had better be written past the cache: vectors are whole lines, and there are more of them than a

@@ -71,7 +71,7 @@ struct query_fields {
     const gate g = p.gate_fn;
     const auto put = [](C * at, const vec<C>& x) __attribute__((always_inline)) {
       if constexpr (PastCache) {
-        store_past_cache<C>(at, x);
+        store_around<C>(at, x);
       } else {
         store(at, x);
       }

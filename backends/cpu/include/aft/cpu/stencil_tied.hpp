@@ -123,7 +123,7 @@ struct tied_fold {
                    });
     }
     for (index_t i = first; i < last; ++i) values(worker, tied, b, i, i > first, i + 1 < last, class_first * L, rest);
-    order_stores();
+    fence_stores();
   }
 
  private:
@@ -141,7 +141,7 @@ struct tied_fold {
       hide_keys(p, tile, s0, s1, k);
       for (index_t s = s0; s < s1; ++s) {
         const vec<C> key = load(k + (s - s0) * L);
-        top = larger<C>(key, top);
+        top = max_ignoring_nan<C>(top, key);
         gaps = xsimd::select(key == vec<C>(-inf), vec<C>(C(1)), gaps);
         store(keys + s * 2 * L, key);
       }

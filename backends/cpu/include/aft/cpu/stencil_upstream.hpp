@@ -103,28 +103,30 @@ template <class C>
   C* const dq = block.lse;
   fields.dy.read(t0, t1, rows.g + t0 * L);
   if (p.gate_fn != gate::none) fields.q.read(t0, t1, q);
-  const auto apply = [&](const auto& value, const auto& slope) __attribute__((always_inline)) {
+  const auto apply = [&](const auto& both) __attribute__((always_inline)) {
     for (index_t i = 0; i < (t1 - t0) * L; i += L) {
       const index_t at = t0 * L + i;
       const auto empty = load(rows.inverse + at) == zero;
       const vec<C> dy = load(rows.g + at);
       const vec<C> o = xsimd::select(empty, zero, load(rows.o + at));
+      const gate_pair<C> gate_of = both(i);
       store(rows.o + at, o);
-      store(rows.g + at, xsimd::select(empty, zero, dy * value(i)));
-      store(dq + i, xsimd::select(empty, zero, slope(i, dy) * o));
+      store(rows.g + at, xsimd::select(empty, zero, dy * gate_of.value));
+      store(dq + i, xsimd::select(empty, zero, dy * gate_of.slope * o));
     }
   };
-  switch (p.gate_fn) {
-    case gate::none: apply([](index_t) { return vec<C>(C(1)); }, [&](index_t, const vec<C>&) { return zero; }); break;
-    case gate::sigmoid:  // the default is worth a loop of its own: both share the exponential
-      apply(
-          [&](index_t i) __attribute__((always_inline)) { return gate_detail::sigmoid<C>(load(q + i)); },
-          [&](index_t i, const vec<C>& dy)
-              __attribute__((always_inline)) { return dy * gate_detail::sigmoid_slope<C>(load(q + i)); });
-      break;
-    default:
-      apply([&](index_t i) { return gate_value<C>(p.gate_fn, load(q + i)); },
-            [&](index_t i, const vec<C>& dy) { return dy * gate_slope<C>(p.gate_fn, load(q + i)); });
+  if (p.gate_fn == gate::sigmoid) {  // the default is worth a loop without a switch
+    apply([&](index_t i) __attribute__((always_inline)) { return gate_detail::sigmoid_pair<C>(load(q + i)); });
+  } else if (p.gate_fn != gate::none) {
+    apply([&](index_t i) { return gate_both<C>(p.gate_fn, load(q + i)); });
+  } else {
+    for (index_t i = 0; i < (t1 - t0) * L; i += L) {
+      const index_t at = t0 * L + i;
+      const auto empty = load(rows.inverse + at) == zero;
+      store(rows.o + at, xsimd::select(empty, zero, load(rows.o + at)));
+      store(rows.g + at, xsimd::select(empty, zero, load(rows.g + at)));
+      store(dq + i, zero);
+    }
   }
   if (p.dq.set) fields.dq.write(p, t0, t1, dq);
 }
