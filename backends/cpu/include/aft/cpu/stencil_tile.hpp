@@ -81,10 +81,10 @@ struct stencil_accumulators {
   /// entered in the middle or left early. Padding with zeros would cost 20% more for 11 taps on a row of 14.
   template <bool Two>
   [[gnu::always_inline]] void taps(const C* in, const vec<C> (&w)[2][V], index_t first, index_t last) {
-#define AFT_STEP(K)                      \
-  case K:                                \
-    step<Two>(lane_of_tile<K>{}, in, w); \
-    if (K >= N || last == K) break;      \
+#define AFT_STEP(K)                        \
+  case (K):                                \
+    step<Two>(lane_of_tile<(K)>{}, in, w); \
+    if ((K) >= N || last == (K)) break;    \
     [[fallthrough]]
     switch (first) {
       AFT_STEP(0);
