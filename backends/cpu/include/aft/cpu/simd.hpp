@@ -116,6 +116,8 @@ inline vec<C> min_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
   return xsimd::select(x < acc, x, acc);
 }
 
+// Through integers, since arithmetic on a pointer must stay inside its array.
+// NOLINTBEGIN(performance-no-int-to-ptr)
 /// Asks for the line that lies `ahead` elements from p, which need not exist.
 template <class C>
 inline void prefetch(const C* p, index_t ahead) {
@@ -129,6 +131,8 @@ inline void prefetch_to_write(C* p, index_t ahead) {
   __builtin_prefetch(
       reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(ahead) * sizeof(C)), 1);
 }
+
+// NOLINTEND(performance-no-int-to-ptr)
 
 /// A store to an address aligned to the vector that does not read the line first nor keeps it in the caches: for whole
 /// lines of arrays that no cache holds. Other threads see it after fence_stores().
