@@ -84,6 +84,21 @@ class one_thread {
   int before_;
 };
 
+/// oneDNN generates a kernel for each form at its first call. With two threads first at once, one start in 15 ended in a
+/// corrupt
+/// heap (oneDNN 2.7), so one thread asks for all of them before any other call: none of 72 did since.
+inline bool make_kernels() {
+  constexpr index_t n = 64;
+  static float zeros[n * n] = {};
+  static float product[n * n];
+  for (const char a_form : {'N', 'T'})
+    for (const char b_form : {'N', 'T'})
+      for (const float beta : {0.0F, 1.0F})
+        if (dnnl_sgemm(a_form, b_form, n, n, n, 1.0F, zeros, n, zeros, n, beta, product, n) != dnnl_success)
+          return false;
+  return true;
+}
+
 }  // namespace detail
 
 template <>
@@ -93,6 +108,8 @@ inline void gemm<float>(index_t m, index_t n, index_t k, matrix<float> a, matrix
   const char a_form = a.form == as::is ? 'N' : 'T';
   const char b_form = b.form == as::is ? 'N' : 'T';
   const detail::one_thread alone;
+  static const bool ready = detail::make_kernels();  // others wait here for the first to be done
+  if (!ready) throw std::runtime_error("dnnl_sgemm failed");
   const dnnl_status_t status =
       dnnl_sgemm(a_form, b_form, m, n, k, 1.0F, a.data, a.stride, b.data, b.stride, beta, c, c_stride);
   if (status != dnnl_success) throw std::runtime_error("dnnl_sgemm failed");
