@@ -84,9 +84,8 @@ class one_thread {
   int before_;
 };
 
-/// oneDNN generates a kernel for each form at its first call. With two threads first at once, one start in 15 ended in a
-/// corrupt
-/// heap (oneDNN 2.7), so one thread asks for all of them before any other call: none of 72 did since.
+/// oneDNN generates a kernel for each form at its first call. With two threads first at once, one start in 15 ended in
+/// a corrupt heap (oneDNN 2.7), so one thread asks for all of them before any other call: none of 72 did since.
 inline bool make_kernels() {
   constexpr index_t n = 64;
   static float zeros[n * n] = {};
