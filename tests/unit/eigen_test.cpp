@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // as_view of Eigen objects. aft.hpp comes first on purpose: the order of includes must not matter.
-#include <aft/aft.hpp>
+#include "engine.hpp"
 
 #include <Eigen/Core>
 #include <unsupported/Eigen/CXX11/Tensor>

@@ -2,7 +2,7 @@
 /// @file expect_error.hpp  Runs a call that must be refused, and looks at what it says and at what it left alone.
 #pragma once
 
-#include <aft/aft.hpp>
+#include "engine.hpp"
 
 #include <doctest/doctest.h>
 

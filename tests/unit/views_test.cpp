@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensor_view, any_view and window: indexing, conversions, slices.
-#include <aft/aft.hpp>
+#include "engine.hpp"
 
 #include <doctest/doctest.h>
 

@@ -19,7 +19,10 @@ namespace cpu_impl {
 
 template <class C>
 struct exact_row_result {
-  C average[lanes<C>];
+  C average[lanes<C>];  ///< num / den * unscale
+  C num[lanes<C>];
+  C den[lanes<C>];
+  C unscale[lanes<C>];
   C lse[lanes<C>];
   C inverse[lanes<C>];
   C exponent[lanes<C>];
@@ -120,15 +123,16 @@ template <class C>
     den_sum = den_sum + block_den;
   };
   constexpr index_t depth = tuning<C>::depth_block;
-  constexpr index_t M = tuning<C>::rows;
-  const auto span_of = [&](index_t panel) { return g.dense(panel * M, (panel + 1) * M < g.R ? (panel + 1) * M : g.R); };
-  const auto span = span_of(t / M);
+  const row_panels cut(g, tuning<C>::rows);
+  const auto span_of = [&](index_t panel) { return cut.dense(g, panel); };
+  const index_t own = cut.of(t);
+  const auto span = span_of(own);
   for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth)
     add(span.lo > k0 ? span.lo : k0, span.hi < k0 + depth ? span.hi : k0 + depth, num, den);
   if (g.has_prefix(span)) {
     vec<C> outer_num(zero), outer_den(zero);
     index_t at = 0;
-    for (index_t panel = 0; panel <= t / M; ++panel) {
+    for (index_t panel = 0; panel <= own; ++panel) {
       const index_t lo = span_of(panel).lo;
       if (lo > at) add(at, lo, outer_num, outer_den);
       at = lo > at ? lo : at;
@@ -139,7 +143,7 @@ template <class C>
   if (g.has_suffix(span)) {
     vec<C> outer_num(zero), outer_den(zero);
     index_t at = g.K;
-    for (index_t panel = (g.R + M - 1) / M; panel-- > t / M;) {
+    for (index_t panel = cut.count; panel-- > own;) {
       const index_t hi = span_of(panel).hi;
       if (hi < at) add(hi, at, outer_num, outer_den);
       at = hi < at ? hi : at;
@@ -169,6 +173,9 @@ template <class C>
   lse = xsimd::select(empty, vec<C>(-inf), lse);
   lse = xsimd::select(differs<C>(den, den), den, lse);
   store(out.average, average);
+  store(out.num, xsimd::select(over, xsimd::select(ratio > zero, hull, -hull), num));
+  store(out.den, xsimd::select(over, vec<C>(C(1)), safe));
+  store(out.unscale, load(unscale));
   store(out.lse, lse);
   const split_exp<C> parts = split_denominator<C>(safe);
   const vec<C> inverse = xsimd::select(den == den, vec<C>(C(1)) / parts.mantissa, den);

@@ -46,19 +46,16 @@ inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add, con
   }
 }
 
-/// The tile of `rows` rows, by the smallest kernel that covers them: a short last panel does not pay for a full one.
-template <class C>
+/// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights from half the
+/// full one on are the common ones; below they occur in short sequences and beside windows only.
+template <class C, index_t M = tuning<C>::rows>
 inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const C* next) {
   constexpr index_t most = tuning<C>::rows;
-  if (rows <= 1) {
-    gemm_tile<C, 1>(depth, a, p, c, add, next);
-  } else if (rows <= most / 3) {
-    gemm_tile<C, most / 3>(depth, a, p, c, add, next);
-  } else if (rows <= most / 2) {
-    gemm_tile<C, most / 2>(depth, a, p, c, add, next);
-  } else {
-    gemm_tile<C, most>(depth, a, p, c, add, next);
+  constexpr index_t smaller = M > most / 2 ? M - 1 : M / 2;
+  if constexpr (M > 1) {
+    if (rows <= smaller) return gemm_panel<C, smaller>(rows, depth, a, p, c, add, next);
   }
+  gemm_tile<C, M>(depth, a, p, c, add, next);
 }
 
 }  // namespace cpu_impl

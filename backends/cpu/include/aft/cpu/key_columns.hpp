@@ -95,19 +95,26 @@ template <class C>
   store(range.value_low, low);
 }
 
-/// The scales of a lane tile from its range.
+/// The scales of a lane tile from its range. Keys and values of ordinary size keep scale 1: powers of two do not
+/// change the bits of a sum, and so most tiles are packed in one pass. Decided lane by lane, whatever the neighbours.
 template <class C>
 inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   using k_ = exp_constants<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
   column_scale<C> cs;
   C small[lanes<C>];
   for (index_t l = 0; l < lanes<C>; ++l) {
     const C top = range.key_top[l];
-    const bool none = top == -std::numeric_limits<C>::infinity();
+    const bool none = top == -inf;
     const bool beyond = !none && (top > k_::range || top < -k_::range);
+    // Sums of 2^30 such terms stay far from the ends of the range, and den may still fall by 2^48 before it proves
+    // nothing.
+    const bool ordinary = none || (top >= C(-8) && top <= C(32));
     cs.base[l] = beyond ? top : C(0);
-    small[l] = none || beyond ? C(0) : top;
-    value_scale(range.value_top[l], value_scales[l], cs.unscale[l]);
+    small[l] = ordinary || beyond ? C(0) : top;
+    const C high = range.value_top[l];
+    value_scales[l] = cs.unscale[l] = C(1);
+    if (!(high >= C(0x1p-20) && high <= C(0x1p20))) value_scale(high, value_scales[l], cs.unscale[l]);
     // Values all of one size (or 0) are summed safely; where some are far smaller a row may see only those.
     cs.floor[l] = range.value_low[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
   }
@@ -115,35 +122,67 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   return cs;
 }
 
-/// P[s][0] = exp(k - scale) v, P[s][1] = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds.
-/// `count` lane tiles at once, P one after the other: they lie side by side in memory, so a row of k is fetched once.
+/// Turns `count` staged keys [v, k] into [exp(k - scale) v, exp(k - scale)] in place; both exactly 0 for a hidden key,
+/// whatever its v holds. `range` collects what the keys were; an infinite value counts there.
+template <class C>
+[[gnu::flatten]] inline void form_keys(C* P, index_t count, const vec<C>& base, const vec<C>& exponent,
+                                       const vec<C>& by, key_range<C>& range) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
+  vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
+  for (index_t s = 0; s < count; ++s) {
+    C* const at = P + s * N;
+    const vec<C> key = load(at + L);
+    const vec<C> value = load(at);
+    const auto seen = differs<C>(key, hidden);
+    const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
+    store(at, xsimd::select(seen, weight * (value * by), zero));
+    store(at + L, weight);
+    const vec<C> size = xsimd::select(seen, xsimd::abs(value), zero);
+    top = max_ignoring_nan<C>(top, key);
+    high = max_ignoring_nan<C>(high, size);
+    low = xsimd::select(size > zero, min_ignoring_nan<C>(low, size), low);
+  }
+  store(range.key_top, top);
+  store(range.value_top, high);
+  store(range.value_low, low);
+}
+
+/// P[s][0] = exp(k - scale) v, P[s][1] = exp(k - scale). `count` lane tiles at once, P one after the other: they lie
+/// side by side in memory, so a row of k is fetched once.
+///
+/// Packed with scale 1 while a chunk is staged in the first-level cache; a tile with keys or values of another size is
+/// staged once more.
 template <class C, class Tiles>
 [[gnu::flatten]] inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, C* P,
                                        column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
-  C value_scales[tuning<C>::group][L];
   lane_tile<C> tiles[tuning<C>::group];
   key_range<C> ranges[tuning<C>::group];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
-  for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-    const index_t s1 = s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk;
-    stage_keys<C>(p, count, tiles, s0, s1, P);
-    for (index_t i = 0; i < count; ++i) scan_keys<C>(P + (i * p.Tk + s0) * N, s1 - s0, ranges[i]);
+  const auto end_of = [&](index_t s0) { return s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk; };
+  const vec<C> zero(C(0)), one(C(1));
+  for (index_t s0 = 0; s0 < p.Tk; s0 = end_of(s0)) {
+    stage_keys<C>(p, count, tiles, s0, end_of(s0), P);
+    for (index_t i = 0; i < count; ++i)
+      form_keys<C>(P + (i * p.Tk + s0) * N, end_of(s0) - s0, zero, zero, one, ranges[i]);
   }
-  const vec<C> zero(C(0));
   for (index_t i = 0; i < count; ++i) {
-    cs[i] = key_scale<C>(ranges[i], value_scales[i]);
-    const vec<C> base = load(cs[i].base), exponent = load(cs[i].exponent), by = load(value_scales[i]);
+    C value_scales[L];
+    cs[i] = key_scale<C>(ranges[i], value_scales);
+    const auto as_packed = (load(cs[i].base) == zero) && (load(cs[i].exponent) == zero) && (load(value_scales) == one);
+    if (xsimd::all(as_packed)) continue;
     C* const columns = P + i * p.Tk * N;
-    for (index_t s = 0; s < p.Tk; ++s) {
-      C* const at = columns + s * N;
-      const vec<C> key = load(at + L);
-      const auto seen = differs<C>(key, vec<C>(-std::numeric_limits<C>::infinity()));
-      const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
-      store(at, xsimd::select(seen, weight * (load(at) * by), zero));
-      store(at + L, weight);
+    ranges[i] = key_range<C>();
+    for (index_t s0 = 0; s0 < p.Tk; s0 = end_of(s0)) {
+      stage_keys<C>(p, 1, tiles + i, s0, end_of(s0), columns);
+      scan_keys<C>(columns + s0 * N, end_of(s0) - s0, ranges[i]);
     }
+    cs[i] = key_scale<C>(ranges[i], value_scales);
+    key_range<C> unused;
+    form_keys<C>(columns, p.Tk, load(cs[i].base), load(cs[i].exponent), load(value_scales), unused);
   }
 }
 

@@ -33,6 +33,7 @@ struct column_scale {
 template <class C>
 struct fold_plan {
   pair_geometry g;
+  row_panels cut;
   int threads = 1;
   bool by_instance = false;  ///< many instances: one a thread. Few: all threads on one
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
@@ -51,14 +52,17 @@ struct fold_plan {
   index_t ld() const { return (width + lanes<C> - 1) / lanes<C> * lanes<C>; }
 
   fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, int wanted, scratch& memory)
-      : g(geometry), threads(wanted) {
-    panels = (g.R + M - 1) / M;
-    width = g.widest(M);
+      : g(geometry), cut(geometry, M), threads(wanted) {
+    panels = cut.count;
+    width = cut.widest(g);
     by_instance = threads > 1 && instances >= 4 * threads;
     const index_t teams = by_instance ? threads : 1;
     const index_t panel_bytes = ld() * M * static_cast<index_t>(sizeof(C));
     block = tuning<C>::weight_bytes / teams / (panel_bytes > 0 ? panel_bytes : 1);
     block = block < 1 ? 1 : (block > panels ? panels : block);
+    // Blocks of equal size: a short last one packs all keys for few rows.
+    const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
+    block = (panels + blocks - 1) / blocks;
     group = tuning<C>::key_bytes / (g.K * N * static_cast<index_t>(sizeof(C)) + 1);
     const index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
     group = group < 1 ? 1 : (group > tuning<C>::group ? tuning<C>::group : group);
@@ -84,10 +88,9 @@ struct fold_plan {
 template <class C>
 inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, C* before, C* after) {
   constexpr index_t N = tuning<C>::columns;
-  constexpr index_t M = tuning<C>::rows;
   constexpr index_t L = lanes<C>;
   const pair_geometry& g = plan.g;
-  const auto span_of = [&](index_t panel) { return g.dense(panel * M, (panel + 1) * M < g.R ? (panel + 1) * M : g.R); };
+  const auto span_of = [&](index_t panel) { return plan.cut.dense(g, panel); };
   // A stretch between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
   // sequences that of their square root. The stretches begin at 0 and at K, so they do not depend on p0 and p1.
   const auto stretch = [&](index_t from, index_t to, vec<C>& a, vec<C>& b) {
@@ -156,13 +159,13 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
   const int team = plan.by_instance ? 1 : plan.threads;
   C* const weights = plan.weights + (plan.by_instance ? thread : 0) * plan.block * plan.width * M;
   row_scale<C>* const scales = plan.scales + (plan.by_instance ? thread : 0) * plan.block;
-  const auto end_of = [&](index_t panel) { return (panel + 1) * M < g.R ? (panel + 1) * M : g.R; };
+  const row_panels& cut = plan.cut;
 
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
     parallel_for(p1 - p0, team, [&](index_t i, int own) {
-      const index_t r0 = (p0 + i) * M;
-      const index_t r1 = end_of(p0 + i);
+      const index_t r0 = cut.begin(p0 + i);
+      const index_t r1 = cut.end(p0 + i);
       const auto span = g.dense(r0, r1);
       C* const rows = plan.rows + (plan.by_instance ? thread : own) * M * plan.ld();
       fill(r0, r1, span.lo, span.hi, rows, plan.ld());
@@ -192,25 +195,25 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
       }
       for (index_t s0 = a0; s0 < a1; s0 += plan.strip) {
         const index_t s1 = s0 + plan.strip < a1 ? s0 + plan.strip : a1;
-        const auto first = g.dense(s0 * M, end_of(s0));
-        const auto last = g.dense((s1 - 1) * M, end_of(s1 - 1));
+        const auto first = cut.dense(g, s0);
+        const auto last = cut.dense(g, s1 - 1);
         for (index_t k0 = first.lo / depth * depth; k0 < last.hi; k0 += depth) {
           for (index_t panel = s0; panel < s1; ++panel) {
-            const auto span = g.dense(panel * M, end_of(panel));
+            const auto span = cut.dense(g, panel);
             const index_t from = span.lo > k0 ? span.lo : k0;
             const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
             if (from >= to) continue;
             const C* const a = weights + ((panel - p0) * plan.width + from - span.lo) * M;
             const C* const following = panel + 1 < s1 ? a + plan.width * M : a;
             for (index_t i = 0; i < in_group; ++i) {
-              gemm_panel<C>(end_of(panel) - panel * M, to - from, a, P + (i * g.K + from) * N,
+              gemm_panel<C>(cut.end(panel) - cut.begin(panel), to - from, a, P + (i * g.K + from) * N,
                             c + ((panel - s0) * plan.group + i) * M * N, from > span.lo, i == 0 ? following : a);
             }
           }
         }
         for (index_t panel = s0; panel < s1; ++panel) {
-          const index_t r0 = panel * M;
-          const index_t r1 = end_of(panel);
+          const index_t r0 = cut.begin(panel);
+          const index_t r1 = cut.end(panel);
           const auto span = g.dense(r0, r1);
           const row_scale<C>& rs = scales[panel - p0];
           for (index_t i = 0; i < in_group; ++i) {

@@ -36,16 +36,26 @@ template <class C>
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
   const auto unused = load(used) == zero;
   const bool logs = p.lse.set || state.set;
+  // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
+  const bool quotient = gated && p.gate_fn == gate::sigmoid;
+  const bool averages = !quotient || p.average.set;
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> num = load(c + r * N);
     const vec<C> den = load(c + r * N + L);
-    vec<C> o = (num / den) * load(cs.unscale);
+    vec<C> o = zero, out = zero;
+    if (averages) {
+      o = (num / den) * load(cs.unscale);
+      store(average + r * L, o);
+    }
+    if (quotient) {
+      out = gated_average<C>(num, den, load(cs.unscale), load(q + r * L));
+      if (!averages) o = out;
+    }
     // Underflowed terms change num / den by at most T 2^-126 / den, relative to max |v|; above the bounds that is
     // far below an ulp. NaN and infinities fail the comparisons.
     const auto proven = ((den >= vec<C>(k_::proof)) && (den <= largest) && (xsimd::abs(o) <= largest) &&
                          (xsimd::abs(num) >= load(cs.floor) * den)) ||
                         unused;
-    store(average + r * L, o);
     if (logs) {
       const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
@@ -75,10 +85,14 @@ template <class C>
         lo[r * L + l] = exact.base_lo[l];
         if (state.set && exact.base_hi[l] != C(0)) state.beyond->store(true, std::memory_order_relaxed);
       }
+      if (quotient) {
+        const vec<C> again = gated_average<C>(load(exact.num), load(exact.den), load(exact.unscale), load(q + r * L));
+        out = xsimd::select(proven, out, again);
+      }
     }
     if (p.y.set) {
-      vec<C> out = load(average + r * L);
-      if (gated) out = out * gate_value<C>(p.gate_fn, load(q + r * L));
+      if (!quotient) out = load(average + r * L);
+      if (gated && !quotient) out = out * gate_value<C>(p.gate_fn, load(q + r * L));
       store(y + r * L, out);
     }
   }

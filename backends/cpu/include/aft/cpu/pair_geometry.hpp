@@ -44,12 +44,38 @@ struct pair_geometry {
   }
   bool has_prefix(const span& s) const { return constant && causal >= 0 && s.lo > 0; }
   bool has_suffix(const span& s) const { return constant && causal <= 0 && s.hi < K; }
+};
 
-  /// The most dense columns of any panel of `rows` rows.
-  index_t widest(index_t rows) const {
+/// The rows of a geometry cut into panels of at most `most` rows. Heights differ by one, so that no short panel is left
+/// at the end: it would cost nearly as much as a full one. Beside a window the cuts decide how constant blocks are
+/// summed; there they lie at multiples of `most`, so that a causal row's bits do not depend on how many rows follow it.
+struct row_panels {
+  index_t rows = 0, count = 0, height = 0, taller = 0;
+
+  row_panels() = default;
+  row_panels(const pair_geometry& g, index_t most)
+      : rows(g.R),
+        count((g.R + most - 1) / most),
+        height(g.bounded || count == 0 ? most : g.R / count),
+        taller(g.bounded || count == 0 ? 0 : g.R % count) {}
+
+  index_t begin(index_t panel) const {
+    const index_t at = panel * height + (panel < taller ? panel : taller);
+    return at < rows ? at : rows;
+  }
+  index_t end(index_t panel) const { return begin(panel + 1); }
+  /// The panel that row t lies in.
+  index_t of(index_t t) const {
+    const index_t tall = taller * (height + 1);
+    return t < tall ? t / (height + 1) : taller + (t - tall) / height;
+  }
+  /// The dense columns of a panel.
+  pair_geometry::span dense(const pair_geometry& g, index_t panel) const { return g.dense(begin(panel), end(panel)); }
+  /// The most dense columns of any panel.
+  index_t widest(const pair_geometry& g) const {
     index_t most = 0;
-    for (index_t r0 = 0; r0 < R; r0 += rows) {
-      const span s = dense(r0, r0 + rows < R ? r0 + rows : R);
+    for (index_t panel = 0; panel < count; ++panel) {
+      const pair_geometry::span s = dense(g, panel);
       if (s.hi - s.lo > most) most = s.hi - s.lo;
     }
     return most;

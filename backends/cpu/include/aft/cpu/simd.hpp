@@ -116,6 +116,49 @@ inline vec<C> min_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
   return xsimd::select(x < acc, x, acc);
 }
 
+#if defined(__AVX512F__)
+/// Rows of a 16 x 16 block become its columns.
+inline void transpose(vec<float> (&rows)[16]) {
+  static_assert(lanes<float> == 16);
+  __m512 a[16], b[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    a[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+    a[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+  const auto low = [](__m512 x, __m512 y) {
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+  };
+  const auto high = [](__m512 x, __m512 y) {
+    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+  };
+  // b[4 g + j]: column 4 q + j of rows 4 g ... 4 g + 3 in 128-bit part q.
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    b[i] = low(a[i], a[i + 2]);
+    b[i + 1] = high(a[i], a[i + 2]);
+    b[i + 2] = low(a[i + 1], a[i + 3]);
+    b[i + 3] = high(a[i + 1], a[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512 even0 = _mm512_shuffle_f32x4(b[j], b[4 + j], 0x88);
+    const __m512 odd0 = _mm512_shuffle_f32x4(b[j], b[4 + j], 0xdd);
+    const __m512 even1 = _mm512_shuffle_f32x4(b[8 + j], b[12 + j], 0x88);
+    const __m512 odd1 = _mm512_shuffle_f32x4(b[8 + j], b[12 + j], 0xdd);
+    rows[j] = vec<float>(_mm512_shuffle_f32x4(even0, even1, 0x88));
+    rows[4 + j] = vec<float>(_mm512_shuffle_f32x4(odd0, odd1, 0x88));
+    rows[8 + j] = vec<float>(_mm512_shuffle_f32x4(even0, even1, 0xdd));
+    rows[12 + j] = vec<float>(_mm512_shuffle_f32x4(odd0, odd1, 0xdd));
+  }
+}
+/// Stores the first n lanes, and touches no byte beyond them.
+template <index_t n>
+inline void store_first(float* p, const vec<float>& v) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
+}
+#endif
+
 // Through integers, since arithmetic on a pointer must stay inside its array.
 // NOLINTBEGIN(performance-no-int-to-ptr)
 /// Asks for the line that lies `ahead` elements from p, which need not exist.

@@ -19,6 +19,30 @@ struct row_scale {
   C outside[tuning<C>::rows];
 };
 
+/// panel[s][r] = from[r * ld + s] for s < n, M entries a step; 0 for r >= rows. Reads rows up to a whole vector.
+template <class C>
+inline void transpose_rows(const C* from, index_t ld, index_t rows, index_t n, C* panel) {
+  constexpr index_t M = tuning<C>::rows;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
+    for (index_t s = 0; s < n; s += lanes<C>) {
+      vec<C> block[lanes<C>];
+#pragma GCC unroll 16
+      for (index_t r = 0; r < lanes<C>; ++r) block[r] = r < rows ? load(from + r * ld + s) : vec<C>(C(0));
+      transpose(block);
+      const index_t steps = n - s < lanes<C> ? n - s : lanes<C>;
+      for (index_t i = 0; i < steps; ++i) store_first<M>(panel + (s + i) * M, block[i]);
+    }
+    return;
+  }
+#endif
+  for (index_t s = 0; s < n; ++s) {
+    C* const out = panel + s * M;
+    for (index_t r = 0; r < rows; ++r) out[r] = from[r * ld + s];
+    for (index_t r = rows; r < M; ++r) out[r] = C(0);
+  }
+}
+
 /// Turns `rows` rows of log-weights (stride ld, n each) into weights in place and writes them transposed,
 /// panel[s][row]. `zero_outside` says that pairs of bias 0 exist beyond the n, so the scale must cover them. ld is at
 /// least n rounded up to a vector.
@@ -56,11 +80,7 @@ template <class C>
     scale.exponent[r] = C(0);
     scale.outside[r] = C(0);
   }
-  for (index_t s = 0; s < n; ++s) {
-    C* const out = panel + s * M;
-    for (index_t r = 0; r < rows; ++r) out[r] = log_weights[r * ld + s];
-    for (index_t r = rows; r < M; ++r) out[r] = C(0);
-  }
+  transpose_rows<C>(log_weights, ld, rows, n, panel);
 }
 
 }  // namespace cpu_impl
