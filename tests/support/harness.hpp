@@ -46,6 +46,10 @@ inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::ave
                                  {"dr", &results::dr}};
 
 /// The library's result. Also watches inputs and the surroundings of outputs.
+/// The relative error, in units of max|v|, that the products of bfloat16 numbers may add to y and to an average; 0
+/// where the call works in the arithmetic type.
+long double pair_error(dtype type, const setup& s);
+
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = default_executor());
 
 /// With `save`, lse and average are passed in: those of `saved`, by default what the forward call writes.

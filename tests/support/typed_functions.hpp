@@ -12,6 +12,7 @@ struct typed_functions {
   results (*run_backward)(const setup&, const numbers&, const any_executor&, const results*);
   oracle_result (*evaluate_forward)(const setup&, const numbers&);
   oracle_result (*evaluate_backward)(const setup&, const numbers&);
+  bool pairs = false;  ///< the engine multiplies bfloat16 pairs where it may
 };
 
 extern const typed_functions functions_f32, functions_f64, functions_f16, functions_bf16;

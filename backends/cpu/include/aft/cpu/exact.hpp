@@ -6,6 +6,7 @@
 /// order, same joints of partial sums; only the underflow is gone.
 #pragma once
 
+#include "bf16_dot.hpp"
 #include "exp.hpp"
 #include "pair_geometry.hpp"
 #include "row_state.hpp"
@@ -31,10 +32,11 @@ struct exact_row_result {
 };
 
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
-/// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by.
+/// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by, and
+/// `paired` says that it multiplies pairs of bfloat16: then so does this, again for the sake of the same bits.
 template <class C>
 [[gnu::noinline]] inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
-                                        const lane_tile<C>& tile, index_t t, exact_row_result<C>& out) {
+                                        const lane_tile<C>& tile, index_t t, bool paired, exact_row_result<C>& out) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 64;
@@ -92,37 +94,67 @@ template <class C>
   const vec<C> start_hi = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
 
   // Pass 2: the sums, cut and joined as the tile engine cuts and joins them.
+  struct term {
+    vec<C> factor = vec<C>(C(0)), mass = factor, weighted = factor;
+  };
+  const auto term_of = [&](index_t s, [[maybe_unused]] bool narrow) {
+    const vec<C> weight(w[s]);
+    const vec<C> key = load(k + s * L);
+    const auto seen = differs<C>(key, vec<C>(-inf));
+    const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
+    const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
+    const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+    term x;
+    x.factor = ew.mantissa;
+    x.mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);
+    if (xsimd::any(exact_lane)) {
+      const half_sum<C> z = add_halves<C>(key, weight);
+      const vec<C> logit = vec<C>(C(2)) * ((z.hi - start_hi) + (z.lo - most_lo));
+      x.mass = xsimd::select(exact_lane, exp_scaled<C>(logit, guard_bits), x.mass);
+      x.factor = xsimd::select(exact_lane, vec<C>(C(1)), x.factor);
+    }
+    x.mass = xsimd::select(seen, x.mass, zero);
+    if constexpr (has_bf16_dot<C>) {
+      if (narrow) {
+        x.mass = round_to_bf16(x.mass);
+        x.weighted = round_to_bf16(x.mass * value);
+        x.factor = round_to_bf16(x.factor);
+        return x;
+      }
+    }
+    x.weighted = x.mass * value;
+    return x;
+  };
   vec<C> num(zero), den(zero);
   const auto add = [&](index_t from, index_t to, vec<C>& num_sum, vec<C>& den_sum) {
     vec<C> block_num(zero), block_den(zero);
     for (index_t s0 = from; s0 < to; s0 += chunk) {
       const index_t s1 = s0 + chunk < to ? s0 + chunk : to;
       stage(s0, s1);
+      if constexpr (has_bf16_dot<C>) {
+        if (paired) {
+          for (index_t s = 0; s < s1 - s0; s += 2) {
+            term first, second;
+            if (w[s] != -inf) first = term_of(s, true);
+            if (s + 1 < s1 - s0 && w[s + 1] != -inf) second = term_of(s + 1, true);
+            const vec<C> factors = join_pairs(first.factor, second.factor);
+            block_num = add_pairs(factors, join_pairs(first.weighted, second.weighted), block_num);
+            block_den = add_pairs(factors, join_pairs(first.mass, second.mass), block_den);
+          }
+          continue;
+        }
+      }
       for (index_t s = 0; s < s1 - s0; ++s) {
         if (w[s] == -inf) continue;
-        const vec<C> weight(w[s]);
-        const vec<C> key = load(k + s * L);
-        const auto seen = differs<C>(key, vec<C>(-inf));
-        const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
-        const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
-        const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
-        vec<C> factor = ew.mantissa;
-        vec<C> mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);
-        if (xsimd::any(exact_lane)) {
-          const half_sum<C> z = add_halves<C>(key, weight);
-          const vec<C> x = vec<C>(C(2)) * ((z.hi - start_hi) + (z.lo - most_lo));
-          mass = xsimd::select(exact_lane, exp_scaled<C>(x, guard_bits), mass);
-          factor = xsimd::select(exact_lane, vec<C>(C(1)), factor);
-        }
-        mass = xsimd::select(seen, mass, zero);
-        block_num = mul_add(factor, mass * value, block_num);
-        block_den = mul_add(factor, mass, block_den);
+        const term x = term_of(s, false);
+        block_num = mul_add(x.factor, x.weighted, block_num);
+        block_den = mul_add(x.factor, x.mass, block_den);
       }
     }
     num_sum = num_sum + block_num;
     den_sum = den_sum + block_den;
   };
-  constexpr index_t depth = tuning<C>::depth_block;
+  const index_t depth = tuning<C>::depth_block * (paired ? 2 : 1);
   const row_panels cut(g, tuning<C>::rows);
   const auto span_of = [&](index_t panel) { return cut.dense(g, panel); };
   const index_t own = cut.of(t);

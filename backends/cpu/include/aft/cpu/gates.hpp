@@ -87,15 +87,26 @@ inline gate_pair<C> sigmoid_pair(const vec<C>& x) {
 
 }  // namespace gate_detail
 
-/// num / den * unscale * sigmoid(q), with one division unless the gate is nearly 0. The choice looks at q alone and all
-/// scales are powers of two, so the bits do not depend on what num and den were divided by. den is at most 2^75.
+/// num / den * unscale / (1 + inverse) with one division, where `inverse` is e^-q: num / den * sigmoid(q).
+template <class C>
+inline vec<C> shared_division(const vec<C>& num, const vec<C>& den, const vec<C>& unscale, const vec<C>& inverse) {
+  return num / mul_add(den, inverse, den) * unscale;
+}
+/// Whether it stays in range, for den up to 2^75. Looks at the gate alone, so that it does not depend on scales.
+template <class C>
+inline vec_mask<C> may_share_division(const vec<C>& inverse) {
+  return inverse <= vec<C>(C(0x1p48));
+}
+
+/// num / den * unscale * sigmoid(q). All scales are powers of two, so the bits do not depend on what num and den were
+/// divided by.
 template <class C>
 inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& unscale, const vec<C>& q) {
   const vec<C> inverse = gate_detail::growth<C>(q);
-  const vec<C> both = num / mul_add(den, inverse, den) * unscale;
-  const auto fits = inverse <= vec<C>(C(0x1p48));
-  if (xsimd::all(fits)) return both;
-  return xsimd::select(fits, both, (num / den) * unscale * gate_detail::sigmoid<C>(q));
+  const vec<C> shared = shared_division<C>(num, den, unscale, inverse);
+  const auto fits = may_share_division<C>(inverse);
+  if (xsimd::all(fits)) return shared;
+  return xsimd::select(fits, shared, (num / den) * unscale * gate_detail::sigmoid<C>(q));
 }
 
 /// num / den * sigmoid(q) with one division. den is that of a fold: positive, and far from the ends of the range.

@@ -2,16 +2,18 @@
 /// @file gemm_tile.hpp  The register tile: rows x two vectors of C += A P.
 #pragma once
 
+#include "bf16_dot.hpp"
 #include "tuning.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row.
+/// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row;
+/// `paired`: each entry of a and p is a pair of bfloat16 and s counts pairs.
 /// One fused chain a result, in the order of s: the bits do not depend on M. `next` is brought to the second-level
 /// cache on the way, as many weights as this tile takes.
-template <class C, index_t M>
+template <class C, index_t M, bool paired>
 inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add, const C* next) {
   constexpr index_t step = tuning<C>::rows;
   constexpr index_t width = tuning<C>::columns;
@@ -30,8 +32,13 @@ inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add, con
 #pragma GCC unroll 14
     for (index_t r = 0; r < M; ++r) {
       const vec<C> weight(weights[r]);
-      left[r] = mul_add(weight, p0, left[r]);
-      right[r] = mul_add(weight, p1, right[r]);
+      if constexpr (paired) {
+        left[r] = add_pairs(weight, p0, left[r]);
+        right[r] = add_pairs(weight, p1, right[r]);
+      } else {
+        left[r] = mul_add(weight, p0, left[r]);
+        right[r] = mul_add(weight, p1, right[r]);
+      }
     }
   }
 #pragma GCC unroll 14  // else the accumulators go to the stack first
@@ -48,14 +55,14 @@ inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add, con
 
 /// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights from half the
 /// full one on are the common ones; below they occur in short sequences and beside windows only.
-template <class C, index_t M = tuning<C>::rows>
+template <class C, bool paired = false, index_t M = tuning<C>::rows>
 inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const C* next) {
   constexpr index_t most = tuning<C>::rows;
   constexpr index_t smaller = M > most / 2 ? M - 1 : M / 2;
   if constexpr (M > 1) {
-    if (rows <= smaller) return gemm_panel<C, smaller>(rows, depth, a, p, c, add, next);
+    if (rows <= smaller) return gemm_panel<C, paired, smaller>(rows, depth, a, p, c, add, next);
   }
-  gemm_tile<C, M>(depth, a, p, c, add, next);
+  gemm_tile<C, M, paired>(depth, a, p, c, add, next);
 }
 
 }  // namespace cpu_impl

@@ -4,8 +4,10 @@
 
 #include <limits>
 
+#include "bf16_dot.hpp"
 #include "pair_fold.hpp"
 #include "stage.hpp"
+#include "storage_vectors.hpp"
 #include "value_scale.hpp"
 
 namespace aft {
@@ -31,47 +33,56 @@ struct key_range {
 
 inline constexpr index_t column_chunk = 32;  // 2 x 32 vectors a lane tile stay in the first-level cache
 
-/// P[s] = [v, k] for keys [s0, s1) of `count` lane tiles, P of one after the other; hidden keys and idle lanes -inf.
+/// P[s - s0] = [v, k] for keys [s0, s1) of `count` lane tiles, `apart` keys from one tile to the next; hidden keys and
+/// idle lanes -inf.
 ///
 /// A lane tile is one cache line a row, which the hardware foresees badly. So a row is read for all tiles of the group,
 /// which lie side by side, the rows to come are asked for, and each row is read from memory once.
 template <class C>
-inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tiles, index_t s0, index_t s1, C* P) {
+inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tiles, index_t s0, index_t s1, C* P,
+                       index_t apart) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const index_t group = p.d / p.hk;
   const lane_field<C> k0(p.k, p.grid, tiles[0], group), v0(p.v, p.grid, tiles[0], 1);
   const lane_field<C> k1(p.k, p.grid, tiles[count - 1], group), v1(p.v, p.grid, tiles[count - 1], 1);
-  const index_t apart = (count - 1) * L;
-  const bool plain = p.k.type == dtype_of<C> && p.v.type == dtype_of<C> && k0.whole_rows() && v0.whole_rows() &&
-                     k1.whole_rows() && v1.whole_rows() && k1.base - k0.base == apart && v1.base - v0.base == apart;
-  if (plain) {
+  const index_t width = (count - 1) * L;
+  const bool plain = p.k.type == p.v.type && k0.whole_rows() && v0.whole_rows() && k1.whole_rows() && v1.whole_rows() &&
+                     k1.base - k0.base == width && v1.base - v0.base == width;
+  const auto read_rows = [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
     constexpr index_t ahead = tuning<C>::rows_ahead;
     const index_t k_step = p.k.sx[2], v_step = p.v.sx[2];
-    const C* k = reinterpret_cast<const C*>(p.k.data) + k0.base + s0 * k_step;
-    const C* v = reinterpret_cast<const C*>(p.v.data) + v0.base + s0 * v_step;
-    for (index_t s = s0; s < s1; ++s, k += k_step, v += v_step) {
+    const T* k = reinterpret_cast<const T*>(p.k.data) + k0.base + s0 * k_step;
+    const T* v = reinterpret_cast<const T*>(p.v.data) + v0.base + s0 * v_step;
+    C* out = P;
+    for (index_t s = s0; s < s1; ++s, k += k_step, v += v_step, out += N) {
       const index_t soon = s + ahead < p.Tk ? ahead : 0;
       for (index_t i = 0; i < count; ++i) {
         __builtin_prefetch(k + soon * k_step + i * L);
         __builtin_prefetch(v + soon * v_step + i * L);
-        C* const at = P + (i * p.Tk + s) * N;
-        store(at, load(v + i * L));
-        store(at + L, load(k + i * L));
+        C* const at = out + i * apart * N;
+        store(at, load_as<C>(v + i * L));
+        store(at + L, load_as<C>(k + i * L));
       }
     }
+  };
+  if (plain && p.k.type == dtype_of<C>) {
+    read_rows(static_cast<const C*>(nullptr));
+  } else if (plain && p.k.type == dtype::bf16) {
+    read_rows(static_cast<const bfloat16*>(nullptr));
   } else {
     C rows[column_chunk * L];
     for (index_t i = 0; i < count; ++i) {
-      C* const at = P + (i * p.Tk + s0) * N;
+      C* const at = P + i * apart * N;
       lane_field<C>(p.v, p.grid, tiles[i], 1).read(s0, s1, rows);
       for (index_t s = 0; s < s1 - s0; ++s) store(at + s * N, load(rows + s * L));
       lane_field<C>(p.k, p.grid, tiles[i], group).read(s0, s1, rows, -inf);
       for (index_t s = 0; s < s1 - s0; ++s) store(at + s * N + L, load(rows + s * L));
     }
   }
-  for (index_t i = 0; i < count; ++i) hide_keys(p, tiles[i], s0, s1, P + (i * p.Tk + s0) * N + L, N);
+  for (index_t i = 0; i < count; ++i) hide_keys(p, tiles[i], s0, s1, P + i * apart * N + L, N);
 }
 
 /// Adds `count` staged keys to a lane tile's range.
@@ -122,67 +133,119 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   return cs;
 }
 
-/// Turns `count` staged keys [v, k] into [exp(k - scale) v, exp(k - scale)] in place; both exactly 0 for a hidden key,
-/// whatever its v holds. `range` collects what the keys were; an infinite value counts there.
+/// What staged keys are turned into, and what they were.
 template <class C>
-[[gnu::flatten]] inline void form_keys(C* P, index_t count, const vec<C>& base, const vec<C>& exponent,
-                                       const vec<C>& by, key_range<C>& range) {
-  constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
-  const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
-  vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
-  for (index_t s = 0; s < count; ++s) {
-    C* const at = P + s * N;
-    const vec<C> key = load(at + L);
-    const vec<C> value = load(at);
+struct key_former {
+  vec<C> base, exponent, by;
+  vec<C> top, high, low;
+
+  explicit key_former(const key_range<C>& range, const vec<C>& key_base = vec<C>(C(0)),
+                      const vec<C>& key_exponent = vec<C>(C(0)), const vec<C>& value_scale = vec<C>(C(1)))
+      : base(key_base),
+        exponent(key_exponent),
+        by(value_scale),
+        top(load(range.key_top)),
+        high(load(range.value_top)),
+        low(load(range.value_low)) {}
+
+  /// num = exp(k - scale) v and den = exp(k - scale) of [v, k] at `from`; both exactly 0 for a hidden key, whatever its
+  /// v holds. `narrow` rounds den to bfloat16, and num is formed from what it became: their errors cancel in num / den.
+  template <bool narrow>
+  void form(const C* from, vec<C>& num, vec<C>& den) {
+    const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
+    const vec<C> value = load(from);
+    const vec<C> key = load(from + lanes<C>);
     const auto seen = differs<C>(key, hidden);
-    const vec<C> weight = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
-    store(at, xsimd::select(seen, weight * (value * by), zero));
-    store(at + L, weight);
+    den = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
+    if constexpr (narrow) den = round_to_bf16(den);
+    num = xsimd::select(seen, den * (value * by), zero);
+    if constexpr (narrow) num = round_to_bf16(num);
     const vec<C> size = xsimd::select(seen, xsimd::abs(value), zero);
     top = max_ignoring_nan<C>(top, key);
     high = max_ignoring_nan<C>(high, size);
     low = xsimd::select(size > zero, min_ignoring_nan<C>(low, size), low);
   }
-  store(range.key_top, top);
-  store(range.value_top, high);
-  store(range.value_low, low);
+
+  /// An infinite value counts as the largest.
+  void leave(key_range<C>& range) const {
+    store(range.key_top, top);
+    store(range.value_top, high);
+    store(range.value_low, low);
+  }
+};
+
+/// Keys [s0, s0 + count) of one lane tile from their staged form into its packed columns P, which may be the same
+/// place. `paired`: two keys a step, as pairs of bfloat16; s0 is even then.
+template <class C>
+[[gnu::flatten]] inline void form_keys(const C* staged, index_t s0, index_t count, bool paired, C* P,
+                                       key_former<C> former, key_range<C>& range) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  if constexpr (has_bf16_dot<C>) {
+    if (paired) {
+      C* at = P + s0 / 2 * N;
+      for (index_t s = 0; s < count; s += 2, at += N) {
+        vec<C> num0, den0, num1(C(0)), den1(C(0));
+        former.template form<true>(staged + s * N, num0, den0);
+        if (s + 1 < count) former.template form<true>(staged + (s + 1) * N, num1, den1);
+        store(at, join_pairs(num0, num1));
+        store(at + L, join_pairs(den0, den1));
+      }
+      former.leave(range);
+      return;
+    }
+  }
+  C* at = P + s0 * N;
+  for (index_t s = 0; s < count; ++s, at += N) {
+    vec<C> num, den;
+    former.template form<false>(staged + s * N, num, den);
+    store(at, num);
+    store(at + L, den);
+  }
+  former.leave(range);
 }
 
-/// P[s][0] = exp(k - scale) v, P[s][1] = exp(k - scale). `count` lane tiles at once, P one after the other: they lie
-/// side by side in memory, so a row of k is fetched once.
+/// Packs the columns of `count` lane tiles, each `size` elements from the one before: P[s][0] = exp(k - scale) v and
+/// P[s][1] = exp(k - scale). The tiles lie side by side in memory, so a row of k is fetched once.
 ///
-/// Packed with scale 1 while a chunk is staged in the first-level cache; a tile with keys or values of another size is
-/// staged once more.
+/// Formed with scale 1 from a chunk of keys in the first-level cache; a tile with keys or values of another size is
+/// read twice more.
 template <class C, class Tiles>
-[[gnu::flatten]] inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, C* P,
-                                       column_scale<C>* cs) {
+[[gnu::flatten]] inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, bool paired, index_t size,
+                                       C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   lane_tile<C> tiles[tuning<C>::group];
   key_range<C> ranges[tuning<C>::group];
+  C staged[tuning<C>::group * column_chunk * N];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
-  const auto end_of = [&](index_t s0) { return s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk; };
-  const vec<C> zero(C(0)), one(C(1));
-  for (index_t s0 = 0; s0 < p.Tk; s0 = end_of(s0)) {
-    stage_keys<C>(p, count, tiles, s0, end_of(s0), P);
-    for (index_t i = 0; i < count; ++i)
-      form_keys<C>(P + (i * p.Tk + s0) * N, end_of(s0) - s0, zero, zero, one, ranges[i]);
+  const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
+  for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+    stage_keys<C>(p, count, tiles, s0, s0 + chunk_at(s0), staged, column_chunk);
+    for (index_t i = 0; i < count; ++i) {
+      form_keys<C>(staged + i * column_chunk * N, s0, chunk_at(s0), paired, P + i * size, key_former<C>(ranges[i]),
+                   ranges[i]);
+    }
   }
   for (index_t i = 0; i < count; ++i) {
     C value_scales[L];
     cs[i] = key_scale<C>(ranges[i], value_scales);
-    const auto as_packed = (load(cs[i].base) == zero) && (load(cs[i].exponent) == zero) && (load(value_scales) == one);
-    if (xsimd::all(as_packed)) continue;
-    C* const columns = P + i * p.Tk * N;
+    const vec<C> zero(C(0));
+    if (xsimd::all((load(cs[i].base) == zero) && (load(cs[i].exponent) == zero) &&
+                   (load(value_scales) == vec<C>(C(1)))))
+      continue;
     ranges[i] = key_range<C>();
-    for (index_t s0 = 0; s0 < p.Tk; s0 = end_of(s0)) {
-      stage_keys<C>(p, 1, tiles + i, s0, end_of(s0), columns);
-      scan_keys<C>(columns + s0 * N, end_of(s0) - s0, ranges[i]);
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+      stage_keys<C>(p, 1, tiles + i, s0, s0 + chunk_at(s0), staged, column_chunk);
+      scan_keys<C>(staged, chunk_at(s0), ranges[i]);
     }
     cs[i] = key_scale<C>(ranges[i], value_scales);
-    key_range<C> unused;
-    form_keys<C>(columns, p.Tk, load(cs[i].base), load(cs[i].exponent), load(value_scales), unused);
+    key_range<C> known;
+    const key_former<C> former(known, load(cs[i].base), load(cs[i].exponent), load(value_scales));
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+      stage_keys<C>(p, 1, tiles + i, s0, s0 + chunk_at(s0), staged, column_chunk);
+      form_keys<C>(staged, s0, chunk_at(s0), paired, P + i * size, former, known);
+    }
   }
 }
 

@@ -102,7 +102,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
   const pair_instances<C> instances(p);
   std::optional<fold_plan<C>> plan;
-  if (keys_wanted) plan.emplace(key_geometry(p), instances.count(), instances.tiles(), threads, memory);
+  if (keys_wanted) plan.emplace(key_geometry(p), instances.count(), instances.tiles(), threads, false, memory);
   C* const exponents = memory.take<C>(keys_wanted ? threads * p.Tq * lanes<C> : 0);
   std::optional<bias_gradient_job<C>> bias;
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, memory);

@@ -35,6 +35,7 @@ struct fold_plan {
   pair_geometry g;
   row_panels cut;
   int threads = 1;
+  bool paired = false;       ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
   bool by_instance = false;  ///< many instances: one a thread. Few: all threads on one
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
   C* weights = nullptr;
@@ -49,31 +50,35 @@ struct fold_plan {
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
 
-  index_t ld() const { return (width + lanes<C> - 1) / lanes<C> * lanes<C>; }
+  index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>); }
+  /// Steps of the register tile that n keys take.
+  index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
 
-  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, int wanted, scratch& memory)
-      : g(geometry), cut(geometry, M), threads(wanted) {
+  /// `in_pairs` needs a geometry without a window, in which every panel's dense part begins at key 0.
+  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, int wanted, bool in_pairs,
+            scratch& memory)
+      : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs) {
     panels = cut.count;
     width = cut.widest(g);
     by_instance = threads > 1 && instances >= 4 * threads;
     const index_t teams = by_instance ? threads : 1;
-    const index_t panel_bytes = ld() * M * static_cast<index_t>(sizeof(C));
+    const index_t panel_bytes = steps(ld()) * M * static_cast<index_t>(sizeof(C));
     block = tuning<C>::weight_bytes / teams / (panel_bytes > 0 ? panel_bytes : 1);
     block = block < 1 ? 1 : (block > panels ? panels : block);
     // Blocks of equal size: a short last one packs all keys for few rows.
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
-    group = tuning<C>::key_bytes / (g.K * N * static_cast<index_t>(sizeof(C)) + 1);
+    group = tuning<C>::key_bytes / (steps(g.K) * N * static_cast<index_t>(sizeof(C)) + 1);
     const index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
     group = group < 1 ? 1 : (group > tuning<C>::group ? tuning<C>::group : group);
     group = group > share ? (share < 1 ? 1 : share) : group;
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
     // while the next one is multiplied.
-    strip = width <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
-    weights = memory.take<C>(teams * block * width * M);
+    strip = steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
+    weights = memory.take<C>(teams * block * steps(width) * M);
     scales = memory.take<row_scale<C>>(teams * block);
     rows = memory.take<C>(threads * M * ld());
-    columns = memory.take<C>(threads * group * g.K * N);
+    columns = memory.take<C>(threads * group * steps(g.K) * N);
     column_scales = memory.take<column_scale<C>>(threads * group);
     tiles = memory.take<C>(threads * group * strip * M * N);
     if (g.constant) {
@@ -154,10 +159,12 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
                        const Finish& finish) {
   constexpr index_t N = tuning<C>::columns;
   constexpr index_t M = tuning<C>::rows;
-  constexpr index_t depth = tuning<C>::depth_block;
   const pair_geometry& g = plan.g;
+  const index_t depth = tuning<C>::depth_block * (plan.paired ? 2 : 1);
+  const index_t panel_size = plan.steps(plan.width) * M;
+  const index_t column_size = plan.steps(g.K) * N;
   const int team = plan.by_instance ? 1 : plan.threads;
-  C* const weights = plan.weights + (plan.by_instance ? thread : 0) * plan.block * plan.width * M;
+  C* const weights = plan.weights + (plan.by_instance ? thread : 0) * plan.block * panel_size;
   row_scale<C>* const scales = plan.scales + (plan.by_instance ? thread : 0) * plan.block;
   const row_panels& cut = plan.cut;
 
@@ -170,7 +177,7 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
       C* const rows = plan.rows + (plan.by_instance ? thread : own) * M * plan.ld();
       fill(r0, r1, span.lo, span.hi, rows, plan.ld());
       pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows, plan.ld(), g.has_prefix(span) || g.has_suffix(span),
-                           weights + i * plan.width * M, scales[i]);
+                           plan.paired, weights + i * panel_size, scales[i]);
     });
 
     // Lane tiles first; rows are divided too when there are fewer groups than threads.
@@ -184,7 +191,7 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
       const index_t part = item % parts;
       const index_t a0 = p0 + (p1 - p0) * part / parts;
       const index_t a1 = p0 + (p1 - p0) * (part + 1) / parts;
-      C* const P = plan.columns + slot * plan.group * g.K * N;
+      C* const P = plan.columns + slot * plan.group * column_size;
       column_scale<C>* const cs = plan.column_scales + slot * plan.group;
       C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
       C* const before = g.constant ? plan.before + slot * plan.group * plan.block * N : nullptr;
@@ -203,11 +210,20 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
             const index_t from = span.lo > k0 ? span.lo : k0;
             const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
             if (from >= to) continue;
-            const C* const a = weights + ((panel - p0) * plan.width + from - span.lo) * M;
-            const C* const following = panel + 1 < s1 ? a + plan.width * M : a;
+            const C* const a = weights + (panel - p0) * panel_size + plan.steps(from - span.lo) * M;
+            const C* const following = panel + 1 < s1 ? a + panel_size : a;
+            const index_t rows = cut.end(panel) - cut.begin(panel);
             for (index_t i = 0; i < in_group; ++i) {
-              gemm_panel<C>(cut.end(panel) - cut.begin(panel), to - from, a, P + (i * g.K + from) * N,
-                            c + ((panel - s0) * plan.group + i) * M * N, from > span.lo, i == 0 ? following : a);
+              const C* const columns = P + i * column_size + plan.steps(from) * N;
+              C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
+              const C* const next = i == 0 ? following : a;
+              if constexpr (has_bf16_dot<C>) {
+                if (plan.paired) {
+                  gemm_panel<C, true>(rows, plan.steps(to - from), a, columns, tile, from > span.lo, next);
+                  continue;
+                }
+              }
+              gemm_panel<C, false>(rows, to - from, a, columns, tile, from > span.lo, next);
             }
           }
         }

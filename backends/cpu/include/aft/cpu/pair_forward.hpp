@@ -15,7 +15,7 @@ namespace cpu_impl {
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
 /// is read before its y is written.
 template <class C>
-[[gnu::flatten]] inline void finish_queries(const problem& p, const pair_geometry& g, const row_state& state,
+[[gnu::flatten]] inline void finish_queries(const problem& p, const fold_plan<C>& plan, const row_state& state,
                                             const pair_weights<C>& weights, const lane_tile<C>& tile,
                                             const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
                                             const C* c) {
@@ -39,23 +39,43 @@ template <class C>
   // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
   const bool quotient = gated && p.gate_fn == gate::sigmoid;
   const bool averages = !quotient || p.average.set;
+  const vec<C> unscale = load(cs.unscale), floor = load(cs.floor), enough(k_::proof);
+  // Underflowed terms change num / den by at most T 2^-126 / den, relative to max |v|; above the bounds that is
+  // far below an ulp. NaN and infinities fail the comparisons.
+  const auto proof = [&](const vec<C>& num, const vec<C>& den, const vec<C>& o) {
+    return (den >= enough) && (den <= largest) && (xsimd::abs(o) <= largest) && (xsimd::abs(num) >= floor * den);
+  };
+  const auto write_y = [&] {
+    const lane_field<C> results(p.y, p.grid, tile, 1);
+    results.write(r0, r1, y);
+    results.prefetch(r1, r1 + M, p.Tq, true);
+  };
+  if (quotient && !averages && !logs) {
+    // The common call, the proof of all rows at once: a branch a row costs a third of the loop.
+    auto proven = zero == zero;
+    for (index_t r = 0; r < r1 - r0; ++r) {
+      const vec<C> num = load(c + r * N);
+      const vec<C> den = load(c + r * N + L);
+      const vec<C> growth = gate_detail::growth<C>(load(q + r * L));
+      const vec<C> out = shared_division<C>(num, den, unscale, growth);
+      store(y + r * L, out);
+      proven = proven && proof(num, den, out) && may_share_division<C>(growth);
+    }
+    if (xsimd::all(proven || unused)) return write_y();
+  }
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> num = load(c + r * N);
     const vec<C> den = load(c + r * N + L);
     vec<C> o = zero, out = zero;
     if (averages) {
-      o = (num / den) * load(cs.unscale);
+      o = (num / den) * unscale;
       store(average + r * L, o);
     }
     if (quotient) {
-      out = gated_average<C>(num, den, load(cs.unscale), load(q + r * L));
+      out = gated_average<C>(num, den, unscale, load(q + r * L));
       if (!averages) o = out;
     }
-    // Underflowed terms change num / den by at most T 2^-126 / den, relative to max |v|; above the bounds that is
-    // far below an ulp. NaN and infinities fail the comparisons.
-    const auto proven = ((den >= vec<C>(k_::proof)) && (den <= largest) && (xsimd::abs(o) <= largest) &&
-                         (xsimd::abs(num) >= load(cs.floor) * den)) ||
-                        unused;
+    const auto proven = proof(num, den, o) || unused;
     if (logs) {
       const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
@@ -74,7 +94,7 @@ template <class C>
       C flag[L];
       store(flag, xsimd::select(proven, one, zero));
       exact_row_result<C> exact;
-      exact_row<C>(p, g, weights, tile, r0 + r, exact);
+      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, exact);
       for (index_t l = 0; l < tile.count; ++l) {
         if (flag[l] != C(0)) continue;
         average[r * L + l] = exact.average[l];
@@ -96,11 +116,7 @@ template <class C>
       store(y + r * L, out);
     }
   }
-  if (p.y.set) {
-    const lane_field<C> results(p.y, p.grid, tile, 1);
-    results.write(r0, r1, y);
-    results.prefetch(r1, r1 + M, p.Tq, true);
-  }
+  if (p.y.set) write_y();
   if (p.average.set) lane_field<C>(p.average, p.grid, tile, 1).write(r0, r1, average);
   if (p.lse.set) lane_field<C>(p.lse, p.grid, tile, group).write(r0, r1, lse);
   if (state.set) {
@@ -115,13 +131,26 @@ template <class C>
   }
 }
 
+/// Whether the products of a call may be those of bfloat16 numbers. Data and results must be bfloat16: a lse, or an
+/// average in float, is as exact as float arithmetic. With u = 2^-8 both weights of a term, exp(w) and exp(k), are
+/// rounded by u, the same in num and den, and num by u once more; so the average moves by at most 3 u (1 + 4 u) max|v|
+/// (tested), where rounding y itself is u |y|.
+template <class C>
+inline bool multiplies_in_pairs(const problem& p) {
+  const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
+  const pair_geometry g = query_geometry(p);
+  return has_bf16_dot<C> && p.v.type == dtype::bf16 && narrow(p.k) && narrow(p.y) && narrow(p.average) && !p.lse.set &&
+         !g.bounded;
+}
+
 /// Writes y, lse, average and `state`, those that are set. O(B Tq Tk d) multiply-adds for the dense part.
 template <class C>
 inline void pair_forward(const problem& p, const row_state& state, const cpu& exec, scratch& memory) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   const pair_instances<C> instances(p);
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, false);
-  const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), thread_count(exec), memory);
+  const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), thread_count(exec),
+                          multiplies_in_pairs<C>(p) && !state.set, memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);
     const pair_weights<C> weights(p, factors, instance.b, instance.h);
@@ -132,10 +161,11 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         },
         [&](int, index_t tile, index_t n, C* P, column_scale<C>* cs) {
           pack_keys<C>(
-              p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, P, cs);
+              p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, plan.paired,
+              plan.steps(p.Tk) * tuning<C>::columns, P, cs);
         },
         [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
-          finish_queries<C>(p, plan.g, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
+          finish_queries<C>(p, plan, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
         });
   });
 }

@@ -10,7 +10,7 @@
 
 #include <aft/core/problem.hpp>
 
-#include "simd.hpp"
+#include "storage_vectors.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -117,9 +117,9 @@ struct lane_field {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       const T* from = reinterpret_cast<const T*>(f->data);
-      if (std::is_same_v<T, C> && whole_rows()) {
-        const C* row = reinterpret_cast<const C*>(f->data) + base + t0 * f->sx[2];
-        for (index_t t = t0; t < t1; ++t, out += lanes<C>, row += f->sx[2]) store(out, load(row));
+      if (whole_rows()) {
+        const T* row = from + base + t0 * f->sx[2];
+        for (index_t t = t0; t < t1; ++t, out += lanes<C>, row += f->sx[2]) store(out, load_as<C>(row));
         return;
       }
       for (index_t t = t0; t < t1; ++t, out += lanes<C>) {
@@ -139,9 +139,9 @@ struct lane_field {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       T* const to = reinterpret_cast<T*>(f->data);
-      if (std::is_same_v<T, C> && whole_rows()) {
-        C* row = reinterpret_cast<C*>(f->data) + base + t0 * f->sx[2];
-        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) store(row, load(in));
+      if (whole_rows()) {
+        T* row = to + base + t0 * f->sx[2];
+        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) store_as<C>(row, load(in));
         return;
       }
       for (index_t t = t0; t < t1; ++t, in += lanes<C>) {
@@ -163,9 +163,16 @@ template <class C>
 inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n0, index_t n_end) {
   lane_tile<C> tile;
   tile.count = n_end - n0 < lanes<C> ? n_end - n0 : lanes<C>;
+  // One division: this runs for every panel.
+  index_t b = n0 / dh;
+  index_t c = n0 - b * dh;
   for (index_t l = 0; l < tile.count; ++l) {
-    tile.b[l] = b0 + (n0 + l) / dh;
-    tile.c[l] = c0 + (n0 + l) % dh;
+    tile.b[l] = b0 + b;
+    tile.c[l] = c0 + c;
+    if (++c == dh) {
+      c = 0;
+      ++b;
+    }
   }
   tile.one_batch = tile.count > 0 && tile.b[0] == tile.b[tile.count - 1];
   return tile;

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "bf16_dot.hpp"
 #include "exp.hpp"
 #include "tuning.hpp"
 
@@ -44,15 +45,16 @@ inline void transpose_rows(const C* from, index_t ld, index_t rows, index_t n, C
 }
 
 /// Turns `rows` rows of log-weights (stride ld, n each) into weights in place and writes them transposed,
-/// panel[s][row]. `zero_outside` says that pairs of bias 0 exist beyond the n, so the scale must cover them. ld is at
-/// least n rounded up to a vector.
+/// panel[s][row]; `paired`: of pairs of bfloat16, panel[s / 2][row]. `zero_outside` says that pairs of bias 0 exist
+/// beyond the n, so the scale must cover them. ld is at least n rounded up to a vector, or to two if paired.
 template <class C>
 [[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, C* log_weights, index_t ld, bool zero_outside,
-                                               C* panel, row_scale<C>& scale) {
+                                               bool paired, C* panel, row_scale<C>& scale) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const index_t padded = (n + L - 1) / L * L;
+  const index_t whole = paired ? 2 * L : L;
+  const index_t padded = (n + whole - 1) / whole * whole;
   for (index_t r = 0; r < rows; ++r) {
     C* const w = log_weights + r * ld;
     for (index_t s = n; s < padded; ++s) w[s] = -inf;
@@ -72,6 +74,9 @@ template <class C>
     const vec<C> shift(exponents[0]);
     const vec<C> origin(base);
     for (index_t s = 0; s < padded; s += L) store(w + s, exp_scaled<C>(load(w + s) - origin, shift));
+    if constexpr (has_bf16_dot<C>) {
+      if (paired) pair_up(w, padded);
+    }
     store(lane, exp_scaled<C>(vec<C>(C(0)) - origin, shift));
     scale.outside[r] = lane[0];
   }
@@ -80,7 +85,7 @@ template <class C>
     scale.exponent[r] = C(0);
     scale.outside[r] = C(0);
   }
-  transpose_rows<C>(log_weights, ld, rows, n, panel);
+  transpose_rows<C>(log_weights, ld, rows, paired ? (n + 1) / 2 : n, panel);
 }
 
 }  // namespace cpu_impl

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file bf16_dot.hpp  Products of bfloat16 pairs with float sums, where the target has the instruction (AVX512-BF16).
+///
+/// Two keys that follow each other form a pair; a pair travels in the bits of a float, so the tile engine moves pairs
+/// and floats by the same code. vdpbf16ps counts subnormal numbers as 0, which the proof checks allow for: what lies
+/// below 2^-126 was never counted on.
+#pragma once
+
+#include "simd.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+#if defined(__AVX512F__) && defined(__AVX512BF16__)
+
+template <class C>
+inline constexpr bool has_bf16_dot = std::is_same_v<C, float>;
+
+/// sum + a.low b.low + a.high b.high, lane by lane.
+inline vec<float> add_pairs(const vec<float>& a, const vec<float>& b, const vec<float>& sum) {
+  return vec<float>(_mm512_dpbf16_ps(sum, __builtin_bit_cast(__m512bh, static_cast<__m512>(a)),
+                                     __builtin_bit_cast(__m512bh, static_cast<__m512>(b))));
+}
+
+/// The nearest bfloat16 number, in the upper half of 32 bits: as it is, a float of that value. Ties away from 0, which
+/// takes no more than an addition; it would carry some NaNs to 0.
+inline vec<float> round_to_bf16(const vec<float>& x) {
+  const __m512i up = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+  const __m512i nan = _mm512_set1_epi32(0x7fc00000);
+  const __m512i upper =
+      _mm512_mask_and_epi32(nan, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), up, _mm512_set1_epi32(-0x10000));
+  return vec<float>(_mm512_castsi512_ps(upper));
+}
+
+/// The pairs (first, second) of two vectors that round_to_bf16 has returned.
+inline vec<float> join_pairs(const vec<float>& first, const vec<float>& second) {
+  const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(first), 16);
+  return vec<float>(_mm512_castsi512_ps(_mm512_or_si512(low, _mm512_castps_si512(second))));
+}
+
+/// x[i] = pair (x[2i], x[2i + 1]) for 2i < n, n a multiple of two vectors.
+inline void pair_up(float* x, index_t n) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  for (index_t i = 0; i < n; i += 2 * lanes<float>) {
+    const vec<float> low = round_to_bf16(load(x + i)), high = round_to_bf16(load(x + i + lanes<float>));
+    store(x + i / 2, join_pairs(vec<float>(_mm512_permutex2var_ps(low, even, high)),
+                                vec<float>(_mm512_permutex2var_ps(low, odd, high))));
+  }
+}
+
+#else
+
+template <class C>
+inline constexpr bool has_bf16_dot = false;
+
+#endif
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
