@@ -81,6 +81,51 @@ struct upstream {
   }
 };
 
+/// Queries [t0, t1) of `count` lane tiles that lie side by side, vector by vector. `buffers` has room for six blocks
+/// of `size` numbers, which hold what cannot be used where it lies. Every read asks for the same of `ahead` rows on.
+template <class C>
+class query_rows {
+ public:
+  query_rows(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count, index_t t0, index_t t1, C* buffers,
+             index_t size)
+      : from_lse_(in.from_lse), based_(in.state.base_hi.set) {
+    const backward_problem& p = *in.p;
+    const std::array<index_t, 3> flat{1, 1, p.Tq};
+    const index_t group = p.d / state_channels(p);
+    g_ = lane_group<C>(in.g, flat, tiles, count, 1).rows(t0, t1, buffers);
+    o_ = lane_group<C>(in.average, p.grid, tiles, count, 1).rows(t0, t1, buffers + size);
+    if (from_lse_) {
+      inverse_ = lane_group<C>(p.lse, p.grid, tiles, count, group).rows(t0, t1, buffers + 2 * size);
+      return;
+    }
+    inverse_ = lane_group<C>(in.state.inverse, flat, tiles, count, group).rows(t0, t1, buffers + 2 * size);
+    exponent_ = lane_group<C>(in.state.exponent, flat, tiles, count, group).rows(t0, t1, buffers + 3 * size);
+    if (!based_) return;
+    hi_ = lane_group<C>(in.state.base_hi, flat, tiles, count, group).rows(t0, t1, buffers + 4 * size);
+    lo_ = lane_group<C>(in.state.base_lo, flat, tiles, count, group).rows(t0, t1, buffers + 5 * size);
+  }
+
+  [[gnu::always_inline]] lane_state<C> weights(index_t r, index_t i, index_t ahead) const {
+    const vec<C> first = next(inverse_, r, i, ahead);
+    if (from_lse_) return state_from_lse<C>(first);
+    const vec<C> zero(C(0));
+    return {first, next(exponent_, r, i, ahead), based_ ? load(hi_.at(r, i)) : zero,
+            based_ ? load(lo_.at(r, i)) : zero};
+  }
+  [[gnu::always_inline]] vec<C> g(index_t r, index_t i, index_t ahead) const { return next(g_, r, i, ahead); }
+  [[gnu::always_inline]] vec<C> o(index_t r, index_t i, index_t ahead) const { return next(o_, r, i, ahead); }
+
+ private:
+  [[gnu::always_inline]] static vec<C> next(const staged_rows<C>& from, index_t r, index_t i, index_t ahead) {
+    const C* const at = from.at(r, i);
+    prefetch(at, ahead * from.step);
+    return load(at);
+  }
+
+  bool from_lse_, based_;
+  staged_rows<C> g_, o_, inverse_, exponent_, hi_, lo_;
+};
+
 /// Where o and the rows' weights come from: the caller's lse and average when both are given
 /// and enough, else `recompute(problem,
 /// state)` is asked to fill scratch with them.
