@@ -11,7 +11,7 @@
 
 #include <aft/core/problem.hpp>
 
-#include "simd.hpp"
+#include "tuning.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -157,14 +157,24 @@ struct lane_field {
     });
   }
 
-  /// The inverse of read. Of the lanes that share a channel the first value channel's writes.
-  void write(index_t t0, index_t t1, const C* in) const {
+  /// Whether rows are whole lines of an array that is large enough to be written around the caches.
+  bool goes_around(const problem& p) const {
+    constexpr std::uintptr_t line = sizeof(vec<C>);
+    if (f->type != dtype_of<C> || !whole_rows() || p.B * p.Tq * p.d * size_of(f->type) < tuning<C>::around)
+      return false;
+    const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
+    return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;
+  }
+
+  /// The inverse of read. Of the lanes that share a channel the first value channel's writes. `around` only where
+  /// goes_around says so.
+  void write(index_t t0, index_t t1, const C* in, bool around = false) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       T* const to = reinterpret_cast<T*>(f->data);
       if (std::is_same_v<T, C> && whole_rows()) {
         C* row = reinterpret_cast<C*>(f->data) + base + t0 * f->sx[2];
-        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) store(row, load(in));
+        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) put(row, load(in), around);
         return;
       }
       for (index_t t = t0; t < t1; ++t, in += lanes<C>) {

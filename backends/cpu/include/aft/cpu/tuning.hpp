@@ -46,6 +46,9 @@ struct tuning {
   static constexpr index_t band_least = 48;
   /// Wider windows go the way of dense biases.
   static constexpr index_t band_widest = 256;
+  /// Rows and lane tiles that are gated together: two KiB of each array.
+  static constexpr index_t gate_rows = 8;
+  static constexpr index_t gate_group = 8;
   /// Arrays of so many bytes are written around the caches, as those of the scan are.
   static constexpr index_t around = index_t{16} << 20;
   /// Panels whose results are held while the depth blocks go by.
