@@ -2,7 +2,9 @@
 /// @file bias_gradient.hpp  Where the tiles of dw go: dense or banded storage, factors, or the taps of a filter.
 #pragma once
 
-#include "pair_bias_gradient.hpp"
+#include <optional>
+
+#include "pair_band_gradient.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -17,32 +19,33 @@ class bias_gradient_job {
   static constexpr index_t N = tuning<C>::columns;
 
   bias_gradient_job(const backward_problem& p, int threads, scratch& memory)
-      : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), plan_(p, batched_, threads, memory) {
+      : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), threads_(threads) {
+    if (band_plan<C>::serves(p)) {
+      band_.emplace(p, threads, memory);
+    } else {
+      plan_.emplace(p, batched_, threads, memory);
+    }
     const bias_ref& d = p.dbias;
     if (d.kind == bias_kind::factorized) {
       if (d.u.set) du_ = memory.take<C>(d.u_heads * p.Tq * d.rank);
       if (d.v.set) dv_ = memory.take<C>(d.v_heads * p.Tk * d.rank);
     } else if (d.kind == bias_kind::filter) {
       dr_ = memory.take<C>(taps());
-      partial_ = memory.take<C>(plan_.key_tiles * taps());
+      partial_ = memory.take<C>(plan_->key_tiles * taps());
     }
   }
 
   void run(const gradient_inputs& in, const staged_factors<C>& factors) {
     const backward_problem& p = *p_;
+    const bool any = p.B > 0 && p.d > 0 && p.Tq > 0 && p.Tk > 0;
+    if (any && band_) return run_band(in, factors);
     clear();
-    if (p.B > 0 && p.d > 0 && p.Tq > 0 && p.Tk > 0) {
-      find_kappa<C>(p, plan_);
+    if (any) {
+      find_kappa<C>(p, *plan_);
       const index_t dh = p.d / p.bias.heads;
       for (index_t h = 0; h < p.bias.heads; ++h) {
         for (index_t b = 0; b < (batched_ ? p.B : 1); ++b) {
-          gradient_columns<C> columns;
-          columns.b0 = b;
-          columns.c0 = h * dh;
-          columns.dh = dh;
-          columns.count = plan_.depth;
-          columns.per_group = plan_.depth / plan_.groups;
-          run_instance(in, factors, columns, h, b);
+          run_instance(in, factors, columns_of(h, b, dh), h, b);
         }
         if (dr_ != nullptr) write_taps(h);
       }
@@ -54,12 +57,63 @@ class bias_gradient_job {
  private:
   index_t taps() const { return p_->taps[0] * p_->taps[1] * p_->taps[2]; }
 
+  gradient_columns<C> columns_of(index_t h, index_t b, index_t dh) const {
+    gradient_columns<C> columns;
+    columns.b0 = b;
+    columns.c0 = h * dh;
+    columns.dh = dh;
+    columns.count = dh * (batched_ ? 1 : p_->B);
+    columns.per_group = plan_ ? columns.count / plan_->groups : columns.count;
+    return columns;
+  }
+
+  void run_band(const gradient_inputs& in, const staged_factors<C>& factors) {
+    const backward_problem& p = *p_;
+    const index_t heads = p.bias.heads;
+    const index_t instances = heads * (batched_ ? p.B : 1);
+    const bool around = past_caches();
+    parallel_for(instances * band_->blocks, threads_, [&](index_t item, int thread) {
+      const index_t h = item / band_->blocks % heads;
+      const index_t b = item / band_->blocks / heads;
+      const pair_weights<C> weights(p, factors, b, h);
+      const gradient_columns<C> columns = columns_of(h, b, p.d / heads);
+      band_block<C> work(in, *band_, weights, columns, item % band_->blocks, thread);
+      work.run(
+          [&](index_t t, index_t first, index_t last, const C* dw) { write_row(b, h, t, first, last, dw, around); });
+      fence_stores();
+    });
+  }
+
+  /// Entries of a row of dw, whether it has one for every key or for every place of the window.
+  index_t row_entries() const {
+    return p_->dbias.kind == bias_kind::dense ? p_->Tk : p_->win.before + p_->win.after + 1;
+  }
+  bool past_caches() const {
+    const bias_ref& d = p_->dbias;
+    const index_t batch = d.kind == bias_kind::dense ? d.batch : 1;
+    return batch * d.heads * p_->Tq * row_entries() * size_of(d.w.type) >= tuning<C>::around;
+  }
+
+  /// A row of dw that is `dw` for the keys [first, last) and 0 elsewhere.
+  void write_row(index_t b, index_t h, index_t t, index_t first, index_t last, const C* dw, bool around) const {
+    const matrix& m = p_->dbias.w;
+    const bool banded = p_->dbias.kind == bias_kind::banded;
+    const index_t place = banded && first < last ? first - t + p_->win.before : first;
+    const index_t n = row_entries();
+    std::byte* const row = m.data + ((p_->dbias.batch > 1 ? b : 0) * m.sb + h * m.sh + t * m.sr) * size_of(m.type);
+    const auto at = [&](index_t i) { return row + i * m.sc * size_of(m.type); };
+    const index_t end = place + last - first;
+    zero_strided<C>(m.type, at(0), m.sc, place, around);
+    write_strided(m.type, at(place), m.sc, last - first, dw);
+    zero_strided<C>(m.type, at(end), m.sc, n - end, around);
+  }
+
   void run_instance(const gradient_inputs& in, const staged_factors<C>& factors, const gradient_columns<C>& columns,
                     index_t h, index_t b) {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
     const auto tiles = [&](bool by_keys, const auto& sink) {
-      gradient_tiles<C>(in, plan_, factors, columns, h, b, by_keys, sink);
+      gradient_tiles<C>(in, *plan_, factors, columns, h, b, by_keys, sink);
     };
     switch (d.kind) {
       case bias_kind::none: break;
@@ -93,7 +147,7 @@ class bias_gradient_job {
         tiles(true, [&](index_t r0, index_t r1, index_t s0, index_t s1, const C* dw) {
           add_diagonals(r0, r1, s0, s1, dw, partial_ + s0 / N * taps());
         });
-        for (index_t j = 0; j < plan_.key_tiles; ++j) {
+        for (index_t j = 0; j < plan_->key_tiles; ++j) {
           for (index_t x = 0; x < taps(); ++x) {
             dr_[x] += partial_[j * taps() + x];
             partial_[j * taps() + x] = C(0);
@@ -109,28 +163,20 @@ class bias_gradient_job {
     const bias_ref& d = p.dbias;
     const bool covered = d.kind == bias_kind::dense && !p.win.bounded && !p.causal && p.B > 0 && p.d > 0;
     if ((d.kind == bias_kind::dense && !covered) || d.kind == bias_kind::banded) {
-      const index_t width = d.kind == bias_kind::dense ? p.Tk : p.win.before + p.win.after + 1;
       const index_t batch = d.kind == bias_kind::dense ? d.batch : 1;
-      parallel_for(batch * d.heads * p.Tq, plan_.threads, [&](index_t i, int) {
-        const index_t t = i % p.Tq;
-        const index_t h = i / p.Tq % d.heads;
-        const index_t b = i / p.Tq / d.heads;
-        const C zero = C(0);
-        for (index_t s = 0; s < width; ++s) write_one(d.w, b, h, t, s, &zero);
+      const bool around = past_caches();
+      parallel_for(batch * d.heads * p.Tq, threads_, [&](index_t i, int) {
+        write_row(i / p.Tq / d.heads, i / p.Tq % d.heads, i % p.Tq, 0, 0, nullptr, around);
+        fence_stores();
       });
     }
     for (index_t i = 0; du_ != nullptr && i < d.u_heads * p.Tq * d.rank; ++i) du_[i] = C(0);
     for (index_t i = 0; dv_ != nullptr && i < d.v_heads * p.Tk * d.rank; ++i) dv_[i] = C(0);
     if (dr_ != nullptr) {
       for (index_t i = 0; i < taps(); ++i) dr_[i] = C(0);
-      for (index_t i = 0; i < plan_.key_tiles * taps(); ++i) partial_[i] = C(0);
+      for (index_t i = 0; i < plan_->key_tiles * taps(); ++i) partial_[i] = C(0);
       for (index_t h = 0; h < d.heads; ++h) write_taps(h);
     }
-  }
-
-  static void write_one(const matrix& m, index_t b, index_t h, index_t row, index_t column, const C* x) {
-    const index_t at = b * m.sb + h * m.sh + row * m.sr + column * m.sc;
-    write_strided(m.type, m.data + at * size_of(m.type), 1, 1, x);
   }
 
   void write_pairs(index_t b, index_t h, index_t t, index_t s0, index_t s1, const C* dw) const {
@@ -192,7 +238,9 @@ class bias_gradient_job {
 
   const backward_problem* p_;
   bool batched_;
-  bias_gradient_plan<C> plan_;
+  int threads_;
+  std::optional<bias_gradient_plan<C>> plan_;
+  std::optional<band_plan<C>> band_;  ///< instead of plan_, for narrow windows
   C* du_ = nullptr;
   C* dv_ = nullptr;
   C* dr_ = nullptr;

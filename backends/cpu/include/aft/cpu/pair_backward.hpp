@@ -66,8 +66,14 @@ template <class C>
       }
     }
   }
-  if (p.dv.set) lane_field<C>(p.dv, p.grid, tile, 1).write(r0, r1, dv_out);
-  if (dk.set) lane_field<C>(dk, dk_grid, tile, 1).write(r0, r1, dk_out);
+  const auto put_rows = [&](const field& to, const std::array<index_t, 3>& grid, const C* from) {
+    const lane_field<C> out(to, grid, tile, 1);
+    const bool around = out.goes_around(p);
+    out.write(r0, r1, from, around);
+    if (!around) out.prefetch(r1, r1 + M, p.Tk, true);
+  };
+  if (p.dv.set) put_rows(p.dv, p.grid, dv_out);
+  if (dk.set) put_rows(dk, dk_grid, dk_out);
 }
 
 /// dk[b,s,kc] = the sum over the value channels that share key channel kc, in their order.
@@ -103,7 +109,8 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
   const pair_instances<C> instances(p);
   std::optional<fold_plan<C>> plan;
   if (keys_wanted) plan.emplace(key_geometry(p), instances.count(), instances.tiles(), threads, false, memory);
-  C* const exponents = memory.take<C>(keys_wanted ? threads * p.Tq * lanes<C> : 0);
+  const index_t per_slot = keys_wanted ? plan->group * p.Tq * lanes<C> : 0;
+  C* const exponents = memory.take<C>(threads * per_slot);
   std::optional<bias_gradient_job<C>> bias;
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, memory);
 
@@ -120,8 +127,8 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
           },
           [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
             pack_queries<C>(
-                in, n, [&](index_t j) { return instances.tile(instance, tile + j); },
-                exponents + slot * p.Tq * lanes<C>, P, scales);
+                in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents + slot * per_slot, P,
+                scales);
           },
           [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
             finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);

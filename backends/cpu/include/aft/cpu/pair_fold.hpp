@@ -245,6 +245,7 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
           }
         }
       }
+      fence_stores();  // of what was written around the caches
     });
   }
 }

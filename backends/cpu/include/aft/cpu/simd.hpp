@@ -84,6 +84,27 @@ inline vec<C> mul_add(const vec<C>& a, const vec<C>& b, const vec<C>& c) {
   return xsimd::fma(a, b, c);
 }
 
+/// The sum of the lanes of x[0], of x[1] and so on, for as many vectors as a vector has lanes.
+template <class C>
+inline vec<C> lane_sums(const vec<C>* x) {
+#if defined(__AVX512F__)
+  // xsimd 8 returns these in another order.
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
+    const auto quarter = [&](int i) {
+      const __m512 a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3];
+      const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+      const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+      return _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    };
+    const auto join = [](__m512 a, __m512 b) {
+      return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    };
+    return vec<C>(join(join(quarter(0), quarter(4)), join(quarter(8), quarter(12))));
+  }
+#endif
+  return xsimd::haddp(x);
+}
+
 /// True where a and b differ or either is NaN. (xsimd's != calls NaN different before AVX only.)
 template <class C>
 inline vec_mask<C> differs(const vec<C>& a, const vec<C>& b) {
@@ -161,16 +182,17 @@ inline void store_first(float* p, const vec<float>& v) {
 
 // Through integers, since arithmetic on a pointer must stay inside its array.
 // NOLINTBEGIN(performance-no-int-to-ptr)
-/// Asks for the line that lies `ahead` elements from p, which need not exist.
+/// Asks for the line that lies `ahead` elements from p, which need not exist. Inlined by force: GCC 12 drops calls of
+/// functions that only prefetch.
 template <class C>
-inline void prefetch(const C* p, index_t ahead) {
+[[gnu::always_inline]] inline void prefetch(const C* p, index_t ahead) {
   __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
                                                    static_cast<std::uintptr_t>(ahead) * sizeof(C)));
 }
 
 /// The same for a line that will be written.
 template <class C>
-inline void prefetch_to_write(C* p, index_t ahead) {
+[[gnu::always_inline]] inline void prefetch_to_write(C* p, index_t ahead) {
   __builtin_prefetch(
       reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(ahead) * sizeof(C)), 1);
 }

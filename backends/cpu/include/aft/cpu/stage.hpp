@@ -5,12 +5,14 @@
 /// strides and grids cost a copy in the first-level cache instead of a template parameter.
 #pragma once
 
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include <aft/core/problem.hpp>
 
 #include "storage_vectors.hpp"
+#include "tuning.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -61,6 +63,28 @@ inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, c
   });
 }
 
+/// p[i * stride] = 0, i < n. Where it is asked for, whole lines that lie together are written around the caches.
+template <class C>
+inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool around) {
+  const index_t size = size_of(type);
+  if (n <= 0) return;
+  if (stride != 1) {
+    for (index_t i = 0; i < n; ++i) std::memset(p + i * stride * size, 0, static_cast<std::size_t>(size));
+    return;
+  }
+  std::byte* const end = p + n * size;
+  if (around) {
+    constexpr std::size_t line = sizeof(vec<C>);
+    const std::size_t ragged = (line - reinterpret_cast<std::uintptr_t>(p) % line) % line;
+    if (ragged + line <= static_cast<std::size_t>(end - p)) {
+      std::memset(p, 0, ragged);
+      const vec<C> zero(C(0));
+      for (p += ragged; p + line <= end; p += line) store_around(reinterpret_cast<C*>(p), zero);
+    }
+  }
+  std::memset(p, 0, static_cast<std::size_t>(end - p));
+}
+
 /// The (b, c) pairs that the lanes of one vector work on. Lanes never exchange anything, so a lane's result does not
 /// depend on its neighbours.
 template <class C>
@@ -100,8 +124,8 @@ struct lane_field {
   bool whole_rows() const { return consecutive && count == lanes<C> && (*grid)[0] == 1 && (*grid)[1] == 1; }
 
   /// Asks for rows that a later read will want, or a later write. A lane tile is one cache line a row, which the
-  /// hardware does not foresee.
-  void prefetch(index_t t0, index_t t1, index_t T, bool to_write = false) const {
+  /// hardware does not foresee. Inlined by force: GCC 12 drops calls of functions that only prefetch.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t T, bool to_write = false) const {
     if (!whole_rows()) return;
     const index_t step = f->sx[2] * size_of(f->type);
     const std::byte* row = f->data + (base + t0 * f->sx[2]) * size_of(f->type);
@@ -134,14 +158,30 @@ struct lane_field {
     });
   }
 
-  /// The inverse of read. Of the lanes that share a channel the first value channel's writes.
-  void write(index_t t0, index_t t1, const C* in) const {
+  /// Whether rows are whole lines of an array that is large enough to be written around the caches.
+  bool goes_around(const problem& p) const {
+    constexpr std::uintptr_t line = sizeof(vec<C>);
+    if (f->type != dtype_of<C> || !whole_rows() || p.B * p.Tq * p.d * size_of(f->type) < tuning<C>::around)
+      return false;
+    const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
+    return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;
+  }
+
+  /// The inverse of read. Of the lanes that share a channel the first value channel's writes. `around` only where
+  /// goes_around says so.
+  void write(index_t t0, index_t t1, const C* in, bool around = false) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       T* const to = reinterpret_cast<T*>(f->data);
       if (whole_rows()) {
         T* row = to + base + t0 * f->sx[2];
-        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) store_as<C>(row, load(in));
+        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) {
+          if constexpr (std::is_same_v<T, C>) {
+            put(row, load(in), around);
+          } else {
+            store_as<C>(row, load(in));
+          }
+        }
         return;
       }
       for (index_t t = t0; t < t1; ++t, in += lanes<C>) {
@@ -178,12 +218,63 @@ inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n
   return tile;
 }
 
+/// Rows of neighbouring lane tiles as they can be loaded: tile i of row r lies at data + r * step + i * apart.
+template <class C>
+struct staged_rows {
+  const C* data = nullptr;
+  index_t step = 0;
+  index_t apart = 0;
+
+  const C* at(index_t r, index_t i) const { return data + r * step + i * apart; }
+};
+
+/// A field seen through `count` lane tiles. Where they lie side by side in memory, as they do in all but odd layouts,
+/// rows are handed out in place: a row is then read for all tiles at once, which takes whole stretches of cache lines
+/// where a lane tile alone takes one line a row, which the hardware does not foresee.
+template <class C>
+class lane_group {
+ public:
+  lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles, index_t count,
+             index_t group)
+      : from_(&from), grid_(&grid), tiles_(tiles), count_(count), group_(group) {
+    const lane_field<C> first(from, grid, tiles[0], group), last(from, grid, tiles[count - 1], group);
+    in_place_ = from.type == dtype_of<C> && first.whole_rows() && last.whole_rows() &&
+                last.base - first.base == (count - 1) * lanes<C>;
+    base_ = first.base;
+  }
+
+  bool in_place() const { return in_place_; }
+
+  /// Rows [t0, t1), copied into `buffer` (room for (t1 - t0) count vectors) unless they can be used in place.
+  staged_rows<C> rows(index_t t0, index_t t1, C* buffer, C fill = C(0), bool copy = false) const {
+    if (in_place_ && !copy)
+      return {reinterpret_cast<const C*>(from_->data) + base_ + t0 * from_->sx[2], from_->sx[2], lanes<C>};
+    const index_t apart = (t1 - t0) * lanes<C>;
+    for (index_t i = 0; i < count_; ++i)
+      lane_field<C>(*from_, *grid_, tiles_[i], group_).read(t0, t1, buffer + i * apart, fill);
+    return {buffer, lanes<C>, apart};
+  }
+
+ private:
+  const field* from_;
+  const std::array<index_t, 3>* grid_;
+  const lane_tile<C>* tiles_;
+  index_t count_, group_;
+  bool in_place_ = false;
+  index_t base_ = 0;
+};
+
+/// Whether hide_keys has anything to do.
+inline bool hides_keys(const problem& p) {
+  return p.lengths != nullptr || (p.mask != nullptr && !p.pair_mask());
+}
+
 /// Sets k to -inf in a staged block where key_lengths or a mask that holds for all queries hides the key. From then
 /// on one test, k == -inf, says that a key is hidden. Keys lie `step` elements apart.
 template <class C>
 inline void hide_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
                       index_t step = lanes<C>) {
-  if (p.lengths == nullptr && (p.mask == nullptr || p.pair_mask())) return;
+  if (!hides_keys(p)) return;
   for (index_t l = 0; l < tile.count; ++l) {
     const index_t limit = p.key_limit(tile.b[l]);
     const bool masked = p.mask != nullptr && !p.pair_mask();

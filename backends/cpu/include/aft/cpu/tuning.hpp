@@ -31,6 +31,26 @@ struct tuning {
   static constexpr index_t group = 4;
   /// Rows of k and v that are asked for before they are read.
   static constexpr index_t rows_ahead = 24;
+  /// The gradient of a banded bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with channels
+  /// as lanes, and as many accumulators as a few vectors have lanes.
+#if defined(__AVX512F__) || defined(__ARM_NEON)
+  static constexpr index_t band_rows = 4;
+#else
+  static constexpr index_t band_rows = 2;
+#endif
+  static constexpr index_t band_keys = 4;
+  /// Lane tiles that are summed before lanes are.
+  static constexpr index_t band_group = 8;
+  /// Queries of a block, at most and at least: each block packs the keys of its window again.
+  static constexpr index_t band_block = 128;
+  static constexpr index_t band_least = 48;
+  /// Wider windows go the way of dense biases.
+  static constexpr index_t band_widest = 256;
+  /// Rows and lane tiles that are gated together: two KiB of each array.
+  static constexpr index_t gate_rows = 8;
+  static constexpr index_t gate_group = 8;
+  /// Arrays of so many bytes are written around the caches, as those of the scan are.
+  static constexpr index_t around = index_t{16} << 20;
   /// Panels whose results are held while the depth blocks go by.
   static constexpr index_t strip = 64;
 };

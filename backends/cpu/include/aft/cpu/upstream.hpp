@@ -81,6 +81,51 @@ struct upstream {
   }
 };
 
+/// Queries [t0, t1) of `count` lane tiles that lie side by side, vector by vector. `buffers` has room for six blocks
+/// of `size` numbers, which hold what cannot be used where it lies. Every read asks for the same of `ahead` rows on.
+template <class C>
+class query_rows {
+ public:
+  query_rows(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count, index_t t0, index_t t1, C* buffers,
+             index_t size)
+      : from_lse_(in.from_lse), based_(in.state.base_hi.set) {
+    const backward_problem& p = *in.p;
+    const std::array<index_t, 3> flat{1, 1, p.Tq};
+    const index_t group = p.d / state_channels(p);
+    g_ = lane_group<C>(in.g, flat, tiles, count, 1).rows(t0, t1, buffers);
+    o_ = lane_group<C>(in.average, p.grid, tiles, count, 1).rows(t0, t1, buffers + size);
+    if (from_lse_) {
+      inverse_ = lane_group<C>(p.lse, p.grid, tiles, count, group).rows(t0, t1, buffers + 2 * size);
+      return;
+    }
+    inverse_ = lane_group<C>(in.state.inverse, flat, tiles, count, group).rows(t0, t1, buffers + 2 * size);
+    exponent_ = lane_group<C>(in.state.exponent, flat, tiles, count, group).rows(t0, t1, buffers + 3 * size);
+    if (!based_) return;
+    hi_ = lane_group<C>(in.state.base_hi, flat, tiles, count, group).rows(t0, t1, buffers + 4 * size);
+    lo_ = lane_group<C>(in.state.base_lo, flat, tiles, count, group).rows(t0, t1, buffers + 5 * size);
+  }
+
+  [[gnu::always_inline]] lane_state<C> weights(index_t r, index_t i, index_t ahead) const {
+    const vec<C> first = next(inverse_, r, i, ahead);
+    if (from_lse_) return state_from_lse<C>(first);
+    const vec<C> zero(C(0));
+    return {first, next(exponent_, r, i, ahead), based_ ? load(hi_.at(r, i)) : zero,
+            based_ ? load(lo_.at(r, i)) : zero};
+  }
+  [[gnu::always_inline]] vec<C> g(index_t r, index_t i, index_t ahead) const { return next(g_, r, i, ahead); }
+  [[gnu::always_inline]] vec<C> o(index_t r, index_t i, index_t ahead) const { return next(o_, r, i, ahead); }
+
+ private:
+  [[gnu::always_inline]] static vec<C> next(const staged_rows<C>& from, index_t r, index_t i, index_t ahead) {
+    const C* const at = from.at(r, i);
+    prefetch(at, ahead * from.step);
+    return load(at);
+  }
+
+  bool from_lse_, based_;
+  staged_rows<C> g_, o_, inverse_, exponent_, hi_, lo_;
+};
+
 /// Where o and the rows' weights come from: the caller's lse and average when both are given
 /// and enough, else `recompute(problem,
 /// state)` is asked to fill scratch with them.
@@ -110,44 +155,74 @@ inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memo
   return in;
 }
 
-/// g = dy gate(q) into its scratch and dq = dy gate'(q) o where it is wanted, row by row as memory lies. A row that
-/// saw no key gets exact zeros, whatever dy holds there.
+/// g = dy gate(q) into its scratch and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
+/// whatever dy holds there.
+template <class C>
+[[gnu::flatten]] inline void gate_rows(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count, index_t t0,
+                                       index_t t1) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t room = tuning<C>::gate_rows * tuning<C>::gate_group * L;
+  const backward_problem& p = *in.p;
+  const std::array<index_t, 3> flat{1, 1, p.Tq};
+  const bool gated = p.gate_fn != gate::none;
+  const bool wanted = p.dq.set;
+  const index_t group = p.d / state_channels(p);
+  C q_room[room], dy_room[room], o_room[room], weight_room[room], g[room], dq[room];
+  const field& weights = in.from_lse ? p.lse : in.state.inverse;
+  const staged_rows<C> weight =
+      lane_group<C>(weights, in.from_lse ? p.grid : flat, tiles, count, group).rows(t0, t1, weight_room);
+  const staged_rows<C> dy = lane_group<C>(p.dy, p.grid, tiles, count, 1).rows(t0, t1, dy_room);
+  staged_rows<C> q = dy, o = dy;
+  if (gated) q = lane_group<C>(p.q, p.grid, tiles, count, 1).rows(t0, t1, q_room);
+  if (wanted) o = lane_group<C>(in.average, p.grid, tiles, count, 1).rows(t0, t1, o_room);
+  const vec<C> zero(C(0)), none(in.from_lse ? -std::numeric_limits<C>::infinity() : C(0));
+  const index_t apart = (t1 - t0) * L;
+  for (index_t r = 0; r < t1 - t0; ++r) {
+    const index_t soon = t1 + r < p.Tq ? t1 - t0 : 0;
+    for (index_t i = 0; i < count; ++i) {
+      prefetch(dy.at(r, i), soon * dy.step);
+      prefetch(weight.at(r, i), soon * weight.step);
+      prefetch(q.at(r, i), soon * q.step);
+      prefetch(o.at(r, i), soon * o.step);
+      const vec<C> up = load(dy.at(r, i));
+      const auto empty = load(weight.at(r, i)) == none;
+      gate_pair<C> pair{vec<C>(C(1)), zero};
+      // Both, wanted or not: gate_value rounds differently, and g must not depend on which gradients are wanted.
+      if (gated) pair = gate_both<C>(p.gate_fn, load(q.at(r, i)));
+      const vec<C> value = gated ? up * pair.value : up;
+      store(g + i * apart + r * L, xsimd::select(empty, zero, value));
+      if (!wanted) continue;
+      const vec<C> slope = gated ? (up * pair.slope) * load(o.at(r, i)) : zero;
+      store(dq + i * apart + r * L, xsimd::select(empty, zero, slope));
+    }
+  }
+  for (index_t i = 0; i < count; ++i) {
+    lane_field<C>(in.g, flat, tiles[i], 1).write(t0, t1, g + i * apart);
+    if (!wanted) continue;
+    const lane_field<C> out(p.dq, p.grid, tiles[i], 1);
+    out.write(t0, t1, dq + i * apart, out.goes_around(p));
+  }
+}
+
+/// The gradients of the gate, row by row as memory lies.
 template <class C>
 inline void gate_gradient(const gradient_inputs& in, const cpu& exec) {
   const backward_problem& p = *in.p;
   constexpr index_t L = lanes<C>;
-  constexpr index_t block = 16;
-  const index_t tiles = (p.d + L - 1) / L;
-  const index_t strips = (p.Tq + block - 1) / block;
-  const bool gated = p.gate_fn != gate::none;
+  constexpr index_t rows = tuning<C>::gate_rows;
+  constexpr index_t most = tuning<C>::gate_group;
+  const index_t count = (p.d + L - 1) / L;
+  const index_t strips = (p.Tq + rows - 1) / rows;
   parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int) {
-    C q[block * L], dy[block * L], o[block * L], g[block * L];
-    C inverse[block * L], exponent[block * L], base_hi[block * L], base_lo[block * L];
-    const std::array<index_t, 3> flat{1, 1, p.Tq};
-    const index_t t0 = item % strips * block;
-    const index_t t1 = t0 + block < p.Tq ? t0 + block : p.Tq;
-    const vec<C> zero(C(0));
-    for (index_t i = 0; i < tiles; ++i) {
-      const lane_tile<C> tile = make_lane_tile<C>(item / strips, 0, p.d, i * L, p.d);
-      if (gated) lane_field<C>(p.q, p.grid, tile, 1).read(t0, t1, q);
-      lane_field<C>(p.dy, p.grid, tile, 1).read(t0, t1, dy);
-      read_row_weights<C>(in, tile, t0, t1, inverse, exponent, base_hi, base_lo);
-      if (p.dq.set) lane_field<C>(in.average, p.grid, tile, 1).read(t0, t1, o);
-      for (index_t x = 0; x < (t1 - t0) * L; x += L) {
-        const vec<C> up = load(dy + x);
-        const auto empty = load(inverse + x) == zero;
-        vec<C> value = up;
-        vec<C> slope = zero;
-        if (gated) {
-          value = up * gate_value<C>(p.gate_fn, load(q + x));
-          if (p.dq.set) slope = (up * gate_slope<C>(p.gate_fn, load(q + x))) * load(o + x);
-        }
-        store(g + x, xsimd::select(empty, zero, value));
-        store(dy + x, xsimd::select(empty, zero, slope));
-      }
-      lane_field<C>(in.g, flat, tile, 1).write(t0, t1, g);
-      if (p.dq.set) lane_field<C>(p.dq, p.grid, tile, 1).write(t0, t1, dy);
+    const index_t t0 = item % strips * rows;
+    const index_t t1 = t0 + rows < p.Tq ? t0 + rows : p.Tq;
+    lane_tile<C> tiles[most];
+    for (index_t i0 = 0; i0 < count; i0 += most) {
+      const index_t n = i0 + most < count ? most : count - i0;
+      for (index_t i = 0; i < n; ++i) tiles[i] = make_lane_tile<C>(item / strips, 0, p.d, (i0 + i) * L, p.d);
+      gate_rows<C>(in, tiles, n, t0, t1);
     }
+    fence_stores();
   });
 }
 
