@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "exp_parts.hpp"
 #include "pair_bias_gradient.hpp"
 
 namespace aft {
@@ -49,7 +50,7 @@ struct band_plan {
     const index_t after = p.causal && p.win.after > 0 ? 0 : p.win.after;
     before = p.win.before;
     width = before + after + 1 > 0 ? before + after + 1 : 0;
-    block = whole(p.Tq / 16, E);
+    block = whole(p.Tq / 8, E);
     block = block > tuning<C>::band_block ? tuning<C>::band_block : block;
     block = block < tuning<C>::band_least ? tuning<C>::band_least : block;
     blocks = (p.Tq + block - 1) / block;
@@ -103,16 +104,24 @@ class band_block {
     const index_t dh = columns_->dh;
     // Lanes that cross a batch element are gathered one by one: worth it only where a head is narrow.
     const index_t stretch = dh % L == 0 || dh < 4 * L ? columns_->count : dh;
-    for (index_t c0 = 0; c0 < columns_->count; c0 += stretch) {
-      for (index_t n0 = c0; n0 < c0 + stretch; n0 += G * L) {
-        const index_t n1 = n0 + G * L < c0 + stretch ? n0 + G * L : c0 + stretch;
-        count_ = (n1 - n0 + L - 1) / L;
-        for (index_t i = 0; i < count_; ++i) tiles_[i] = columns_->tile(n0 + i * L, n1);
-        pack_keys();
-        pack_queries();
-        multiply();
-        add_weighted(n0, n1);
+    const auto end_of = [&](index_t n) {
+      const index_t end = (n / stretch + 1) * stretch;
+      return n + G * L < end ? n + G * L : end;
+    };
+    for (index_t n0 = 0; n0 < columns_->count; n0 = end_of(n0)) {
+      const index_t n1 = end_of(n0);
+      count_ = place(n0, n1, tiles_);
+      pack_keys();
+      pack_queries();
+      if (n1 < columns_->count) {
+        lane_tile<C> tiles[G];
+        const index_t count = place(n1, end_of(n1), tiles);
+        const inputs next(*in_, tiles, count);
+        multiply(&next);
+      } else {
+        multiply(nullptr);
       }
+      add_weighted(n0, n1);
     }
     for (index_t t = t0_; t < t1_; ++t) {
       const index_t first = t - plan_->before > 0 ? t - plan_->before : 0;
@@ -126,6 +135,35 @@ class band_block {
   }
 
  private:
+  /// What is packed of a few lane tiles.
+  struct inputs {
+    std::array<index_t, 3> flat;
+    lane_group<C> k, v, g, o, weights;
+    inputs(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count)
+        : flat{1, 1, in.p->Tq},
+          k(in.p->k, in.p->grid, tiles, count, in.p->d / in.p->hk),
+          v(in.p->v, in.p->grid, tiles, count, 1),
+          g(in.g, flat, tiles, count, 1),
+          o(in.average, in.p->grid, tiles, count, 1),
+          weights(in.from_lse ? in.p->lse : in.state.inverse, in.from_lse ? in.p->grid : flat, tiles, count,
+                  in.p->d / state_channels(*in.p)) {}
+    [[gnu::always_inline]] void ask_queries(index_t t0, index_t t1) const {
+      g.prefetch(t0, t1);
+      o.prefetch(t0, t1);
+      weights.prefetch(t0, t1);
+    }
+    [[gnu::always_inline]] void ask_keys(index_t s0, index_t s1) const {
+      k.prefetch(s0, s1);
+      v.prefetch(s0, s1);
+    }
+  };
+
+  index_t place(index_t n0, index_t n1, lane_tile<C>* tiles) const {
+    const index_t count = (n1 - n0 + L - 1) / L;
+    for (index_t i = 0; i < count; ++i) tiles[i] = columns_->tile(n0 + i * L, n1);
+    return count;
+  }
+
   /// exp(w) of the block's pairs in two parts: mantissa 0 where the pair is hidden, exponent NaN beyond the range.
   [[gnu::flatten]] void split_weights() {
     constexpr C inf = std::numeric_limits<C>::infinity();
@@ -163,6 +201,7 @@ class band_block {
     const index_t last = end < p.Tk ? (end > first ? end : first) : p.Tk;
     const index_t count = count_;
     const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), nan(std::numeric_limits<C>::quiet_NaN());
+    const vec<C> low(-exp_constants<C>::range);
     const auto blank = [&](index_t from, index_t to) {
       for (C* x = keys_ + from * G * pair; x < keys_ + to * G * pair; x += L) store(x, zero);
     };
@@ -208,7 +247,8 @@ class band_block {
         const vec<C> kappa = load(kappa_ + i * L);
         const auto seen = differs<C>(key, none);
         // A key beyond the range with kappa within it is far below and rightly 0; NaN kappa makes NaN.
-        const vec<C> y = xsimd::select(seen, exp_scaled<C>(key, kappa) + (kappa - kappa), zero);
+        const split_exp<C> e = exp_parts<C>(xsimd::select(key < low, low, key));
+        const vec<C> y = xsimd::select(seen, times_pow2<C>(e.mantissa, e.exponent - kappa) + (kappa - kappa), zero);
         store(at + i * pair + L, y);
         store(at + i * pair, xsimd::select(seen, y * load(at + i * pair), zero));
       }
@@ -261,20 +301,37 @@ class band_block {
     for (C* x = queries_ + (t1_ - t0_) * G * pair; x < queries_ + plan_->block * G * pair; x += L) store(x, zero);
   }
 
-  /// products[t][x] for the strips of E queries.
-  void multiply() {
+  /// products[t][x] for the strips of E queries. What is packed next comes to the second-level cache on the way: a
+  /// row of it is a few cache lines, which the hardware does not foresee.
+  void multiply(const inputs* next) {
     const backward_problem& p = *in_->p;
-    for (index_t r = 0; r < t1_ - t0_; r += E) {
-      for (index_t x = 0; x < plan_->reach; x += K) {
-        const index_t s = s0_ + r + x;
-        // Keys that do not exist are hidden pairs, whose products are not looked at.
-        if (s + K <= 0 || s >= p.Tk) continue;
-        multiply_tile(count_, queries_ + r * G * pair, keys_ + (r + x) * G * pair, products_ + r * plan_->cells + x);
+    const index_t first = s0_ > 0 ? (s0_ < p.Tk ? s0_ : p.Tk) : 0;
+    const index_t last = s0_ + plan_->keys < p.Tk ? (s0_ + plan_->keys > first ? s0_ + plan_->keys : first) : p.Tk;
+    const index_t rows = t1_ - t0_;
+    const index_t keys = last - first;
+    // Several strips share the keys that pass by, which come from the second-level cache.
+    constexpr index_t strip = tuning<C>::band_strips * E;
+    const index_t turns = (plan_->reach + strip - E) / K;
+    const index_t steps = (rows + strip - 1) / strip * turns;
+    for (index_t r0 = 0, step = 0; r0 < rows; r0 += strip) {
+      const index_t r1 = r0 + strip < rows ? r0 + strip : rows;
+      for (index_t turn = 0; turn < turns; ++turn, ++step) {
+        if (next != nullptr) {
+          next->ask_queries(t0_ + rows * step / steps, t0_ + rows * (step + 1) / steps);
+          next->ask_keys(first + keys * step / steps, first + keys * (step + 1) / steps);
+        }
+        for (index_t r = r0; r < r1; r += E) {
+          const index_t x = (turn - (r - r0) / K) * K;
+          const index_t s = s0_ + r + x;
+          // Keys that do not exist are hidden pairs, whose products are not looked at.
+          if (x < 0 || x >= plan_->reach || s + K <= 0 || s >= p.Tk) continue;
+          multiply_tile(count_, queries_ + r * G * pair, keys_ + (r + x) * G * pair, products_ + r * plan_->cells + x);
+        }
       }
     }
   }
 
-  void multiply_tile(index_t depth, const C* q, const C* k, C* out) const {
+  [[gnu::noinline]] void multiply_tile(index_t depth, const C* q, const C* k, C* out) const {
     vec<C> sum[E * K];
 #pragma GCC unroll 16
     for (index_t x = 0; x < E * K; ++x) sum[x] = vec<C>(C(0));
@@ -284,23 +341,29 @@ class band_block {
       for (index_t r = 0; r < E; ++r) {
         g[r] = load(q + r * G * pair);
         go[r] = load(q + r * G * pair + L);
+        keep_in_register<C>(g[r]);
+        keep_in_register<C>(go[r]);
       }
 #pragma GCC unroll 4
       for (index_t s = 0; s < K; ++s) {
-        const vec<C> value = load(k + s * G * pair);
-        const vec<C> weight = load(k + s * G * pair + L);
+        vec<C> value = load(k + s * G * pair);
+        vec<C> weight = load(k + s * G * pair + L);
+        keep_in_register<C>(value);
+        keep_in_register<C>(weight);
 #pragma GCC unroll 4
         for (index_t r = 0; r < E; ++r) {
           sum[r * K + s] = mul_add(g[r], value, sum[r * K + s]);
-          sum[r * K + s] = mul_add(go[r], weight, sum[r * K + s]);
         }
+#pragma GCC unroll 4
+        for (index_t r = 0; r < E; ++r) sum[r * K + s] = mul_add(go[r], weight, sum[r * K + s]);
       }
     }
+    const index_t cells = plan_->cells;
     C flat[E * K];
 #pragma GCC unroll 8
     for (index_t x = 0; x < E * K; x += L) store(flat + x, lane_sums<C>(sum + x));
 #pragma GCC unroll 4
-    for (index_t r = 0; r < E; ++r) std::memcpy(out + r * plan_->cells, flat + r * K, K * sizeof(C));
+    for (index_t r = 0; r < E; ++r) std::memcpy(out + r * cells, flat + r * K, K * sizeof(C));
   }
 
   /// sums[t][j] += exp(w) 2^rho products[t][j]; what is not proven comes from the definition.

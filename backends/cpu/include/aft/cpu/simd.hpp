@@ -53,6 +53,14 @@ inline void store(C* p, const vec<C>& v) {
   v.store_unaligned(p);
 }
 
+/// Keeps the compiler from loading a value again for every use.
+template <class C>
+[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] vec<C>& x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x.data));
+#endif
+}
+
 #if XSIMD_VERSION_MAJOR >= 9
 template <class C>
 inline ivec<C> to_bits(const vec<C>& v) {

@@ -245,6 +245,14 @@ class lane_group {
 
   bool in_place() const { return in_place_; }
 
+  /// Brings rows [t0, t1) to the second-level cache. Inlined by force, see lane_field::prefetch.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1) const {
+    if (!in_place_) return;
+    const C* row = reinterpret_cast<const C*>(from_->data) + base_ + t0 * from_->sx[2];
+    for (index_t t = t0; t < t1; ++t, row += from_->sx[2])
+      for (index_t i = 0; i < count_; ++i) __builtin_prefetch(row + i * lanes<C>, 0, 2);
+  }
+
   /// Rows [t0, t1), copied into `buffer` (room for (t1 - t0) count vectors) unless they can be used in place.
   staged_rows<C> rows(index_t t0, index_t t1, C* buffer, C fill = C(0), bool copy = false) const {
     if (in_place_ && !copy)

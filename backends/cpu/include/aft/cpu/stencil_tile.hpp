@@ -40,14 +40,6 @@ template <index_t N, class F>
   for_each_place<N>(f, std::make_index_sequence<static_cast<std::size_t>(N)>{});
 }
 
-/// Keeps the compiler from loading a value again for every use.
-template <class C>
-[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] vec<C>& x) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(x.data));
-#endif
-}
-
 /// The accumulators of a tile, and what one or two neighbouring taps add to them.
 template <class C, index_t N, index_t V>
 struct stencil_accumulators {

@@ -39,6 +39,8 @@ struct tuning {
   static constexpr index_t band_rows = 2;
 #endif
   static constexpr index_t band_keys = 4;
+  /// Tiles of queries that use the same keys one after the other.
+  static constexpr index_t band_strips = 4;
   /// Lane tiles that are summed before lanes are.
   static constexpr index_t band_group = 8;
   /// Queries of a block, at most and at least: each block packs the keys of its window again.

@@ -178,29 +178,56 @@ template <class C>
   const vec<C> zero(C(0)), none(in.from_lse ? -std::numeric_limits<C>::infinity() : C(0));
   const index_t apart = (t1 - t0) * L;
   for (index_t r = 0; r < t1 - t0; ++r) {
-    const index_t soon = t1 + r < p.Tq ? t1 - t0 : 0;
     for (index_t i = 0; i < count; ++i) {
-      prefetch(dy.at(r, i), soon * dy.step);
-      prefetch(weight.at(r, i), soon * weight.step);
-      prefetch(q.at(r, i), soon * q.step);
-      prefetch(o.at(r, i), soon * o.step);
       const vec<C> up = load(dy.at(r, i));
       const auto empty = load(weight.at(r, i)) == none;
-      gate_pair<C> pair{vec<C>(C(1)), zero};
       // Both, wanted or not: gate_value rounds differently, and g must not depend on which gradients are wanted.
-      if (gated) pair = gate_both<C>(p.gate_fn, load(q.at(r, i)));
-      const vec<C> value = gated ? up * pair.value : up;
-      store(g + i * apart + r * L, xsimd::select(empty, zero, value));
-      if (!wanted) continue;
-      const vec<C> slope = gated ? (up * pair.slope) * load(o.at(r, i)) : zero;
-      store(dq + i * apart + r * L, xsimd::select(empty, zero, slope));
+      const gate_pair<C> gate = gate_both<C>(p.gate_fn, load(q.at(r, i)));
+      store(g + i * apart + r * L, xsimd::select(empty, zero, up * gate.value));
+      if (wanted) store(dq + i * apart + r * L, xsimd::select(empty, zero, (up * gate.slope) * load(o.at(r, i))));
     }
   }
   for (index_t i = 0; i < count; ++i) {
     lane_field<C>(in.g, flat, tiles[i], 1).write(t0, t1, g + i * apart);
     if (!wanted) continue;
-    const lane_field<C> out(p.dq, p.grid, tiles[i], 1);
-    out.write(t0, t1, dq + i * apart, out.goes_around(p));
+    lane_field<C>(p.dq, p.grid, tiles[i], 1).write(t0, t1, dq + i * apart);
+  }
+}
+
+/// Rows [t0, t1) of one batch element whose arrays all lie in rows of whole vectors: read and written as memory lies,
+/// which the hardware foresees.
+template <class C>
+[[gnu::flatten]] inline void gate_whole_rows(const gradient_inputs& in, index_t b, index_t t0, index_t t1,
+                                             bool around) {
+  constexpr index_t L = lanes<C>;
+  const backward_problem& p = *in.p;
+  const auto row_of = [&](const field& f, index_t t) { return reinterpret_cast<C*>(f.data) + b * f.sb + t * f.sx[2]; };
+  const field& weights = in.from_lse ? p.lse : in.state.inverse;
+  const field& queries = p.gate_fn == gate::none ? p.dy : p.q;  // without a gate q may be anything, or nothing
+  const bool wanted = p.dq.set;
+  const vec<C> zero(C(0)), none(in.from_lse ? -std::numeric_limits<C>::infinity() : C(0));
+  const auto apply = [&](const auto& both) __attribute__((always_inline)) {
+    for (index_t t = t0; t < t1; ++t) {
+      const C* const q = row_of(queries, t);
+      const C* const dy = row_of(p.dy, t);
+      const C* const weight = row_of(weights, t);
+      const C* const o = row_of(in.average, t);
+      C* const g = row_of(in.g, t);
+      C* const dq = wanted ? row_of(p.dq, t) : g;
+      for (index_t c = 0; c < p.d; c += L) {
+        const vec<C> up = load(dy + c);
+        const auto empty = load(weight + c) == none;
+        const gate_pair<C> gate = both(load(q + c));
+        store(g + c, xsimd::select(empty, zero, up * gate.value));
+        if (wanted) put(dq + c, xsimd::select(empty, zero, (up * gate.slope) * load(o + c)), around);
+      }
+    }
+  };
+  // The usual gate has a loop of its own, in which its constants stay in registers.
+  if (p.gate_fn == gate::sigmoid) {
+    apply([](const vec<C>& x) __attribute__((always_inline)) { return gate_detail::sigmoid_pair<C>(x); });
+  } else {
+    apply([&](const vec<C>& x) __attribute__((always_inline)) { return gate_both<C>(p.gate_fn, x); });
   }
 }
 
@@ -213,9 +240,24 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec) {
   constexpr index_t most = tuning<C>::gate_group;
   const index_t count = (p.d + L - 1) / L;
   const index_t strips = (p.Tq + rows - 1) / rows;
+  const auto whole = [&](const field& f) {
+    return f.type == dtype_of<C> && f.sc == 1 && p.d % L == 0 && p.grid[0] == 1 && p.grid[1] == 1;
+  };
+  const bool plain = whole(in.g) && whole(in.average) && whole(p.dy) && (p.gate_fn == gate::none || whole(p.q)) &&
+                     (!p.dq.set || whole(p.dq)) && state_channels(p) == p.d && (!in.from_lse || whole(p.lse));
+  bool around = plain && p.dq.set;
+  if (around) {
+    const lane_tile<C> first = make_lane_tile<C>(0, 0, p.d, 0, p.d);
+    around = lane_field<C>(p.dq, p.grid, first, 1).goes_around(p) &&
+             static_cast<std::uintptr_t>(p.dq.sb) * sizeof(C) % sizeof(vec<C>) == 0;
+  }
   parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int) {
     const index_t t0 = item % strips * rows;
     const index_t t1 = t0 + rows < p.Tq ? t0 + rows : p.Tq;
+    if (plain) {
+      gate_whole_rows<C>(in, item / strips, t0, t1, around);
+      return fence_stores();
+    }
     lane_tile<C> tiles[most];
     for (index_t i0 = 0; i0 < count; i0 += most) {
       const index_t n = i0 + most < count ? most : count - i0;
