@@ -71,10 +71,8 @@ void copy_async(void* to, const void* from);
 void commit_copies();
 void wait_copies(int pending);
 
-/// Whether matrix products serve every size that they can. From the environment, AFT_TEST_TENSOR_CORES, until it is
-/// set.
+/// Whether matrix products serve every size that they can: where the environment says AFT_TEST_ON_DEVICE=tensor_cores.
 bool product_forced();
-void force_product(bool x);
 
 /// Device memory, and a device that can fail. Counts like aft::test::counting_resource.
 struct memory_statistics {

@@ -66,11 +66,6 @@ float from_tf32(std::uint32_t bits) {
   return std::bit_cast<float>(bits & ~std::uint32_t{0x1fff});
 }
 
-bool& forced() {
-  thread_local bool x = std::getenv("AFT_TEST_TENSOR_CORES") != nullptr;
-  return x;
-}
-
 }  // namespace
 
 std::uint32_t to_tf32(float x) {
@@ -111,10 +106,11 @@ void multiply_half(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32
 }
 
 bool product_forced() {
-  return forced();
-}
-void force_product(bool x) {
-  forced() = x;
+  static const bool forced = [] {
+    const char* const device = std::getenv("AFT_TEST_ON_DEVICE");
+    return device != nullptr && std::strcmp(device, "tensor_cores") == 0;
+  }();
+  return forced;
 }
 
 }  // namespace aft::emulator

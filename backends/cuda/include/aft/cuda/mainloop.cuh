@@ -31,12 +31,43 @@ struct warp_tile {
 using tile_sums = float[warp_tile::row_blocks][warp_tile::column_blocks][4];
 using row_sums = running_fold<float>[warp_tile::row_blocks][warp_tile::column_blocks][2];
 
+/// Fragments of several steps of depth, `words` each.
+template <class Operand, int words>
+struct split_fragments {
+  std::uint32_t hi[Operand::together][words];
+  std::uint32_t lo[Operand::together][words];
+};
+
+/// d += a b for the weights that hi and lo stand for, the smallest products first, each scaled when the next join.
+template <class Operand>
+AFT_DEVICE void multiply_split(float (&d)[4], const split_fragments<Operand, 4>& a,
+                               const split_fragments<Operand, 2>& b) {
+  constexpr float down = 1.0f / Operand::lo_scale;
+  const auto rescale = [&d] {
+    // Only a d that was 0 before holds nothing but products of this scale.
+    static_assert(down == 1.0f || Operand::together * Operand::step == tuning::depth);
+    AFT_UNROLL
+    for (int i = 0; i < 4 && down != 1.0f; ++i) d[i] *= down;
+  };
+  AFT_UNROLL
+  for (int i = 0; i < Operand::together; ++i) Operand::multiply(d, a.lo[i], b.lo[i]);
+  rescale();
+  AFT_UNROLL
+  for (int i = 0; i < Operand::together; ++i) {
+    Operand::multiply(d, a.lo[i], b.hi[i]);
+    Operand::multiply(d, a.hi[i], b.lo[i]);
+  }
+  rescale();
+  AFT_UNROLL
+  for (int i = 0; i < Operand::together; ++i) Operand::multiply(d, a.hi[i], b.hi[i]);
+}
+
 /// The tile's sums from 0: tensor cores cut off what lies below the last bit of a sum, so that long sums would drift
 /// towards 0. A tile of 32 keys stops that after a few additions, and tiles are joined by rounding ones.
 template <class Operand>
 AFT_DEVICE void multiply_tile(const weight_tile& weights, const packed_tile& keys, const warp_tile& at,
                               tile_sums& acc) {
-  constexpr int rows = warp_tile::row_blocks, columns = warp_tile::column_blocks;
+  constexpr int rows = warp_tile::row_blocks, columns = warp_tile::column_blocks, together = Operand::together;
   AFT_UNROLL
   for (int m = 0; m < rows; ++m) AFT_UNROLL
   for (int n = 0; n < columns; ++n) AFT_UNROLL
@@ -45,21 +76,30 @@ AFT_DEVICE void multiply_tile(const weight_tile& weights, const packed_tile& key
   const int matrix = at.lane / 8;
   const int within = at.lane % 8;
   AFT_UNROLL
-  for (int step = 0; step < tuning::depth / Operand::step; ++step) {
-    std::uint32_t a_hi[rows][4], a_lo[rows][4];
+  for (int step = 0; step < tuning::depth / Operand::step; step += together) {
+    split_fragments<Operand, 4> a[rows];
     AFT_UNROLL
-    for (int m = 0; m < rows; ++m)
-      Operand::load(weights.operand, at.first_row + 16 * m + 8 * (matrix % 2) + within, matrix / 2, step, a_hi[m],
-                    a_lo[m]);
+    for (int m = 0; m < rows; ++m) AFT_UNROLL
+    for (int j = 0; j < together; ++j)
+      Operand::load(weights.operand, at.first_row + 16 * m + 8 * (matrix % 2) + within, matrix / 2, step + j,
+                    a[m].hi[j], a[m].lo[j]);
     AFT_UNROLL
     for (int n = 0; n < columns; n += 2) {
-      std::uint32_t hi[4], lo[4];
-      Operand::load(keys.operand, 2 * (at.first_column + 4 * n) + 8 * (matrix / 2) + within, matrix % 2, step, hi, lo);
-      const std::uint32_t b_hi[2][2] = {{hi[0], hi[1]}, {hi[2], hi[3]}};
-      const std::uint32_t b_lo[2][2] = {{lo[0], lo[1]}, {lo[2], lo[3]}};
+      split_fragments<Operand, 2> b[2];
+      AFT_UNROLL
+      for (int j = 0; j < together; ++j) {
+        std::uint32_t hi[4], lo[4];
+        Operand::load(keys.operand, 2 * (at.first_column + 4 * n) + 8 * (matrix / 2) + within, matrix % 2, step + j, hi,
+                      lo);
+        AFT_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          b[i / 2].hi[j][i % 2] = hi[i];
+          b[i / 2].lo[j][i % 2] = lo[i];
+        }
+      }
       AFT_UNROLL
       for (int i = 0; i < 2; ++i) AFT_UNROLL
-      for (int m = 0; m < rows; ++m) multiply_split<Operand>(acc[m][n + i], a_hi[m], a_lo[m], b_hi[i], b_lo[i]);
+      for (int m = 0; m < rows; ++m) multiply_split<Operand>(acc[m][n + i], a[m], b[i]);
     }
   }
 }

@@ -45,6 +45,8 @@ void wait_copies() {
 
 #else
 
+// What a whole warp does is volatile: the compiler may not move it to where only some lanes use its result.
+
 /// x to the nearest number of 11 significant bits.
 __device__ __forceinline__ std::uint32_t to_tf32(float x) {
   std::uint32_t bits;

@@ -2,10 +2,10 @@
 /// @file operands.cuh  Weights as operands of the tensor cores: two short numbers each, hi + lo.
 ///
 /// A contract of float arithmetic is out of reach of one operand of 8 or 11 bits, so a weight x becomes hi = round(x)
-/// and lo = round(x - hi), 22 bits or more, and a product of weights four products of operands. An operand tile has
-/// rows of 32 keys in 128 bytes, either as floats that are split when fragments are loaded (TF32), or as 32 hi and then
-/// 32 lo halves. The eight 16-byte chunks of row r are kept in the order chunk ^ (r mod 8), so that the eight rows of
-/// a matrix lie in different banks.
+/// and lo = round((x - hi) lo_scale), together 23 bits, and a product of weights four products of operands. An operand
+/// tile has rows of 32 keys in 128 bytes, either as floats that are split when fragments are loaded (TF32), or as 32 hi
+/// and then 32 lo halves. The eight 16-byte chunks of row r are kept in the order chunk ^ (r mod 8), so that the eight
+/// rows of a matrix lie in different banks.
 #pragma once
 
 #include "arithmetic.cuh"
@@ -38,19 +38,11 @@ AFT_DEVICE std::uint32_t two_halves(std::uint16_t low, std::uint16_t high) {
   return static_cast<std::uint32_t>(low) | static_cast<std::uint32_t>(high) << 16;
 }
 
-/// d += the product of weights that hi + lo stand for, the small parts first.
-template <class Operand>
-AFT_DEVICE void multiply_split(float (&d)[4], const std::uint32_t (&a_hi)[4], const std::uint32_t (&a_lo)[4],
-                               const std::uint32_t (&b_hi)[2], const std::uint32_t (&b_lo)[2]) {
-  Operand::multiply(d, a_lo, b_lo);
-  Operand::multiply(d, a_lo, b_hi);
-  Operand::multiply(d, a_hi, b_lo);
-  Operand::multiply(d, a_hi, b_hi);
-}
-
 /// For float data: the range of float.
 struct tf32_operand {
-  static constexpr int step = 8;  ///< depth of one product
+  static constexpr int step = 8;      ///< depth of one product
+  static constexpr int together = 1;  ///< steps whose fragments are held at once
+  static constexpr float lo_scale = 1.0f;
   /// Operands are scaled to at most 1.42 2^shift. A term of a sum loses at most 2^-124 of its tile's unit, to
   /// numbers below the normal ones.
   static constexpr float shift = 0.0f;
@@ -84,24 +76,27 @@ struct tf32_operand {
 /// For half and bfloat16 data: twice the products a cycle, in the range of half.
 struct half_operand {
   static constexpr int step = 16;
-  /// 1.42 2^15 is below half's 65504. A term then loses at most 3 2^-40 of its tile's unit, half a unit of the
-  /// denormals in either factor, each times up to 1.42.
+  static constexpr int together = tuning::depth / step;
+  /// As many bits as hi has, so that lo reaches as far below hi as the denormals of half allow.
+  static constexpr float lo_scale = 0x1p11f;
+  /// 1.42 2^15 is below half's 65504. A factor then loses at most half a unit of lo's denormals, 2^-51 of its tile's
+  /// unit, and meets another of up to 1.42; so does the other.
   static constexpr float shift = 15.0f;
-  static constexpr float lost = 0x1.8p-39f;
+  static constexpr float lost = 0x1.8p-50f;
 
   AFT_DEVICE static void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_half(d, a, b);
   }
   AFT_DEVICE static float rounded(float x) {
     const float hi = half_to_float(float_to_half(x));
-    return hi + half_to_float(float_to_half(x - hi));
+    return hi + half_to_float(float_to_half((x - hi) * lo_scale)) * (1.0f / lo_scale);
   }
   AFT_DEVICE static void store(std::byte* tile, int row, int group, const float (&x)[4]) {
     std::uint16_t hi[4], lo[4];
     AFT_UNROLL
     for (int i = 0; i < 4; ++i) {
       hi[i] = float_to_half(x[i]);
-      lo[i] = float_to_half(x[i] - half_to_float(hi[i]));
+      lo[i] = float_to_half((x[i] - half_to_float(hi[i])) * lo_scale);
     }
     const int within = group % 2 * 8;
     *reinterpret_cast<four_halves*>(tile + chunk_at(row, group / 2) +
