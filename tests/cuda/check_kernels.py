@@ -9,6 +9,7 @@ go to a report, which kernel_table.py holds against the committed table.
 
 import argparse
 import collections
+import itertools
 import json
 import pathlib
 import re
@@ -86,8 +87,9 @@ def instructions(image):
 
 def missing_instructions(found):
     """What tensor kernels are for; the multiplications of a tile are unrolled, so their number is known."""
-    for operand, products in (("tf32_operand", 4 * 8 * 4), ("half_operand", 2 * 8 * 4)):
-        name = f"tensor<{operand}>"
+    operands = {"tf32_operand": 4 * 8 * 4, "half_operand": 2 * 8 * 4}
+    for kernel, (operand, products) in itertools.product(("tensor", "tensor_keys"), operands.items()):
+        name = f"{kernel}<{operand}>"
         have = found.get(name, {})
         if have.get(HMMA, 0) != products:
             yield f"{name}: {have.get(HMMA, 0)} HMMA instructions, not {products}"
@@ -116,8 +118,10 @@ ptxas info    : Used 32 registers, used 1 barriers, 2176 bytes smem, 520 bytes c
     assert "local memory" in next(faults(parsed))
     assert not list(faults(parse(report.replace("8 bytes", "0 bytes").replace("4 bytes", "0 bytes"))))
     good = {HMMA: 128, LDSM: 1, LDGSTS: 1}
-    assert not list(missing_instructions({"tensor<tf32_operand>": good, "tensor<half_operand>": {**good, HMMA: 64}}))
-    assert len(list(missing_instructions({"tensor<tf32_operand>": {**good, LDGSTS: 0}}))) == 4
+    good = {"tf32_operand": {HMMA: 128, LDSM: 1, LDGSTS: 1}, "half_operand": {HMMA: 64, LDSM: 1, LDGSTS: 1}}
+    both = {f"{kernel}<{operand}>": have for kernel in ("tensor", "tensor_keys") for operand, have in good.items()}
+    assert not list(missing_instructions(both))
+    assert len(list(missing_instructions({**both, "tensor<half_operand>": {HMMA: 63, LDSM: 1}}))) == 2
 
 
 def main():

@@ -24,6 +24,35 @@ inline tensor_plan plan_product(const fold_plan& rows, const pack_plan& keys) {
   return {rows, keys, (rows.r1 - rows.r0 + tensor_rows - 1) / tensor_rows};
 }
 
+/// What a block works on. Tiles of one row follow each other, so that the blocks that run together share w.
+struct tensor_place {
+  index_t instance, first_row, column_tile;
+
+  AFT_DEVICE static tensor_place of(const tensor_plan& plan, index_t block) {
+    const index_t row_tile = block / plan.rows.column_tiles;
+    const index_t instance = row_tile / plan.row_tiles;
+    return {instance, plan.rows.r0 + (row_tile - instance * plan.row_tiles) * tensor_rows,
+            block - row_tile * plan.rows.column_tiles};
+  }
+  AFT_DEVICE const packed_tile* tiles(const tensor_plan& plan) const {
+    return plan.keys.tiles + (instance * plan.rows.column_tiles + column_tile) * plan.keys.key_tiles;
+  }
+  AFT_DEVICE index_t flag(const tensor_plan& plan, index_t row) const {
+    const fold_plan& rows = plan.rows;
+    return instance * rows.row_tiles * rows.column_tiles * fold_rows + flag_word(rows, row, column_tile);
+  }
+};
+
+/// Sums of a block through shared memory: num and den of a pair meet in a thread's registers, and change hands so that
+/// a warp has 32 columns of a row, which are whole lines to write and one word of flags.
+template <int width>
+AFT_DEVICE void hand_over(const row_sums& sums, const warp_tile& at, running_fold<float> (&to)[tensor_rows][width]) {
+  AFT_UNROLL
+  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
+  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
+  for (int half = 0; half < 2; ++half) to[at.row(m, half)][at.column(n)] = sums[m][n][half];
+}
+
 /// Of the mainloop, and after it of the epilogue.
 union tensor_buffers {
   struct {
@@ -54,20 +83,16 @@ AFT_KERNEL(tensor_threads, 2)
 tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tensor_plan plan) {
   tensor_buffers& buffers = shared<tensor_buffers>();
   const fold_plan& rows = plan.rows;
-  // Tiles of one row follow each other, so that the blocks that run together share w.
-  const index_t row_tile = block_index() / rows.column_tiles;
-  const index_t column_tile = block_index() - row_tile * rows.column_tiles;
-  const index_t instance = row_tile / plan.row_tiles;
-  const index_t first_row = rows.r0 + (row_tile - instance * plan.row_tiles) * tensor_rows;
+  const tensor_place place = tensor_place::of(plan, block_index());
+  const index_t first_row = place.first_row;
   const index_t t_end = first_row + tensor_rows < rows.r1 ? first_row + tensor_rows : rows.r1;
-  const index_t h = rows.cols.head(instance);
-  const index_t b = rows.cols.batch(instance);
+  const index_t h = rows.cols.head(place.instance);
+  const index_t b = rows.cols.batch(place.instance);
   const int lane = thread_index() % warp_size;
-  const column col = rows.cols.at(instance, column_tile * tuning::lanes + lane);
+  const column col = rows.cols.at(place.instance, place.column_tile * tuning::lanes + lane);
   const span keys = keys_of(p, first_row, t_end);
   const warp_tile at = warp_tile::own();
-  const packed_tile* const packed =
-      plan.keys.tiles + (instance * rows.column_tiles + column_tile) * plan.keys.key_tiles;
+  const packed_tile* const packed = place.tiles(plan);
 
   row_sums sums;
   {
@@ -109,13 +134,8 @@ tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tens
     wait_copies<0>();
   }
 
-  // num and den of a pair meet in a thread's registers; they change hands so that a warp has 32 columns of a row: whole
-  // lines to write, and a word of flags.
   sync();
-  AFT_UNROLL
-  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
-  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
-  for (int half = 0; half < 2; ++half) buffers.end.sums[at.row(m, half)][at.column(n)] = sums[m][n][half];
+  hand_over(sums, at, buffers.end.sums);
   sync();
   const float terms = static_cast<float>(keys.hi - keys.lo);
   AFT_UNROLL_BY(1)
@@ -126,8 +146,7 @@ tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tens
     const bool wanted = col.exists && t < t_end;
     const bool done = proven_product<Operand>(sum, terms);
     const std::uint32_t word = ballot(wanted && !done);
-    if (lane == 0)
-      rows.flags[flag_word(rows, t, column_tile) + instance * rows.row_tiles * rows.column_tiles * fold_rows] = word;
+    if (lane == 0) rows.flags[place.flag(plan, t)] = word;
     if (!wanted || !done) continue;
     row_result<float> result;
     result.average = average_of(sum);
