@@ -81,14 +81,24 @@ endfunction()
 
 # aft_repeat_on_device(<program>...): the cases of unit tests once more, on the emulated device.
 function(aft_repeat_on_device)
+  aft_repeat_as(device yes ${ARGN})
+endfunction()
+
+# aft_repeat_on_tensor_cores(<program>...): the same with a matrix product for every size that can have one, also those
+# that are too small for it to be chosen.
+function(aft_repeat_on_tensor_cores)
+  aft_repeat_as(tensor_cores tensor_cores ${ARGN})
+endfunction()
+
+function(aft_repeat_as prefix value)
   if(NOT "device" IN_LIST AFT_TEST_SUITES)
     return()
   endif()
   foreach(name IN LISTS ARGN)
     # A target of its own from the same objects: cases can be discovered once per target only.
-    add_executable(device_${name} $<TARGET_OBJECTS:${name}>)
-    target_link_libraries(device_${name} PRIVATE aft_test_main aft_test_harness)
-    doctest_discover_tests(device_${name} TEST_PREFIX "device.${name}: " PROPERTIES LABELS "unit" ENVIRONMENT
-                           "AFT_TEST_ON_DEVICE=1" TIMEOUT 600)
+    add_executable(${prefix}_${name} $<TARGET_OBJECTS:${name}>)
+    target_link_libraries(${prefix}_${name} PRIVATE aft_test_main aft_test_harness)
+    doctest_discover_tests(${prefix}_${name} TEST_PREFIX "${prefix}.${name}: " PROPERTIES LABELS "unit" ENVIRONMENT
+                           "AFT_TEST_ON_DEVICE=${value}" TIMEOUT 600)
   endforeach()
 endfunction()

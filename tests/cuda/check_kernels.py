@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every kernel for one architecture and reads what ptxas says about it.
 
-A kernel that spills registers or keeps anything in local memory fails the check, as does a warning. Registers and
-shared memory go to a report, which kernel_table.py holds against the committed table.
+A kernel that spills registers or keeps anything in local memory fails the check, as does a warning, and so does a
+tensor kernel whose machine code does without tensor cores, ldmatrix or asynchronous copies. Registers and shared memory
+go to a report, which kernel_table.py holds against the committed table.
 """
 
 import argparse
+import collections
+import itertools
 import json
 import pathlib
 import re
 import resource
+import struct
 import subprocess
 import sys
 
@@ -22,6 +26,8 @@ ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
+# Opcodes, the same from sm_80 to sm_100: the counts below would not come out otherwise.
+HMMA, LDSM, LDGSTS = 0x23C, 0x83B, 0xFAE
 
 
 def compile_kernels(args, source, target):
@@ -61,6 +67,37 @@ def parse(report):
     return kernels
 
 
+def instructions(image):
+    """How often each opcode occurs in each kernel of a cubin: the low 12 bits of every 16 bytes of its code.
+
+    No toolkit is sure to bring a disassembler, and an ELF file is read quickly.
+    """
+    table, = struct.unpack_from("<Q", image, 0x28)
+    size, count, names = struct.unpack_from("<HHH", image, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", image, table + i * size) for i in range(count)]
+    found = {}
+    for name_at, _, _, _, offset, length, *_ in sections:
+        start = sections[names][4] + name_at
+        name = image[start:image.index(b"\0", start)].decode()
+        if name.startswith(".text."):
+            code = struct.iter_unpack("<QQ", image[offset:offset + length])
+            found[short_name(name.removeprefix(".text."))] = collections.Counter(word & 0xFFF for word, _ in code)
+    return found
+
+
+def missing_instructions(found):
+    """What tensor kernels are for; the multiplications of a tile are unrolled, so their number is known."""
+    operands = {"tf32_operand": 4 * 8 * 4, "half_operand": 2 * 8 * 4}
+    for kernel, (operand, products) in itertools.product(("tensor", "tensor_keys"), operands.items()):
+        name = f"{kernel}<{operand}>"
+        have = found.get(name, {})
+        if have.get(HMMA, 0) != products:
+            yield f"{name}: {have.get(HMMA, 0)} HMMA instructions, not {products}"
+        for opcode, what in ((LDSM, "LDSM (ldmatrix)"), (LDGSTS, "LDGSTS (cp.async)")):
+            if have.get(opcode, 0) == 0:
+                yield f"{name}: no {what} instruction"
+
+
 def faults(kernels):
     for name, use in kernels.items():
         if use["spills"]:
@@ -80,6 +117,11 @@ ptxas info    : Used 32 registers, used 1 barriers, 2176 bytes smem, 520 bytes c
     parsed = parse(report.replace("4 bytes", "0 bytes"))
     assert "local memory" in next(faults(parsed))
     assert not list(faults(parse(report.replace("8 bytes", "0 bytes").replace("4 bytes", "0 bytes"))))
+    good = {HMMA: 128, LDSM: 1, LDGSTS: 1}
+    good = {"tf32_operand": {HMMA: 128, LDSM: 1, LDGSTS: 1}, "half_operand": {HMMA: 64, LDSM: 1, LDGSTS: 1}}
+    both = {f"{kernel}<{operand}>": have for kernel in ("tensor", "tensor_keys") for operand, have in good.items()}
+    assert not list(missing_instructions(both))
+    assert len(list(missing_instructions({**both, "tensor<half_operand>": {HMMA: 63, LDSM: 1}}))) == 2
 
 
 def main():
@@ -95,7 +137,8 @@ def main():
     args.work.mkdir(parents=True, exist_ok=True)
     source = args.work / "all_kernels.cu"
     source.write_text(SOURCE, encoding="utf-8")
-    text, seconds, size = compile_kernels(args, source, args.work / f"all_kernels_{args.arch}.cubin")
+    cubin = args.work / f"all_kernels_{args.arch}.cubin"
+    text, seconds, size = compile_kernels(args, source, cubin)
     kernels = parse(text)
     if not kernels:
         sys.exit("ptxas named no kernel")
@@ -104,7 +147,7 @@ def main():
     for name, use in sorted(kernels.items()):
         print(f"sm_{args.arch} {name}: {use['registers']} registers, {use['shared']} bytes shared")
     print(f"sm_{args.arch}: {len(kernels)} kernels, {size} bytes, compiled in {seconds:.0f} s")
-    wrong = list(faults(kernels))
+    wrong = [*faults(kernels), *missing_instructions(instructions(cubin.read_bytes()))]
     if seconds > args.seconds:
         wrong.append(f"compiling took {seconds:.0f} s, more than {args.seconds:.0f}")
     sys.exit("\n".join(wrong) if wrong else 0)

@@ -134,3 +134,14 @@ TEST_CASE("gradients: many terms, where cancellation would show") {
     check({.call = op::simple, .B = 2, .Tq = 400, .Tk = 400, .d = 2, .causal = true, .save = save});
   }
 }
+
+TEST_CASE("gradients: values far from 0 and close to each other, from which dk takes differences") {
+  for (double offset : {30.0, 1000.0})
+    for (bool save : {true, false}) {
+      setup s{.B = 2, .Tq = 70, .Tk = 66, .d = 16};
+      s.save = save;
+      numbers x = random_numbers(s);
+      for (double& v : x.v) v += offset;
+      for (auto type : {aft::dtype::f32, aft::dtype::bf16}) check_backward(type, s, x);
+    }
+}

@@ -129,3 +129,28 @@ TEST_CASE("sizes: sequences that span several blocks of keys and of queries") {
     check({.call = op::conv, .B = 1, .d = 1, .grid = {600}, .taps = {33}, .causal = causal});
   }
 }
+
+TEST_CASE("sizes: the borders of a device's tiles, where its products are chosen on their own") {
+  struct {
+    index_t Tq, Tk, d, H;
+  } const all[] = {{64, 64, 16, 1}, {63, 65, 33, 1},  {65, 95, 32, 2},
+                   {1, 97, 70, 2},  {130, 96, 31, 1}, {97, 130, 16, 1}};
+  for (const auto& size : all)
+    for (bool causal : {false, true}) {
+      const setup s{.B = 3,
+                    .Tq = size.Tq,
+                    .Tk = size.Tk,
+                    .d = size.d,
+                    .H = size.H,
+                    .causal = causal,
+                    .mask = mask_form::batch_keys};
+      setup factors = s;
+      factors.bias = bias_form::factorized_htn;
+      factors.mask = mask_form::none;
+      factors.lengths = true;
+      for (const setup& each : {s, factors}) {
+        const numbers x = random_numbers(each);
+        for (auto type : all_types) check_forward(type, each, x);
+      }
+    }
+}

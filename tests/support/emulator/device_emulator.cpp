@@ -21,7 +21,8 @@ namespace {
 constexpr int warp = 32;
 constexpr std::size_t shared_bytes = 48 * 1024;  // what every device gives without being asked for more
 constexpr std::size_t guard_bytes = 256;         // behind it, watched for writes
-constexpr std::size_t slot_bytes = 16;
+constexpr std::size_t slot_bytes = 48;           // a lane's fragments of a matrix product, as floats
+constexpr std::size_t copy_bytes = 16;
 constexpr unsigned char poison[2] = {0xf5, 0x7f};  // a NaN in every floating type, as in strided.hpp
 
 void forbid([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
@@ -40,6 +41,12 @@ void fill_poison(void* p, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) b[i] = poison[i % 2];
 }
 
+struct copy {
+  unsigned char* to;
+  const unsigned char* from;
+  int group;
+};
+
 enum class state { ready, at_barrier, at_warp, done };
 
 struct thread {
@@ -48,8 +55,10 @@ struct thread {
   place where{};
   bool flag = false;
   // Two, by turns: a lane may be at the next exchange before its neighbour has read this one.
-  unsigned char slot[2][slot_bytes];
+  alignas(16) unsigned char slot[2][slot_bytes];
   int turn = 0;
+  std::vector<copy> copies;  ///< asynchronous ones that have not arrived, in order
+  int groups = 0;            ///< of copies, committed so far
 };
 
 /// Of one host thread, so that calls on several host threads are apart as they are on a device.
@@ -136,6 +145,8 @@ void run_block(block_runner& r) {
     t.now = state::ready;
     fill_poison(t.slot, sizeof t.slot);
     t.turn = 0;
+    t.copies.clear();
+    t.groups = 0;
   }
   while (true) {
     for (std::size_t i = r.order.size(); i > 1; --i) std::swap(r.order[i - 1], r.order[r.next_random() % i]);
@@ -237,7 +248,7 @@ bool sync_any(bool x, const place& at) {
 
 void exchange(const void* own, void* other, std::size_t bytes, int lane, const place& at) {
   block_runner& r = runner();
-  if (bytes > slot_bytes) throw kernel_error("a shuffle of more than 16 bytes");
+  if (bytes > 16) throw kernel_error("a shuffle of more than 16 bytes");
   thread& t = r.self();
   const int turn = t.turn;
   t.turn = 1 - turn;
@@ -261,6 +272,43 @@ std::uint32_t ballot(bool x, const place& at) {
     if (r.threads[static_cast<std::size_t>(first + i)].slot[turn][0] != 0) bits |= std::uint32_t{1} << i;
   }
   return bits;
+}
+
+warp_bytes collect(const void* own, std::size_t bytes, const place& at) {
+  block_runner& r = runner();
+  if (bytes > slot_bytes) throw kernel_error("a lane hands in more than a slot holds");
+  thread& t = r.self();
+  const int turn = t.turn;
+  t.turn = 1 - turn;
+  std::memcpy(t.slot[turn], own, bytes);
+  const int first = r.current / warp * warp;
+  stop(state::at_warp, at);
+  if (first + warp > r.count) throw kernel_error("an instruction for whole warps in a warp with fewer lanes");
+  warp_bytes all{};
+  for (int i = 0; i < warp; ++i) all.lane[i] = r.threads[static_cast<std::size_t>(first + i)].slot[turn];
+  return all;
+}
+
+void copy_async(void* to, const void* from) {
+  thread& t = runner().self();
+  if (reinterpret_cast<std::uintptr_t>(to) % copy_bytes != 0 ||
+      reinterpret_cast<std::uintptr_t>(from) % copy_bytes != 0)
+    throw kernel_error("an asynchronous copy that is not aligned to 16 bytes");
+  fill_poison(to, copy_bytes);
+  t.copies.push_back({static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), t.groups});
+}
+
+void commit_copies() {
+  ++runner().self().groups;
+}
+
+void wait_copies(int pending) {
+  thread& t = runner().self();
+  const auto arrives = [&](const copy& c) { return c.group < t.groups - pending; };
+  for (const copy& c : t.copies) {
+    if (arrives(c)) std::memcpy(c.to, c.from, copy_bytes);
+  }
+  std::erase_if(t.copies, arrives);
 }
 
 }  // namespace aft::emulator

@@ -55,6 +55,25 @@ T shuffle(T x, int lane, const place& at) {
   return result;
 }
 
+/// What every lane of the warp handed in at this call; valid until the next call of the kind.
+struct warp_bytes {
+  const unsigned char* lane[32];
+};
+warp_bytes collect(const void* own, std::size_t bytes, const place& at);
+
+/// Twins of the functions in aft/cuda/mma.cuh.
+std::uint32_t to_tf32(float x);
+void load_matrices(std::uint32_t (&words)[4], const void* row, const place& at);
+void multiply_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at);
+void multiply_half(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at);
+/// The 16 bytes arrive when their group is waited for, and not before: until then NaN is in their place.
+void copy_async(void* to, const void* from);
+void commit_copies();
+void wait_copies(int pending);
+
+/// Whether matrix products serve every size that they can: where the environment says AFT_TEST_ON_DEVICE=tensor_cores.
+bool product_forced();
+
 /// Device memory, and a device that can fail. Counts like aft::test::counting_resource.
 struct memory_statistics {
   std::size_t in_use = 0, peak = 0;

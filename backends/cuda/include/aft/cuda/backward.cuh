@@ -8,6 +8,7 @@
 #include "fold_keys.cuh"
 #include "forward.cuh"
 #include "scan_keys.cuh"
+#include "tensor_keys.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -40,11 +41,44 @@ class shared_keys {
   C* per_channel_ = nullptr;
 };
 
-/// dk and dv of any problem, pair by pair. O(B Tq Tk d).
+/// The matrix product for parts of the keys, where tensor cores serve the call.
+template <class C>
+class key_product {
+ public:
+  key_product(const backward_problem& p, device_scratch& memory)
+      : chosen_(sizeof(C) == sizeof(float) && is_product(p) && (product_forced() || p.Tq >= tuning::tensor_keys)),
+        halves_(p.k.type != dtype::f32) {
+    if (!chosen_) return;
+    queries_ = plan_pack(columns_of(p), p.Tq);
+    memory.reserve(queries_.tiles, queries_.count());
+  }
+  key_product(const key_product&) = delete;
+  key_product& operator=(const key_product&) = delete;
+
+  bool chosen() const { return chosen_; }
+  void pack(const device_call<float>& call, const call_stream& stream) const {
+    const auto kernel = halves_ ? &pack_queries_kernel<half_operand> : &pack_queries_kernel<tf32_operand>;
+    stream.launch(kernel, (queries_.count() + pack_warps - 1) / pack_warps, pack_threads, call, queries_,
+                  queries_.count());
+  }
+  /// Flags what fold_keys has to sum again.
+  void sum(const device_call<float>& part, const fold_plan& plan, const call_stream& stream) const {
+    const tensor_plan product = plan_product(plan, queries_);
+    const auto kernel = halves_ ? &tensor_keys_kernel<half_operand> : &tensor_keys_kernel<tf32_operand>;
+    stream.launch(kernel, product.blocks(), tensor_threads, part, product);
+  }
+
+ private:
+  bool chosen_, halves_;
+  pack_plan queries_{};
+};
+
+/// dk and dv of any problem, pair by pair or as a matrix product. O(B Tq Tk d).
 template <class C>
 class key_backward {
  public:
-  key_backward(const backward_problem& p, device_scratch& memory) : cols_(columns_of(p)), shared_(p, memory) {
+  key_backward(const backward_problem& p, device_scratch& memory)
+      : cols_(columns_of(p)), shared_(p, memory), product_(p, memory) {
     step_ = p.Tk;
     if (p.bias.kind == bias_kind::factorized) {
       step_ = rows_at_once<C>(p.bias.heads, p.Tq, p.Tk, fold_rows);
@@ -52,18 +86,29 @@ class key_backward {
       if (!expands_) step_ = p.Tk;
       if (expands_) memory.reserve(weights_, p.bias.heads * step_ * p.Tq);
     }
+    if (product_.chosen()) memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
   }
   key_backward(const key_backward&) = delete;
   key_backward& operator=(const key_backward&) = delete;
 
   void run(const device_call<C>& call, const call_stream& stream) const {
+    if constexpr (sizeof(C) == sizeof(float)) {
+      if (product_.chosen()) product_.pack(call, stream);
+    }
     for (index_t r0 = 0; r0 < call.Tk; r0 += step_) {
       device_call<C> part = shared_.per_channel(call);
-      const fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tk ? r0 + step_ : call.Tk);
+      fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tk ? r0 + step_ : call.Tk);
       if (expands_) {
         const expand_plan<C> expansion = plan_expansion(call.bias, 0, call.Tq, plan.r0, plan.r1, weights_);
         stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
         part.bias = expanded(call.bias, expansion);
+      }
+      if constexpr (sizeof(C) == sizeof(float)) {
+        if (product_.chosen()) {
+          plan.flags = flags_;
+          product_.sum(part, plan, stream);
+          plan.again = true;
+        }
       }
       stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan);
     }
@@ -73,9 +118,11 @@ class key_backward {
  private:
   columns cols_;
   shared_keys<C> shared_;
+  key_product<C> product_;
   index_t step_ = 0;
   bool expands_ = false;
   C* weights_ = nullptr;
+  std::uint32_t* flags_ = nullptr;
 };
 
 /// dk and dv where no pair has a weight of its own. O(B T d).

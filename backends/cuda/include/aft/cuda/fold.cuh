@@ -24,6 +24,7 @@ struct fold_plan {
   index_t r0 = 0, r1 = 0;
   index_t row_tiles = 0, column_tiles = 0;
   std::uint32_t* flags = nullptr;
+  bool again = false;  ///< only rows and lanes that are flagged already
 
   index_t blocks() const { return cols.instances() * row_tiles * column_tiles; }
   index_t flag_words() const { return blocks() * fold_rows; }
@@ -153,6 +154,12 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   const index_t b = plan.cols.batch(at.instance);
   const index_t t_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
   const span keys = keys_of(p, at.first_row, t_end);
+  if (plan.again) {
+    std::uint32_t flagged = 0;
+    for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
+    if (flagged == 0) return;
+    sync();  // before anybody writes a word
+  }
 
   running_fold<C> sums[tuning::rows_per_thread];
   // Tiles begin at multiples of their depth, so that a row's terms are joined alike wherever its block begins.
@@ -172,10 +179,11 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   AFT_UNROLL
   for (int r = 0; r < tuning::rows_per_thread; ++r) {
     const index_t t = at.first_row + first + r;
-    const bool wanted = col.exists && t < t_end;
+    const index_t flag = at.tile * fold_rows + first + r;
+    const bool wanted = col.exists && t < t_end && (!plan.again || (plan.flags[flag] >> lane & 1u) != 0);
     const bool done = proven(sums[r]);
     const std::uint32_t word = ballot(wanted && !done);
-    if (lane == 0) plan.flags[at.tile * fold_rows + first + r] = word;
+    if (lane == 0) plan.flags[flag] = word;
     if (!wanted || !done) continue;
     row_result<C> result;
     result.average = average_of(sums[r]);

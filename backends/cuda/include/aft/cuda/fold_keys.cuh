@@ -59,6 +59,11 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
   const index_t b = plan.cols.batch(at.instance);
   const index_t s_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
   const span queries = queries_of(p, at.first_row, s_end);
+  if (plan.again) {
+    std::uint32_t flagged = 0;
+    for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
+    if (flagged == 0) return;
+  }
 
   key_fold<C> keys[tuning::rows_per_thread];
   AFT_UNROLL
@@ -107,6 +112,7 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
   for (int r = 0; r < tuning::rows_per_thread; ++r) {
     const index_t s = at.first_row + first + r;
     if (!col.exists || s >= s_end) continue;
+    if (plan.again && (plan.flags[at.tile * fold_rows + first + r] >> lane & 1u) == 0) continue;
     if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, keys[r].dv);
     if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, keys[r].dk);
   }

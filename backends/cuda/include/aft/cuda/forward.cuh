@@ -8,6 +8,7 @@
 #include "expand.cuh"
 #include "runtime.cuh"
 #include "scan.cuh"
+#include "tensor.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -92,12 +93,11 @@ device_call<C> to_call(const problem& p) {
   return c;
 }
 
-/// Folds the rows of any problem pair by pair. O(B Tq Tk d).
+/// All rows of a problem, in parts whose share of a factorized bias fits the scratch.
 template <class C>
-class pair_forward {
+class row_parts {
  public:
-  pair_forward(const problem& p, device_scratch& memory) : call(to_call<C>(p)), cols_(columns_of(p)) {
-    step_ = p.Tq;
+  row_parts(const problem& p, device_scratch& memory) : cols_(columns_of(p)), step_(p.Tq) {
     if (p.bias.kind == bias_kind::factorized) {
       step_ = rows_at_once<C>(p.bias.heads, p.Tk, p.Tq, fold_rows);
       if (step_ > 0) memory.reserve(weights_, p.bias.heads * step_ * p.Tk);
@@ -107,10 +107,12 @@ class pair_forward {
     memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
   }
   // The scratch remembers where its pointers go.
-  pair_forward(const pair_forward&) = delete;
-  pair_forward& operator=(const pair_forward&) = delete;
+  row_parts(const row_parts&) = delete;
+  row_parts& operator=(const row_parts&) = delete;
 
-  void run(const call_stream& stream) const {
+  /// Sums each part with sum(call, plan), and what that has flagged by definition.
+  template <class F>
+  void run(const device_call<C>& call, const call_stream& stream, const F& sum) const {
     for (index_t r0 = 0; r0 < call.Tq; r0 += step_) {
       device_call<C> part = call;
       fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tq ? r0 + step_ : call.Tq);
@@ -120,14 +122,12 @@ class pair_forward {
         stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
         part.bias = expanded(call.bias, expansion);
       }
-      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan);
+      sum(part, plan);
       constexpr int words_a_block = exact_threads / warp_size;
       stream.launch(exact_kernel<C>, (plan.flag_words() + words_a_block - 1) / words_a_block, exact_threads, part, plan,
                     plan.flag_words());
     }
   }
-
-  device_call<C> call;  ///< may be changed until run()
 
  private:
   columns cols_;
@@ -135,6 +135,73 @@ class pair_forward {
   bool expands_ = false;
   C* weights_ = nullptr;
   std::uint32_t* flags_ = nullptr;
+};
+
+/// Folds the rows of any problem pair by pair. O(B Tq Tk d).
+template <class C>
+class pair_forward {
+ public:
+  pair_forward(const problem& p, device_scratch& memory) : call(to_call<C>(p)), rows_(p, memory) {}
+
+  void run(const call_stream& stream) const {
+    rows_.run(call, stream, [&](const device_call<C>& part, const fold_plan& plan) {
+      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan);
+    });
+  }
+
+  device_call<C> call;  ///< may be changed until run()
+
+ private:
+  row_parts<C> rows_;
+};
+
+/// Calls that the matrix product serves. Nothing here may depend on the batch, or on what it holds.
+inline bool is_product(const problem& p) {
+  // Rows that see a part of a tile go pair by pair there too, which a mask for each pair would make of all of them.
+  if (has_pair_mask(p) || p.excluded) return false;
+  if (p.bias.kind == bias_kind::factorized && rows_at_once<float>(p.bias.heads, p.Tk, p.Tq, fold_rows) == 0)
+    return false;
+  return product_forced() || (p.d / p.bias.heads >= tuning::tensor_channels && p.Tk >= tuning::tensor_keys);
+}
+
+/// The rows of a float problem as a matrix product on the tensor cores. O(B Tq Tk d), and O(B Tk d) of scratch.
+class product_forward {
+ public:
+  product_forward(const problem& p, device_scratch& memory)
+      : call(to_call<float>(p)),
+        // The range of half is that of weights from half numbers, more or less: what is beyond is found and folded.
+        halves_(p.k.type != dtype::f32),
+        rows_(p, memory),
+        keys_(plan_pack(columns_of(p), p.Tk)) {
+    memory.reserve(keys_.tiles, keys_.count());
+  }
+  product_forward(const product_forward&) = delete;
+  product_forward& operator=(const product_forward&) = delete;
+
+  void run(const call_stream& stream) const {
+    if (halves_) return run_with<half_operand>(stream);
+    run_with<tf32_operand>(stream);
+  }
+
+  device_call<float> call;  ///< may be changed until run()
+
+ private:
+  template <class Operand>
+  void run_with(const call_stream& stream) const {
+    stream.launch(pack_kernel<Operand>, (keys_.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys_,
+                  keys_.count());
+    rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
+      const tensor_plan product = plan_product(plan, keys_);
+      stream.launch(tensor_kernel<Operand>, product.blocks(), tensor_threads, part, product);
+      fold_plan again = plan;
+      again.again = true;
+      stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again);
+    });
+  }
+
+  bool halves_;
+  row_parts<float> rows_;
+  pack_plan keys_;
 };
 
 /// No pair has a weight of its own: AFT-simple, or AFT-local with an empty window.
@@ -185,26 +252,36 @@ class scan_forward {
   row_result<C>* totals_ = nullptr;
 };
 
-/// A forward call by the algorithm that suits it. A faster engine for some problems is one more member here.
+/// A forward call by the algorithm that suits it. A faster engine for some problems is one more member here, as one
+/// with wgmma for sm_90a would be.
 template <class C>
 class any_forward {
  public:
   any_forward(const problem& p, device_scratch& memory) {
     if (is_scan(p)) {
       scan_.emplace(p, memory);
+    } else if (sizeof(C) == sizeof(float) && is_product(p)) {
+      product_.emplace(p, memory);
     } else {
       pairs_.emplace(p, memory);
     }
   }
 
-  device_call<C>& call() { return scan_ ? scan_->call : pairs_->call; }
+  device_call<C>& call() {
+    if constexpr (sizeof(C) == sizeof(float)) {
+      if (product_) return product_->call;
+    }
+    return scan_ ? scan_->call : pairs_->call;
+  }
   void run(const call_stream& stream) const {
     if (scan_) return scan_->run(stream);
+    if (product_) return product_->run(stream);
     pairs_->run(stream);
   }
 
  private:
   std::optional<scan_forward<C>> scan_;
+  std::optional<product_forward> product_;
   std::optional<pair_forward<C>> pairs_;
 };
 

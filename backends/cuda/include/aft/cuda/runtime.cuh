@@ -35,6 +35,10 @@ std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, voi
   emulator::run(blocks, threads, [&] { kernel(arguments...); });
   return {};
 }
+/// Tests put every size that can on the tensor cores.
+inline bool product_forced() {
+  return emulator::product_forced();
+}
 /// The device of the stream is the current one while this lives.
 struct device_guard {
   explicit device_guard(void*, const char*) {}
@@ -44,6 +48,10 @@ inline std::string pointer_error(const void*) {
 }
 
 #else
+
+constexpr bool product_forced() {
+  return false;
+}
 
 inline std::string error_text(cudaError_t status) {
   if (status == cudaSuccess) return {};

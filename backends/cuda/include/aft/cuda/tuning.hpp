@@ -17,6 +17,15 @@ inline constexpr int depth = 32;
 /// Warps of a block, and rows that one thread sums: 16 rows share a staged tile. Not measured.
 inline constexpr int warps = 8;
 inline constexpr int rows_per_thread = 2;
+/// Rows and warps of a block of the matrix product, 64 x 32 columns of num and den: two blocks and their 64 sums a
+/// thread fit the registers of a multiprocessor, one tile of keys in flight beside the one in work fits 48 KiB. Not
+/// measured.
+inline constexpr int tensor_rows = 64;
+inline constexpr int tensor_warps = 4;
+/// Channels of a head and keys from which on the matrix product is taken: half a tile of columns filled, and two tiles
+/// of keys. Not of the batch, whose size no element's bits may depend on. Not measured.
+inline constexpr index_t tensor_channels = 16;
+inline constexpr index_t tensor_keys = 64;
 /// Queries and keys of a tile of the bias gradient, a pair a thread, and the channels staged for it. Not measured.
 inline constexpr int pairs = 16;
 inline constexpr int pair_channels = 16;
