@@ -171,6 +171,9 @@ TEST_CASE("product: the range of float is TF32's, that of half is not, and both 
     CHECK(halves.flagged == (x > 10 ? count : 0));
     CHECK(floats.worst <= bound(in));
     CHECK(halves.worst <= bound(in));
+    // With values of 2^-80 num would be among the denormal numbers where den is as small as that.
+    for (float& v : in.v) v *= 0x1p-80f;
+    CHECK(judge(run<tf32_operand>(in)).flagged == (x > 10 ? count : 0));
   }
 }
 
@@ -208,6 +211,32 @@ TEST_CASE_TEMPLATE("product: NaN and infinities flag what sees them, and no othe
         CAPTURE(c);
         CHECK(got[i].flagged == sees);
         if (!sees) CHECK(got[i].average == clean[i].average);
+      }
+}
+
+TEST_CASE_TEMPLATE("product: what a -inf in the bias hides from a row does not reach it", Operand, tf32_operand,
+                   half_operand) {
+  inputs x = inputs::random(21, 1, 1);
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  // Of each tile some rows see all keys, some a part, some none; key 70 holds NaN, and only rows 0 mod 5 look at it.
+  for (index_t t = 0; t < x.Tq; ++t)
+    for (index_t s = 0; s < x.Tk; ++s) {
+      const bool hidden = (t % 5 == 1 && s % 3 == 0) || (t % 5 == 2 && s / 32 == 1) || (t % 5 != 0 && s == 70);
+      if (hidden) x.bias(t, s) = -infinity;
+    }
+  const auto clean = run<Operand>(x);
+  const verdict all = judge(clean);
+  CHECK(all.flagged == 0);
+  CHECK(all.worst <= contract(all));
+  for (index_t c = 0; c < x.d; ++c) x.key(0, 70, c) = nan;
+  for (index_t c = 0; c < x.d; ++c) x.v[static_cast<std::size_t>((1 * x.Tk + 70) * x.d + c)] = nan;
+  const auto got = run<Operand>(x);
+  std::size_t i = 0;
+  for (index_t b = 0; b < x.B; ++b)
+    for (index_t t = 0; t < x.Tq; ++t)
+      for (index_t c = 0; c < x.d; ++c, ++i) {
+        CHECK(got[i].flagged == (t % 5 == 0));
+        if (t % 5 != 0) CHECK(got[i].average == clean[i].average);
       }
 }
 
