@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file product_inputs.hpp  What the tests of the matrix products share: data, the derived bound, and faulty operands.
+#pragma once
+
+#include <aft/cuda/tensor.cuh>
+
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace aft::test {
+
+using namespace aft::cuda_impl;
+
+/// k (B, Tk, d), v the same, w (Tq, Tk).
+struct inputs {
+  index_t B = 2, Tq = 70, Tk = 100, d = 20;
+  bool causal = false;
+  std::vector<float> k, v, w;
+
+  static inputs random(unsigned seed, float k_scale, float w_scale, float v_scale = 1) {
+    inputs x;
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    for (index_t i = 0; i < x.B * x.Tk * x.d; ++i) x.k.push_back(k_scale * normal(engine));
+    for (index_t i = 0; i < x.B * x.Tk * x.d; ++i) x.v.push_back(v_scale * normal(engine));
+    for (index_t i = 0; i < x.Tq * x.Tk; ++i) x.w.push_back(w_scale * normal(engine));
+    return x;
+  }
+  float& key(index_t b, index_t s, index_t c) { return k[static_cast<std::size_t>((b * Tk + s) * d + c)]; }
+  float& bias(index_t t, index_t s) { return w[static_cast<std::size_t>(t * Tk + s)]; }
+};
+
+/// What docs/cuda.md derives, in the same units.
+inline long double bound(const inputs& x) {
+  return 110 + static_cast<long double>(x.Tk) / 16;
+}
+/// Operands with a mistake planted.
+struct no_cross_terms : half_operand {
+  static void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    // The last quarter of a tile's products are those of the high parts.
+    constexpr int all = 4 * together;
+    static thread_local int calls[tensor_threads];
+    if (calls[thread_index()]++ % all >= all - together) half_operand::multiply(d, a, b);
+  }
+};
+struct unsplit : tf32_operand {
+  static void load(const std::byte* tile, int row, int half, int step_index, std::uint32_t (&hi)[4],
+                   std::uint32_t (&lo)[4]) {
+    tf32_operand::load(tile, row, half, step_index, hi, lo);
+    for (std::uint32_t& x : lo) x = 0;
+  }
+};
+struct wrong_half : half_operand {
+  static void load(const std::byte* tile, int row, int half, int step_index, std::uint32_t (&hi)[4],
+                   std::uint32_t (&lo)[4]) {
+    half_operand::load(tile, row, 1 - half, step_index, hi, lo);
+    if (half == 0) std::swap(hi[0], hi[2]);
+  }
+};
+struct unswizzled : tf32_operand {
+  static void store(std::byte* tile, int row, int group, const float (&x)[4]) {
+    *reinterpret_cast<four_floats*>(tile + row * operand_row_bytes + group * chunk_bytes) = {{x[0], x[1], x[2], x[3]}};
+  }
+};
+
+}  // namespace aft::test
