@@ -84,8 +84,9 @@ template <class C>
   }
   if (p.y.set) {
     const lane_field<C> results(p.y, p.grid, tile, 1);
-    results.write(r0, r1, y);
-    results.prefetch(r1, r1 + M, p.Tq, true);
+    const bool around = p.win.bounded && results.goes_around(p);
+    results.write(r0, r1, y, around);
+    if (!around) results.prefetch(r1, r1 + M, p.Tq, true);
   }
   if (p.average.set) lane_field<C>(p.average, p.grid, tile, 1).write(r0, r1, average);
   if (p.lse.set) lane_field<C>(p.lse, p.grid, tile, group).write(r0, r1, lse);
