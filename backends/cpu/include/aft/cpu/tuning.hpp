@@ -31,9 +31,9 @@ struct tuning {
   static constexpr index_t group = 4;
   /// Rows of k and v that are asked for before they are read.
   static constexpr index_t rows_ahead = 24;
-  /// The gradient of a window's bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with channels
-  /// as lanes, and as many accumulators as a few vectors have lanes. (Zen 5, 2026-11, strict(32) on 8 x 1024 x 512, one
-  /// thread, the whole backward call; so are the numbers below.)
+  /// The gradient of a window's bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with
+  /// channels as lanes, and as many accumulators as a few vectors have lanes. (Zen 5, 2026-11, strict(32) on 8 x 1024 x
+  /// 512, one thread, the whole backward call; so are the numbers below.)
 #if defined(__AVX512F__) || defined(__ARM_NEON)
   static constexpr index_t band_rows = 4;
 #else
