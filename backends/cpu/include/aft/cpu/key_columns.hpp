@@ -98,8 +98,9 @@ template <class C>
     const vec<C> size = xsimd::abs(load(P + s * N));
     const auto seen = differs<C>(key, vec<C>(-inf));
     top = max_ignoring_nan<C>(top, key);
-    high = xsimd::select(seen && (size > high) && (size < vec<C>(inf)), size, high);
-    low = xsimd::select(seen && (size < low) && (size > zero), size, low);
+    // One maximum after the other is all that a key waits for.
+    high = max_ignoring_nan<C>(high, xsimd::select(seen && (size < vec<C>(inf)), size, zero));
+    low = min_ignoring_nan<C>(low, xsimd::select(seen && (size > zero), size, vec<C>(inf)));
   }
   store(range.key_top, top);
   store(range.value_top, high);

@@ -275,7 +275,7 @@ class band_block {
           const vec<C> kappa = load(kappa_ + i * L);
           const auto empty = state.inverse == zero;
           e[i] = kappa - state.exponent;
-          most = xsimd::select(!empty && (e[i] > most), e[i], most);
+          most = max_ignoring_nan<C>(most, xsimd::select(empty, none, e[i]));
           vec<C> g = state.inverse * up.g(t - a, i, soon);
           // Lanes whose logits lie beyond the range send the whole row to the definition.
           g = xsimd::select(differs<C>(state.base_hi, zero), nan, g);

@@ -47,8 +47,9 @@ template <class C>
   };
   const auto write_y = [&] {
     const lane_field<C> results(p.y, p.grid, tile, 1);
-    results.write(r0, r1, y);
-    results.prefetch(r1, r1 + M, p.Tq, true);
+    const bool around = p.win.bounded && results.goes_around(p);
+    results.write(r0, r1, y, around);
+    if (!around) results.prefetch(r1, r1 + M, p.Tq, true);
   };
   if (quotient && !averages && !logs) {
     // The common call, the proof of all rows at once: a branch a row costs a third of the loop.

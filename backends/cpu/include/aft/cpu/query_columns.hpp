@@ -36,7 +36,7 @@ template <class C>
   constexpr index_t N = tuning<C>::columns;
   constexpr index_t size = column_chunk * tuning<C>::group * L;
   const index_t T = in.p->Tq;
-  const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity());
+  const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
   C buffers[6 * size];
   const query_rows<C> up(in, tiles, count, t0, t1, buffers, size);
   for (index_t i = 0; i < count; ++i) {
@@ -49,9 +49,11 @@ template <class C>
       const auto empty = state.inverse == zero;
       const vec<C> g = xsimd::select(empty, zero, state.inverse * up.g(t - t0, i, soon));
       const vec<C> o = xsimd::select(empty, zero, up.o(t - t0, i, soon));
-      top = xsimd::select(!empty && (-state.exponent > top), -state.exponent, top);
-      high = xsimd::select((xsimd::abs(g) > high) && (xsimd::abs(g) < inf), xsimd::abs(g), high);
-      most = xsimd::select((xsimd::abs(o) > most) && (xsimd::abs(o) < inf), xsimd::abs(o), most);
+      // One maximum after the other is all that a row waits for.
+      const vec<C> upper = xsimd::abs(g), average = xsimd::abs(o);
+      top = max_ignoring_nan<C>(top, xsimd::select(empty, none, -state.exponent));
+      high = max_ignoring_nan<C>(high, xsimd::select(upper < inf, upper, zero));
+      most = max_ignoring_nan<C>(most, xsimd::select(average < inf, average, zero));
       beyond = xsimd::select(differs<C>(state.base_hi, zero), one, beyond);
       store(columns + t * N, g);
       store(columns + t * N + L, o);

@@ -184,7 +184,9 @@ template <class C>
       // Both, wanted or not: gate_value rounds differently, and g must not depend on which gradients are wanted.
       const gate_pair<C> gate = gate_both<C>(p.gate_fn, load(q.at(r, i)));
       store(g + i * apart + r * L, xsimd::select(empty, zero, up * gate.value));
-      if (wanted) store(dq + i * apart + r * L, xsimd::select(empty, zero, (up * gate.slope) * load(o.at(r, i))));
+      if (!wanted) continue;
+      const vec<C> slope = gated ? (up * gate.slope) * load(o.at(r, i)) : zero;
+      store(dq + i * apart + r * L, xsimd::select(empty, zero, slope));
     }
   }
   for (index_t i = 0; i < count; ++i) {
@@ -203,7 +205,8 @@ template <class C>
   const backward_problem& p = *in.p;
   const auto row_of = [&](const field& f, index_t t) { return reinterpret_cast<C*>(f.data) + b * f.sb + t * f.sx[2]; };
   const field& weights = in.from_lse ? p.lse : in.state.inverse;
-  const field& queries = p.gate_fn == gate::none ? p.dy : p.q;  // without a gate q may be anything, or nothing
+  const bool gated = p.gate_fn != gate::none;
+  const field& queries = gated ? p.q : p.dy;  // without a gate q may be anything, or nothing
   const bool wanted = p.dq.set;
   const vec<C> zero(C(0)), none(in.from_lse ? -std::numeric_limits<C>::infinity() : C(0));
   const auto apply = [&](const auto& both) __attribute__((always_inline)) {
@@ -219,7 +222,10 @@ template <class C>
         const auto empty = load(weight + c) == none;
         const gate_pair<C> gate = both(load(q + c));
         store(g + c, xsimd::select(empty, zero, up * gate.value));
-        if (wanted) put(dq + c, xsimd::select(empty, zero, (up * gate.slope) * load(o + c)), around);
+        if (!wanted) continue;
+        // Without a gate dq is 0, and not 0 times an average that may be infinite.
+        const vec<C> slope = gated ? (up * gate.slope) * load(o + c) : zero;
+        put(dq + c, xsimd::select(empty, zero, slope), around);
       }
     }
   };
