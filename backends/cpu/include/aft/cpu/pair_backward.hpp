@@ -37,7 +37,7 @@ template <class C>
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), unscale = load(cs.unscale);
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
   // Terms below 2^-126 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
-  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400));
+  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const auto unused = load(used) == zero;
   for (index_t r = 0; r < r1 - r0; ++r) {
@@ -50,8 +50,14 @@ template <class C>
     const vec<C> factor = times_pow2<C>(e.mantissa, xsimd::select(exponent > most, most, exponent));
     const vec<C> A = load(c + r * N);
     const vec<C> B = load(c + r * N + L);
-    const vec<C> dv = (factor * A) * unscale;
-    const vec<C> dk_lane = ((factor * ((value * lift) * A - B)) * unscale) * unlift;
+    const vec<C> difference = (value * lift) * A - B;
+    vec<C> dv = (factor * A) * unscale;
+    vec<C> dk_lane = ((factor * difference) * unscale) * unlift;
+    // The power of two comes last where alone it would underflow, though with g's and o's own the result need not.
+    if (const auto deep = exponent < least; xsimd::any(deep)) {
+      dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, exponent), dv);
+      dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * unscale) * unlift, exponent), dk_lane);
+    }
     const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
     const auto proven = hidden || (within && (exponent <= most) && finite && (vec<C>(rs.base[r]) == zero));
     store(dv_out + r * L, xsimd::select(hidden, zero, dv));

@@ -203,6 +203,7 @@ template <class C>
 inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n0, index_t n_end) {
   lane_tile<C> tile;
   tile.count = n_end - n0 < lanes<C> ? n_end - n0 : lanes<C>;
+  if (tile.count <= 0) return tile;
   // One division: this runs for every panel.
   index_t b = n0 / dh;
   index_t c = n0 - b * dh;

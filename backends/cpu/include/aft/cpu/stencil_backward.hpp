@@ -63,6 +63,11 @@ struct key_gradients {
       const vec<C> B = load(block.sums + i * 2 * L + L);
       vec<C> dv = (factor * A) * unscale;
       vec<C> dk_lane = (factor * ((value * load(cs.scale)) * A - B)) * unscale * load(cs.unscale);
+      if (const auto deep = scale < vec<C>(stencil_least_scale<C>); xsimd::any(deep)) {
+        dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, scale), dv);
+        const vec<C> difference = e.mantissa * ((value * load(cs.scale)) * A - B);
+        dk_lane = xsimd::select(deep, raise<C>(difference * unscale * load(cs.unscale), scale), dk_lane);
+      }
       const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
       const auto proven = hidden || (usable && within && (scale <= most) && finite);
       dv = xsimd::select(hidden, zero, dv);

@@ -14,6 +14,10 @@ namespace cpu_impl {
 template <class C>
 inline constexpr C stencil_most_scale = sizeof(C) == 4 ? C(40) : C(400);
 
+/// Below it the power of two comes last, after g's and v's own: alone it would underflow where the result need not.
+template <class C>
+inline constexpr C stencil_least_scale = sizeof(C) == 4 ? C(-60) : C(-800);
+
 /// partial[j][lane] += the tile's part of dr. A correlation of the payload with P, which is the stencil again with
 /// taps for outputs: sum_t Q0[t] P0[s] - Q1[t] P1[s], two weights and two inputs per step. `sums` holds a block.
 template <class C>
@@ -64,7 +68,12 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
           const vec<C> factor = e.mantissa * pow2<C>(xsimd::select(scale > most_scale, most_scale, scale));
           const C* const sum = sums + (j2 - j) * 2 * L;
           const vec<C> terms = xsimd::abs(load(sum)) + xsimd::abs(load(sum + L));
-          vec<C> dr = (factor * (load(sum) - load(sum + L))) * load(ps.unscale) * load(cs.unscale);
+          const vec<C> unscale = load(ps.unscale), key_unscale = load(cs.unscale);
+          vec<C> dr = (factor * (load(sum) - load(sum + L))) * unscale * key_unscale;
+          if (const auto deep = scale < vec<C>(stencil_least_scale<C>); xsimd::any(deep)) {
+            dr = xsimd::select(deep,
+                               raise<C>((e.mantissa * (load(sum) - load(sum + L))) * unscale * key_unscale, scale), dr);
+          }
           const auto hidden = idle || (r == vec<C>(-inf));
           // A tap may join only pairs of tiny weight; below the bound those that were dropped could be all there are.
           const auto proven = hidden || (usable && within && (scale <= most_scale) && (xsimd::abs(dr) <= largest) &&
