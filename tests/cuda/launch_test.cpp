@@ -15,7 +15,7 @@ namespace emulator = aft::emulator;
 
 namespace {
 
-/// One call per operator and form of bias.
+/// One call per operator and form of bias, and two that are large enough for tensor cores.
 std::vector<setup> calls() {
   const setup base{.B = 2, .Tq = 20, .Tk = 20, .d = 6, .hk = 3, .H = 3, .win = {4, 3}, .grid = {20}, .taps = {5}};
   std::vector<setup> all;
@@ -28,6 +28,8 @@ std::vector<setup> calls() {
     all.back().call = call;
     all.back().bias = form;
   }
+  for (auto form : {bias_form::dense_htt, bias_form::factorized_htn})
+    all.push_back({.B = 1, .Tq = 64, .Tk = 64, .d = 32, .H = 2, .bias = form});
   return all;
 }
 

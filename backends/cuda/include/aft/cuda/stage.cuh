@@ -17,7 +17,7 @@ inline constexpr int tensor_rows = tuning::tensor_rows;
 /// such a row is summed pair by pair.
 enum class row_view : int { none, part, all };
 
-struct weight_tile {
+struct alignas(16) weight_tile {
   std::byte operand[tensor_rows * operand_row_bytes];
   float exponent[tensor_rows];  ///< the row's weights are in units of 2^exponent
   row_view view[tensor_rows];
