@@ -10,22 +10,44 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+/// A weight a = mantissa 2^exponent. Apart, since a alone may underflow where its product with a large g or v need not.
+template <class C>
+struct exact_factor {
+  vec<C> mantissa, exponent;
+
+  /// a x
+  vec<C> times(const vec<C>& x) const {
+    const vec<C> product = mantissa * x;
+    const auto fits = xsimd::abs(product) <= vec<C>(exp_constants<C>::largest);
+    return xsimd::select(fits, raise<C>(product, exponent), raise<C>(mantissa, exponent) * x);
+  }
+  /// a g d
+  vec<C> times(const vec<C>& g, const vec<C>& d) const {
+    const vec<C> product = g * d;
+    const auto fits = xsimd::abs(product) <= vec<C>(exp_constants<C>::largest);
+    return xsimd::select(fits, times(product), times(g) * d);
+  }
+};
+
 /// a[t,s,c] = exp(k + w - lse) from the row state, with any logits. `factor` and `key` are w and k.
 template <class C>
-inline vec<C> exact_weight(const vec<C>& key, const vec<C>& weight, const vec<C>& inverse, const vec<C>& exponent,
-                           const vec<C>& base_hi, const vec<C>& base_lo) {
+inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, const vec<C>& inverse,
+                                    const vec<C>& exponent, const vec<C>& base_hi, const vec<C>& base_lo) {
   const vec<C> zero(C(0));
   const vec<C> range(exp_constants<C>::range);
   const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range) && (base_hi == zero);
   const split_exp<C> ek = exp_split<C>(xsimd::select(within, key, zero));
   const split_exp<C> ew = exp_split<C>(xsimd::select(within, weight, zero));
-  vec<C> a = raise<C>(ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent);
+  exact_factor<C> a{ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent};
   if (!xsimd::all(within)) {
     const half_sum<C> z = add_halves<C>(key, weight);
     const vec<C> x = vec<C>(C(2)) * ((z.hi - base_hi) + (z.lo - base_lo));
     // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
     const vec<C> cap = mul_add(exponent, vec<C>(C(0.693147180559945309)), vec<C>(C(8)));
-    a = xsimd::select(within, a, exp_scaled<C>(xsimd::select(x > cap, cap, x), exponent) * inverse);
+    const vec<C> low = xsimd::select(x < -range, -range, x);
+    const split_exp<C> e = exp_split<C>(xsimd::select(low > cap, cap, low));
+    a.mantissa = xsimd::select(within, a.mantissa, e.mantissa * inverse);
+    a.exponent = xsimd::select(within, a.exponent, e.exponent - exponent);
   }
   return a;
 }
@@ -50,12 +72,12 @@ template <class C>
     for (index_t t = 0; t < t1 - t0; ++t) {
       if (w[t] == -inf) continue;
       const vec<C> inverse = load(up.inverse + t * L);
-      const vec<C> a = exact_weight<C>(key, vec<C>(w[t]), inverse, load(up.exponent + t * L), load(up.base_hi + t * L),
-                                       load(up.base_lo + t * L));
+      const exact_factor<C> a = exact_weight<C>(key, vec<C>(w[t]), inverse, load(up.exponent + t * L),
+                                                load(up.base_hi + t * L), load(up.base_lo + t * L));
       const auto empty = inverse == zero;
-      const vec<C> ag = xsimd::select(empty, zero, a * load(up.g + t * L));
-      a_block = a_block + ag;
-      b_block = mul_add(ag, value - load(up.o + t * L), b_block);
+      const vec<C> g = load(up.g + t * L);
+      a_block = a_block + xsimd::select(empty, zero, a.times(g));
+      b_block = b_block + xsimd::select(empty, zero, a.times(g, value - load(up.o + t * L)));
     }
     if (t1 % tuning<C>::depth_block == 0 || t1 == p.Tq) {
       a_sum = a_sum + a_block;

@@ -213,10 +213,10 @@ inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& column
     hide_keys(p, tile, s, s + 1, k);
     up.read(in, tile, t, t + 1);
     const vec<C> inverse = load(up.inverse);
-    const vec<C> a =
+    const exact_factor<C> a =
         exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
     const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
-    store(lane, xsimd::select(hidden, zero, (a * load(up.g)) * (load(v) - load(up.o))));
+    store(lane, xsimd::select(hidden, zero, a.times(load(up.g), load(v) - load(up.o))));
     for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
   }
   return sum;

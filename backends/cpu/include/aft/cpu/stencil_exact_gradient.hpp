@@ -20,11 +20,12 @@ inline pair_gradient_terms<C> exact_pair(const upstream_rows<C>& rows, index_t t
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
   const vec<C> inverse = load(rows.inverse + t * L);
-  const vec<C> a = exact_weight<C>(key, weight, inverse, load(rows.exponent + t * L), load(rows.base_hi + t * L),
-                                   load(rows.base_lo + t * L));
+  const exact_factor<C> a = exact_weight<C>(key, weight, inverse, load(rows.exponent + t * L),
+                                            load(rows.base_hi + t * L), load(rows.base_lo + t * L));
   const auto nothing = (inverse == zero) || (key == hidden) || (weight == hidden);
-  const vec<C> ag = a * load(rows.g + t * L);
-  return {xsimd::select(nothing, zero, ag), xsimd::select(nothing, zero, ag * (value - load(rows.o + t * L)))};
+  const vec<C> g = load(rows.g + t * L);
+  return {xsimd::select(nothing, zero, a.times(g)),
+          xsimd::select(nothing, zero, a.times(g, value - load(rows.o + t * L)))};
 }
 
 /// dv = sum_t a g and dk = sum_t a g (v - o) of key s. `back` is the transposed shape. O(Tq).
