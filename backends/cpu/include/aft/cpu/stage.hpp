@@ -138,6 +138,31 @@ struct lane_field {
 
   /// out[(t - t0) * lanes + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
   void read(index_t t0, index_t t1, C* out, C fill = C(0)) const {
+    if (f->type != dtype_of<C> || !whole_rows()) return read_any(t0, t1, out, fill);
+    const C* row = reinterpret_cast<const C*>(f->data) + base + t0 * f->sx[2];
+    for (index_t t = t0; t < t1; ++t, out += lanes<C>, row += f->sx[2]) store(out, load(row));
+  }
+
+  /// Whether rows are whole lines of an array that is large enough to be written around the caches.
+  bool goes_around(const problem& p) const {
+    constexpr std::uintptr_t line = sizeof(vec<C>);
+    if (f->type != dtype_of<C> || !whole_rows() || p.B * p.Tq * p.d * size_of(f->type) < tuning<C>::around)
+      return false;
+    const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
+    return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;
+  }
+
+  /// The inverse of read. Of the lanes that share a channel the first value channel's writes. `around` only where
+  /// goes_around says so.
+  void write(index_t t0, index_t t1, const C* in, bool around = false) const {
+    if (f->type != dtype_of<C> || !whole_rows()) return write_any(t0, t1, in);
+    C* row = reinterpret_cast<C*>(f->data) + base + t0 * f->sx[2];
+    for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) put(row, load(in), around);
+  }
+
+ private:
+  // Other types and layouts, once in a program: inlined everywhere they were half of what a call takes to compile.
+  [[gnu::noinline]] void read_any(index_t t0, index_t t1, C* out, C fill) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       const T* from = reinterpret_cast<const T*>(f->data);
@@ -158,30 +183,13 @@ struct lane_field {
     });
   }
 
-  /// Whether rows are whole lines of an array that is large enough to be written around the caches.
-  bool goes_around(const problem& p) const {
-    constexpr std::uintptr_t line = sizeof(vec<C>);
-    if (f->type != dtype_of<C> || !whole_rows() || p.B * p.Tq * p.d * size_of(f->type) < tuning<C>::around)
-      return false;
-    const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
-    return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;
-  }
-
-  /// The inverse of read. Of the lanes that share a channel the first value channel's writes. `around` only where
-  /// goes_around says so.
-  void write(index_t t0, index_t t1, const C* in, bool around = false) const {
+  [[gnu::noinline]] void write_any(index_t t0, index_t t1, const C* in) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       T* const to = reinterpret_cast<T*>(f->data);
       if (whole_rows()) {
         T* row = to + base + t0 * f->sx[2];
-        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) {
-          if constexpr (std::is_same_v<T, C>) {
-            put(row, load(in), around);
-          } else {
-            store_as<C>(row, load(in));
-          }
-        }
+        for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) store_as<C>(row, load(in));
         return;
       }
       for (index_t t = t0; t < t1; ++t, in += lanes<C>) {
