@@ -29,7 +29,7 @@ struct exact_factor {
   }
 };
 
-/// a[t,s,c] = exp(k + w - lse) from the row state, with any logits. `factor` and `key` are w and k.
+/// a[t,s,c] = exp(k + w - lse) from the row state, with any logits. `weight` and `key` are w and k.
 template <class C>
 inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, const vec<C>& inverse,
                                     const vec<C>& exponent, const vec<C>& base_hi, const vec<C>& base_lo) {

@@ -175,8 +175,8 @@ struct key_former {
   }
 };
 
-/// Keys [s0, s0 + count) of one lane tile from their staged form into its packed columns P, which may be the same
-/// place. `paired`: two keys a step, as pairs of bfloat16; s0 is even then.
+/// Keys [s0, s0 + count) of one lane tile from their staged form into its packed columns P. `paired`: two keys a step,
+/// as pairs of bfloat16; s0 is even then.
 template <class C>
 [[gnu::flatten]] inline void form_keys(const C* staged, index_t s0, index_t count, bool paired, C* P,
                                        key_former<C> former, key_range<C>& range) {
