@@ -10,6 +10,18 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+template <class C>
+class bias_gradient_job;
+
+/// What of a bias_gradient_job an operator needs, by pointer, so that a program compiles no more: neither pass where
+/// there is no bias, the second where there are windows.
+template <class C>
+struct bias_gradient_passes {
+  using pass = void (bias_gradient_job<C>::*)(const gradient_inputs&, const staged_factors<C>&);
+  pass tiles = nullptr;  ///< &bias_gradient_job::run_tiles
+  pass band = nullptr;   ///< &bias_gradient_job::run_band
+};
+
 /// The gradient of the bias of one call. Made before anything is written, so that running out of memory leaves the
 /// outputs alone.
 template <class C>
@@ -18,9 +30,9 @@ class bias_gradient_job {
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
 
-  bias_gradient_job(const backward_problem& p, int threads, scratch& memory)
-      : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), threads_(threads) {
-    if (band_plan<C>::serves(p)) {
+  bias_gradient_job(const backward_problem& p, int threads, const bias_gradient_passes<C>& passes, scratch& memory)
+      : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), threads_(threads), passes_(passes) {
+    if (passes.band != nullptr && band_plan<C>::serves(p)) {
       band_.emplace(p, threads, memory);
     } else {
       plan_.emplace(p, batched_, threads, memory);
@@ -38,7 +50,12 @@ class bias_gradient_job {
   void run(const gradient_inputs& in, const staged_factors<C>& factors) {
     const backward_problem& p = *p_;
     const bool any = p.B > 0 && p.d > 0 && p.Tq > 0 && p.Tk > 0;
-    if (any && band_) return run_band(in, factors);
+    (this->*(any && band_ ? passes_.band : passes_.tiles))(in, factors);
+  }
+
+  void run_tiles(const gradient_inputs& in, const staged_factors<C>& factors) {
+    const backward_problem& p = *p_;
+    const bool any = p.B > 0 && p.d > 0 && p.Tq > 0 && p.Tk > 0;
     clear();
     if (any) {
       find_kappa<C>(p, *plan_);
@@ -52,19 +69,6 @@ class bias_gradient_job {
     }
     if (du_ != nullptr) write_factor(p.dbias.u, p.dbias.u_heads, p.Tq, du_);
     if (dv_ != nullptr) write_factor(p.dbias.v, p.dbias.v_heads, p.Tk, dv_);
-  }
-
- private:
-  index_t taps() const { return p_->taps[0] * p_->taps[1] * p_->taps[2]; }
-
-  gradient_columns<C> columns_of(index_t h, index_t b, index_t dh) const {
-    gradient_columns<C> columns;
-    columns.b0 = b;
-    columns.c0 = h * dh;
-    columns.dh = dh;
-    columns.count = dh * (batched_ ? 1 : p_->B);
-    columns.per_group = plan_ ? columns.count / plan_->groups : columns.count;
-    return columns;
   }
 
   void run_band(const gradient_inputs& in, const staged_factors<C>& factors) {
@@ -82,6 +86,19 @@ class bias_gradient_job {
           [&](index_t t, index_t first, index_t last, const C* dw) { write_row(b, h, t, first, last, dw, around); });
       fence_stores();
     });
+  }
+
+ private:
+  index_t taps() const { return p_->taps[0] * p_->taps[1] * p_->taps[2]; }
+
+  gradient_columns<C> columns_of(index_t h, index_t b, index_t dh) const {
+    gradient_columns<C> columns;
+    columns.b0 = b;
+    columns.c0 = h * dh;
+    columns.dh = dh;
+    columns.count = dh * (batched_ ? 1 : p_->B);
+    columns.per_group = plan_ ? columns.count / plan_->groups : columns.count;
+    return columns;
   }
 
   /// Entries of a row of dw, whether it has one for every key or for every place of the window.
@@ -113,7 +130,7 @@ class bias_gradient_job {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
     const auto tiles = [&](bool by_keys, const auto& sink) {
-      gradient_tiles<C>(in, *plan_, factors, columns, h, b, by_keys, sink);
+      gradient_tiles<C>(in, *plan_, factors, columns, h, b, by_keys, gradient_sink<C>(sink));
     };
     switch (d.kind) {
       case bias_kind::none: break;
@@ -239,6 +256,7 @@ class bias_gradient_job {
   const backward_problem* p_;
   bool batched_;
   int threads_;
+  bias_gradient_passes<C> passes_;
   std::optional<bias_gradient_plan<C>> plan_;
   std::optional<band_plan<C>> band_;  ///< instead of plan_, for narrow windows
   C* du_ = nullptr;

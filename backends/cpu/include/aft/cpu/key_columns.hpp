@@ -39,8 +39,8 @@ inline constexpr index_t column_chunk = 32;  // 2 x 32 vectors a lane tile stay 
 /// A lane tile is one cache line a row, which the hardware foresees badly. So a row is read for all tiles of the group,
 /// which lie side by side, the rows to come are asked for, and each row is read from memory once.
 template <class C>
-inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tiles, index_t s0, index_t s1, C* P,
-                       index_t apart) {
+[[gnu::noinline, gnu::flatten]] inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tiles,
+                                                       index_t s0, index_t s1, C* P, index_t apart) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -87,7 +87,7 @@ inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tile
 
 /// Adds `count` staged keys to a lane tile's range.
 template <class C>
-[[gnu::flatten]] inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
+[[gnu::noinline, gnu::flatten]] inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -178,8 +178,8 @@ struct key_former {
 /// Keys [s0, s0 + count) of one lane tile from their staged form into its packed columns P. `paired`: two keys a step,
 /// as pairs of bfloat16; s0 is even then.
 template <class C>
-[[gnu::flatten]] inline void form_keys(const C* staged, index_t s0, index_t count, bool paired, C* P,
-                                       key_former<C> former, key_range<C>& range) {
+[[gnu::noinline, gnu::flatten]] inline void form_keys(const C* staged, index_t s0, index_t count, bool paired, C* P,
+                                                      key_former<C> former, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   if constexpr (has_bf16_dot<C>) {

@@ -102,7 +102,8 @@ inline void sum_shared_keys(const backward_problem& p, const field& per_channel,
 
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
 template <class C>
-inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& memory) {
+inline void pair_backward(const backward_problem& p, const cpu& exec, const bias_gradient_passes<C>& passes,
+                          scratch& memory) {
   const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
   const int threads = thread_count(exec);
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
@@ -119,7 +120,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, scratch& m
   const index_t per_slot = keys_wanted ? plan->group * p.Tq * lanes<C> : 0;
   C* const exponents = memory.take<C>(threads * per_slot);
   std::optional<bias_gradient_job<C>> bias;
-  if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, memory);
+  if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, passes, memory);
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
   gate_gradient<C>(in, exec);

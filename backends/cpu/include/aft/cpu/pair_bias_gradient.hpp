@@ -264,12 +264,16 @@ inline void add_weighted_tile(const gradient_inputs& in, const pair_weights<C>& 
   }
 }
 
-/// Runs one instance over all its tiles and hands every finished tile to sink(r0, r1, s0, s1, dw). With
+/// Takes a finished tile: sink(r0, r1, s0, s1, dw).
+template <class C>
+using gradient_sink = function_ref<void(index_t, index_t, index_t, index_t, const C*)>;
+
+/// Runs one instance over all its tiles and hands every finished tile to the sink. With
 /// `by_keys` a key tile belongs to one thread for all its panels, in their order; else a panel for all its key tiles.
-template <class C, class Sink>
+template <class C>
 inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C>& plan,
                            const staged_factors<C>& factors, const gradient_columns<C>& columns, index_t h, index_t b,
-                           bool by_keys, const Sink& sink) {
+                           bool by_keys, const gradient_sink<C>& sink) {
   constexpr index_t M = tuning<C>::rows;
   constexpr index_t N = tuning<C>::columns;
   constexpr index_t chunk = bias_gradient_plan<C>::chunk;

@@ -12,6 +12,13 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+/// Rows of a result that most calls do not ask for.
+template <class C>
+[[gnu::noinline]] inline void write_rows(const field& to, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
+                                         index_t share, index_t r0, index_t r1, const C* from) {
+  lane_field<C>(to, grid, tile, share).write(r0, r1, from);
+}
+
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
 /// is read before its y is written.
 template <class C>
@@ -118,18 +125,17 @@ template <class C>
     }
   }
   if (p.y.set) write_y();
-  if (p.average.set) lane_field<C>(p.average, p.grid, tile, 1).write(r0, r1, average);
-  if (p.lse.set) lane_field<C>(p.lse, p.grid, tile, group).write(r0, r1, lse);
-  if (state.set) {
-    const std::array<index_t, 3> flat{1, 1, p.Tq};
-    lane_field<C>(state.inverse, flat, tile, p.d / state_channels(p)).write(r0, r1, inverse);
-    lane_field<C>(state.exponent, flat, tile, p.d / state_channels(p)).write(r0, r1, exponent);
-  }
-  if (state.base_hi.set) {
-    const std::array<index_t, 3> flat{1, 1, p.Tq};
-    lane_field<C>(state.base_hi, flat, tile, p.d / state_channels(p)).write(r0, r1, hi);
-    lane_field<C>(state.base_lo, flat, tile, p.d / state_channels(p)).write(r0, r1, lo);
-  }
+  const auto put_rows = [&](const field& to, const std::array<index_t, 3>& grid, index_t share, const C* from) {
+    if (to.set) write_rows<C>(to, grid, tile, share, r0, r1, from);
+  };
+  const std::array<index_t, 3> flat{1, 1, p.Tq};
+  const index_t share = state.set ? p.d / state_channels(p) : 1;
+  put_rows(p.average, p.grid, 1, average);
+  put_rows(p.lse, p.grid, group, lse);
+  put_rows(state.inverse, flat, share, inverse);
+  put_rows(state.exponent, flat, share, exponent);
+  put_rows(state.base_hi, flat, share, hi);
+  put_rows(state.base_lo, flat, share, lo);
 }
 
 /// Whether the products of a call may be those of bfloat16 numbers. Data and results must be bfloat16: a lse, or an

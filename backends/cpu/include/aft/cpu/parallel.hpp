@@ -4,6 +4,8 @@
 
 #include <aft/core/executors.hpp>
 
+#include "function_ref.hpp"
+
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
@@ -39,10 +41,14 @@ inline cpu limit_threads(const cpu& exec, double work) {
   return limited;
 }
 
-/// Runs body(i, thread) for 0 <= i < n with thread < threads. Items are handed out as threads become free, so no
-/// result may depend on which thread runs what. The body must not throw: scratch is taken before.
-template <class Body>
-inline void parallel_for(index_t n, [[maybe_unused]] int threads, const Body& body) {
+// A compiler that knew `body` here would write it out again for a team and for a single thread.
+#if defined(__clang__)
+[[gnu::noinline]]
+#else
+[[gnu::noipa]]
+#endif
+inline void
+run_items(index_t n, [[maybe_unused]] int threads, function_ref<void(index_t, int)> body) {
 #if defined(_OPENMP)
   if (threads > 1 && n > 1) {
     const int team = n < threads ? static_cast<int>(n) : threads;
@@ -52,6 +58,13 @@ inline void parallel_for(index_t n, [[maybe_unused]] int threads, const Body& bo
   }
 #endif
   for (index_t i = 0; i < n; ++i) body(i, 0);
+}
+
+/// Runs body(i, thread) for 0 <= i < n with thread < threads. Items are handed out as threads become free, so no
+/// result may depend on which thread runs what. The body must not throw: scratch is taken before.
+template <class Body>
+inline void parallel_for(index_t n, int threads, const Body& body) {
+  run_items(n, threads, function_ref<void(index_t, int)>(body));
 }
 
 }  // namespace cpu_impl

@@ -27,7 +27,8 @@ struct staged_factors {
 
 /// w[t,s] for one head (and one batch element, where bias or mask have a batch axis); -inf where causality, a
 /// per-query mask or an excluding window hides the pair. Keys that are hidden for all queries are the matter of
-/// hide_keys.
+/// hide_keys. Its functions are of one row or more each, and large: a copy in every caller took a tenth of the time
+/// that a gradient needs to compile.
 template <class C>
 class pair_weights {
  public:
@@ -35,7 +36,7 @@ class pair_weights {
       : p_(&p), factors_(factors), b_(b), h_(h) {}
 
   /// out[s - s0] = w[t,s] for s0 <= s < s1.
-  void row(index_t t, index_t s0, index_t s1, C* out) const {
+  [[gnu::noinline]] void row(index_t t, index_t s0, index_t s1, C* out) const {
     const C hidden = -std::numeric_limits<C>::infinity();
     const C outside = p_->excluded ? hidden : C(0);
     index_t seen = s1;
@@ -62,7 +63,7 @@ class pair_weights {
   }
 
   /// The transposed bias: out[(s - s0) * ld + t - t0] = w[t,s]. Walks w along its rows, a cache line at a time.
-  void columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
+  [[gnu::noinline]] void columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
     if (p_->bias.kind == bias_kind::factorized && !p_->win.bounded && !p_->pair_mask()) {
       for (index_t s = s0; s < s1; ++s) {
         C* const line = out + (s - s0) * ld;
@@ -110,7 +111,8 @@ class pair_weights {
 
   /// out[x - x0] = sum_n row[r][n] blocked[x][n]; the order of n is the same from both sides, so rows and columns
   /// of w agree bit for bit.
-  void dot(const C* plain, index_t R, index_t r, const C* blocked, index_t X, index_t x0, index_t x1, C* out) const {
+  [[gnu::noinline]] void dot(const C* plain, index_t R, index_t r, const C* blocked, index_t X, index_t x0, index_t x1,
+                             C* out) const {
     constexpr index_t width = staged_factors<C>::width;
     const index_t n = p_->bias.rank;
     const C* const left = plain + (h_ * R + r) * n;
