@@ -55,14 +55,21 @@ inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add, con
 
 /// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights from half the
 /// full one on are the common ones; below they occur in short sequences and beside windows only.
-template <class C, bool paired = false, index_t M = tuning<C>::rows>
-inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const C* next) {
+template <class C, bool paired, index_t M>
+inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const C* next) {
   constexpr index_t most = tuning<C>::rows;
   constexpr index_t smaller = M > most / 2 ? M - 1 : M / 2;
   if constexpr (M > 1) {
-    if (rows <= smaller) return gemm_panel<C, paired, smaller>(rows, depth, a, p, c, add, next);
+    if (rows <= smaller) return gemm_rows<C, paired, smaller>(rows, depth, a, p, c, add, next);
   }
   gemm_tile<C, M, paired>(depth, a, p, c, add, next);
+}
+
+/// gemm_rows for any height, once in a program.
+template <class C, bool paired = false>
+[[gnu::noinline, gnu::flatten]] inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c,
+                                                       bool add, const C* next) {
+  gemm_rows<C, paired, tuning<C>::rows>(rows, depth, a, p, c, add, next);
 }
 
 }  // namespace cpu_impl

@@ -94,9 +94,10 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
 
 /// a[2n][r] = X g, a[2n + 1][r] = -X g o for the rows of a panel; rho[r] is the power of two taken out of each row.
 template <class C>
-inline void pack_gradient_rows(const gradient_inputs& in, const bias_gradient_plan<C>& plan,
-                               const gradient_columns<C>& columns, index_t n0, index_t n1, index_t r0, index_t r1, C* a,
-                               C* rho) {
+[[gnu::noinline, gnu::flatten]] inline void pack_gradient_rows(const gradient_inputs& in,
+                                                               const bias_gradient_plan<C>& plan,
+                                                               const gradient_columns<C>& columns, index_t n0,
+                                                               index_t n1, index_t r0, index_t r1, C* a, C* rho) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
   const backward_problem& p = *in.p;
@@ -158,9 +159,10 @@ inline void pack_gradient_rows(const gradient_inputs& in, const bias_gradient_pl
 
 /// out[2n][s] = Y v, out[2n + 1][s] = Y for the keys of a tile; 0 for hidden keys and past the end.
 template <class C>
-inline void pack_gradient_columns(const backward_problem& p, const bias_gradient_plan<C>& plan,
-                                  const gradient_columns<C>& columns, index_t n0, index_t n1, index_t s0, index_t s1,
-                                  C* out) {
+[[gnu::noinline, gnu::flatten]] inline void pack_gradient_columns(const backward_problem& p,
+                                                                  const bias_gradient_plan<C>& plan,
+                                                                  const gradient_columns<C>& columns, index_t n0,
+                                                                  index_t n1, index_t s0, index_t s1, C* out) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -197,8 +199,8 @@ inline void pack_gradient_columns(const backward_problem& p, const bias_gradient
 
 /// One pair by its definition, over the columns [n0, n1).
 template <class C>
-inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& columns, index_t n0, index_t n1, index_t t,
-                    index_t s, C weight) {
+[[gnu::noinline]] inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& columns, index_t n0,
+                                      index_t n1, index_t t, index_t s, C weight) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
@@ -224,9 +226,10 @@ inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& column
 
 /// sums[r][s] += exp(w) 2^rho c[r][s] for one panel and key tile, with the weights of one group of columns.
 template <class C>
-inline void add_weighted_tile(const gradient_inputs& in, const pair_weights<C>& weights,
-                              const gradient_columns<C>& columns, index_t n0, index_t n1, index_t r0, index_t r1,
-                              index_t s0, index_t s1, const C* rho, const C* c, C* sums) {
+[[gnu::noinline, gnu::flatten]] inline void add_weighted_tile(const gradient_inputs& in, const pair_weights<C>& weights,
+                                                              const gradient_columns<C>& columns, index_t n0,
+                                                              index_t n1, index_t r0, index_t r1, index_t s0,
+                                                              index_t s1, const C* rho, const C* c, C* sums) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;

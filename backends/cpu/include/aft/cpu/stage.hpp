@@ -41,7 +41,7 @@ inline T to_storage(C x) {
 
 /// out[i] = p[i * stride], i < n.
 template <class C>
-inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
+[[gnu::noinline]] inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
   visit_storage(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     const T* from = reinterpret_cast<const T*>(p);
@@ -55,7 +55,7 @@ inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t
 
 /// p[i * stride] = in[i], i < n.
 template <class C>
-inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
+[[gnu::noinline]] inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
   visit_storage(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     T* to = reinterpret_cast<T*>(p);
@@ -65,7 +65,7 @@ inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, c
 
 /// p[i * stride] = 0, i < n. Where it is asked for, whole lines that lie together are written around the caches.
 template <class C>
-inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool around) {
+[[gnu::noinline]] inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool around) {
   const index_t size = size_of(type);
   if (n <= 0) return;
   if (stride != 1) {
@@ -243,8 +243,8 @@ struct staged_rows {
 template <class C>
 class lane_group {
  public:
-  lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles, index_t count,
-             index_t group)
+  [[gnu::noinline]] lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
+                               index_t count, index_t group)
       : from_(&from), grid_(&grid), tiles_(tiles), count_(count), group_(group) {
     const lane_field<C> first(from, grid, tiles[0], group), last(from, grid, tiles[count - 1], group);
     in_place_ = from.type == dtype_of<C> && first.whole_rows() && last.whole_rows() &&
@@ -263,7 +263,7 @@ class lane_group {
   }
 
   /// Rows [t0, t1), copied into `buffer` (room for (t1 - t0) count vectors) unless they can be used in place.
-  staged_rows<C> rows(index_t t0, index_t t1, C* buffer, C fill = C(0), bool copy = false) const {
+  [[gnu::noinline]] staged_rows<C> rows(index_t t0, index_t t1, C* buffer, C fill = C(0), bool copy = false) const {
     if (in_place_ && !copy)
       return {reinterpret_cast<const C*>(from_->data) + base_ + t0 * from_->sx[2], from_->sx[2], lanes<C>};
     const index_t apart = (t1 - t0) * lanes<C>;

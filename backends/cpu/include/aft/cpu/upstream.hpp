@@ -24,8 +24,8 @@ struct gradient_inputs {
 
 /// The weights of rows [t0, t1) of a lane tile, staged: a = exp(k + w - 2 base) 2^-exponent inverse.
 template <class C>
-inline void read_row_weights(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* inverse,
-                             C* exponent, C* base_hi, C* base_lo) {
+[[gnu::noinline]] inline void read_row_weights(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0,
+                                               index_t t1, C* inverse, C* exponent, C* base_hi, C* base_lo) {
   const backward_problem& p = *in.p;
   const index_t group = p.d / state_channels(p);
   const index_t n = (t1 - t0) * lanes<C>;
@@ -66,7 +66,7 @@ struct upstream {
   C base_hi[most * lanes<C>];
   C base_lo[most * lanes<C>];
 
-  void read(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1) {
+  [[gnu::noinline]] void read(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1) {
     const backward_problem& p = *in.p;
     const std::array<index_t, 3> flat{1, 1, p.Tq};
     const lane_field<C> averages(in.average, p.grid, tile, 1), gs(in.g, flat, tile, 1);
