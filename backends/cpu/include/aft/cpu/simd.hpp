@@ -145,6 +145,20 @@ inline vec<C> min_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
   return xsimd::select(x < acc, x, acc);
 }
 
+/// The largest of the lanes, none of which is NaN.
+template <class C>
+inline C largest_lane(const vec<C>& x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return _mm512_reduce_max_ps(x);
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return _mm512_reduce_max_pd(x);
+#endif
+  C lane[lanes<C>];
+  store(lane, x);
+  C top = lane[0];
+  for (index_t l = 1; l < lanes<C>; ++l) top = lane[l] > top ? lane[l] : top;
+  return top;
+}
+
 #if defined(__AVX512F__)
 /// Rows of a 16 x 16 block become its columns.
 inline void transpose(vec<float> (&rows)[16]) {

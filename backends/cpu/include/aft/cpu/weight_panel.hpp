@@ -53,37 +53,42 @@ template <class C>
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
   constexpr C inf = std::numeric_limits<C>::infinity();
+  constexpr index_t R = (M + L - 1) / L * L;
   const index_t whole = paired ? 2 * L : L;
   const index_t padded = (n + whole - 1) / whole * whole;
+  // Rows first lane by lane, then as lanes: what a row needs besides its weights is formed for a vector of rows.
+  C top[R], base[R], exponent[R], outside[R];
+  for (index_t r = 0; r < R; ++r) top[r] = -inf;
   for (index_t r = 0; r < rows; ++r) {
     C* const w = log_weights + r * ld;
     for (index_t s = n; s < padded; ++s) w[s] = -inf;
     vec<C> most(zero_outside ? C(0) : -inf);
     for (index_t s = 0; s < padded; s += L) most = max_ignoring_nan<C>(most, load(w + s));
-    C lane[L];
-    store(lane, most);
-    C top = lane[0];
-    for (index_t l = 1; l < L; ++l) top = lane[l] > top ? lane[l] : top;
-    const bool empty = top == -inf;
-    const bool beyond = !empty && (top > exp_constants<C>::range || top < -exp_constants<C>::range);
-    const C base = beyond ? top : C(0);
-    C exponents[L];
-    store(exponents, exponent_of<C>(vec<C>(empty || beyond ? C(0) : top)));
-    scale.base[r] = base;
-    scale.exponent[r] = exponents[0];
-    const vec<C> shift(exponents[0]);
-    const vec<C> origin(base);
+    top[r] = largest_lane<C>(most);
+  }
+  const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range);
+  for (index_t r = 0; r < R; r += L) {
+    const vec<C> t = load(top + r);
+    const auto empty = t == none;
+    const auto beyond = !empty && ((t > range) || (t < -range));
+    const vec<C> origin = xsimd::select(beyond, t, zero);
+    const vec<C> shift = exponent_of<C>(xsimd::select(empty || beyond, zero, t));
+    store(base + r, origin);
+    store(exponent + r, shift);
+    store(outside + r, exp_scaled<C>(zero - origin, shift));
+  }
+  for (index_t r = 0; r < M; ++r) {
+    scale.base[r] = base[r];
+    scale.exponent[r] = exponent[r];
+    scale.outside[r] = r < rows ? outside[r] : C(0);
+  }
+  for (index_t r = 0; r < rows; ++r) {
+    C* const w = log_weights + r * ld;
+    const vec<C> origin(base[r]), shift(exponent[r]);
     for (index_t s = 0; s < padded; s += L) store(w + s, exp_scaled<C>(load(w + s) - origin, shift));
     if constexpr (has_bf16_dot<C>) {
       if (paired) pair_up(w, padded);
     }
-    store(lane, exp_scaled<C>(vec<C>(C(0)) - origin, shift));
-    scale.outside[r] = lane[0];
-  }
-  for (index_t r = rows; r < M; ++r) {
-    scale.base[r] = C(0);
-    scale.exponent[r] = C(0);
-    scale.outside[r] = C(0);
   }
   transpose_rows<C>(log_weights, ld, rows, paired ? (n + 1) / 2 : n, panel);
 }
