@@ -147,8 +147,7 @@ class bias_gradient_job {
           C* const out = dv_ + (d.v_heads > 1 ? h : 0) * p.Tk * d.rank;
           const C* const u = factors.u + h * p.Tq * d.rank;
           tiles(true, [&](index_t r0, index_t r1, index_t s0, index_t s1, const C* dw) {
-            for (index_t t = r0; t < r1; ++t)
-              for (index_t s = s0; s < s1; ++s) axpy(dw[(t - r0) * N + s - s0], u + t * d.rank, out + s * d.rank);
+            for (index_t s = s0; s < s1; ++s) add_rows(dw + (s - s0), N, r1 - r0, u + r0 * d.rank, out + s * d.rank);
           });
         }
         if (du_ != nullptr) {
@@ -156,7 +155,7 @@ class bias_gradient_job {
           const C* const v = factors.v + h * p.Tk * d.rank;
           tiles(false, [&](index_t r0, index_t r1, index_t s0, index_t s1, const C* dw) {
             for (index_t t = r0; t < r1; ++t)
-              for (index_t s = s0; s < s1; ++s) axpy(dw[(t - r0) * N + s - s0], v + s * d.rank, out + t * d.rank);
+              add_rows(dw + (t - r0) * N, 1, s1 - s0, v + s0 * d.rank, out + t * d.rank);
           });
         }
         break;
@@ -211,10 +210,35 @@ class bias_gradient_job {
     write_strided(m.type, m.data + at * size_of(m.type), m.sc, to - from, dw + (from - s0));
   }
 
-  void axpy(C a, const C* x, C* out) const {
-    // An untouched pair is exactly 0 and must not spread a NaN of the other factor.
-    if (a == C(0)) return;
-    for (index_t i = 0; i < p_->dbias.rank; ++i) out[i] += a * x[i];
+  /// out[0..n) += sum_i a[i * step] x[i][0..n) for i < count, n being the rank.
+  [[gnu::noinline, gnu::flatten]] void add_rows(const C* a, index_t step, index_t count, const C* x, C* out) const {
+    constexpr index_t L = lanes<C>;
+    const index_t n = p_->dbias.rank;
+    index_t i = 0;
+    for (; i + 4 * L <= n; i += 4 * L) add_vectors<4>(a, step, count, x + i, out + i);
+    for (; i + L <= n; i += L) add_vectors<1>(a, step, count, x + i, out + i);
+    for (; i < n; ++i) {
+      for (index_t j = 0; j < count; ++j)
+        if (a[j * step] != C(0)) out[i] += a[j * step] * x[j * n + i];
+    }
+  }
+  template <index_t V>
+  void add_vectors(const C* a, index_t step, index_t count, const C* x, C* out) const {
+    constexpr index_t L = lanes<C>;
+    const index_t n = p_->dbias.rank;
+    vec<C> sum[V];
+#pragma GCC unroll 4
+    for (index_t q = 0; q < V; ++q) sum[q] = load(out + q * L);
+    for (index_t j = 0; j < count; ++j, x += n) {
+      const C factor = a[j * step];
+      // An untouched pair is exactly 0 and must not spread a NaN of the other factor.
+      if (factor == C(0)) continue;
+      const vec<C> by(factor);
+#pragma GCC unroll 4
+      for (index_t q = 0; q < V; ++q) sum[q] = mul_add(by, load(x + q * L), sum[q]);
+    }
+#pragma GCC unroll 4
+    for (index_t q = 0; q < V; ++q) store(out + q * L, sum[q]);
   }
 
   /// dr[j] = sum of dw[t, t + j - left] over the queries whose tap j falls on the grid.

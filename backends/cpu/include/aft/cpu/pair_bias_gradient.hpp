@@ -237,9 +237,10 @@ template <class C>
   const backward_problem& p = *in.p;
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400));
-  C w[N];
+  C rows[tuning<C>::rows * N];
+  weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
-    weights.row(r, s0, s1, w);
+    C* const w = rows + (r - r0) * N;
     for (index_t s = s1 - s0; s < N; ++s) w[s] = -inf;
     // A pair outside the window is seen with bias 0, which is no parameter and has no gradient.
     for (index_t s = s0; p.win.bounded && s < s1; ++s)

@@ -16,7 +16,7 @@ namespace cpu_impl {
 /// in which a position is a lane, so that a row of u v^T needs no transpose. Empty for other biases.
 template <class C>
 struct staged_factors {
-  static constexpr index_t width = 4 * lanes<C>;
+  static constexpr index_t width = 2 * lanes<C>;
   const C* u = nullptr;          ///< [h][t][n]
   const C* v = nullptr;          ///< [h][s][n]
   const C* u_blocked = nullptr;  ///< [h][t / width][n][width]
@@ -37,40 +37,28 @@ class pair_weights {
 
   /// out[s - s0] = w[t,s] for s0 <= s < s1.
   [[gnu::noinline]] void row(index_t t, index_t s0, index_t s1, C* out) const {
-    const C hidden = -std::numeric_limits<C>::infinity();
-    const C outside = p_->excluded ? hidden : C(0);
-    index_t seen = s1;
-    if (p_->causal && t + 1 < s1) seen = t + 1 > s0 ? t + 1 : s0;
-    index_t first = s0;
-    index_t last = seen;
-    if (p_->win.bounded) {
-      first = clamp(t - p_->win.before, s0, seen);
-      last = clamp(t + p_->win.after + 1, first, seen);
-    }
-    for (index_t s = s0; s < first; ++s) out[s - s0] = outside;
-    for (index_t s = last; s < seen; ++s) out[s - s0] = outside;
-    for (index_t s = seen; s < s1; ++s) out[s - s0] = hidden;
-    if (first < last) inside(t, first, last, outside, out + (first - s0));
-    if (p_->pair_mask()) {
-      for (index_t s = s0; s < seen; ++s)
-        if (p_->mask_hides(b_, t, s)) out[s - s0] = hidden;
-    }
+    const span seen = inside_of(t, s0, s1);
+    if (seen.first < seen.last) inside(t, seen.first, seen.last, out + (seen.first - s0));
+    cover(t, s0, s1, seen, out);
   }
 
   /// out[(t - t0) * ld + s - s0] = w[t,s].
-  void rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
-    for (index_t t = t0; t < t1; ++t) row(t, s0, s1, out + (t - t0) * ld);
+  [[gnu::noinline]] void rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
+    if (p_->bias.kind != bias_kind::factorized) {
+      for (index_t t = t0; t < t1; ++t) row(t, s0, s1, out + (t - t0) * ld);
+      return;
+    }
+    // u v^T for all, also where a pair turns out to be hidden: rows that share their keys' factors take half the time.
+    dot(factors_.u, p_->Tq, t0, t1, factors_.v_blocked, p_->Tk, s0, s1, out, ld);
+    for (index_t t = t0; t < t1; ++t) cover(t, s0, s1, inside_of(t, s0, s1), out + (t - t0) * ld);
   }
 
   /// The transposed bias: out[(s - s0) * ld + t - t0] = w[t,s]. Walks w along its rows, a cache line at a time.
   [[gnu::noinline]] void columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
     if (p_->bias.kind == bias_kind::factorized && !p_->win.bounded && !p_->pair_mask()) {
-      for (index_t s = s0; s < s1; ++s) {
-        C* const line = out + (s - s0) * ld;
-        dot(factors_.v, p_->Tk, s, factors_.u_blocked, p_->Tq, t0, t1, line);
-        if (p_->causal)
-          for (index_t t = t0; t < t1 && t < s; ++t) line[t - t0] = -std::numeric_limits<C>::infinity();
-      }
+      dot(factors_.v, p_->Tk, s0, s1, factors_.u_blocked, p_->Tq, t0, t1, out, ld);
+      for (index_t s = s0; p_->causal && s < s1; ++s)
+        for (index_t t = t0; t < t1 && t < s; ++t) out[(s - s0) * ld + t - t0] = -std::numeric_limits<C>::infinity();
       return;
     }
     constexpr index_t most = 64;
@@ -87,7 +75,32 @@ class pair_weights {
  private:
   static index_t clamp(index_t x, index_t low, index_t high) { return x < low ? low : (x > high ? high : x); }
 
-  void inside(index_t t, index_t s0, index_t s1, C outside, C* out) const {
+  /// Of the keys [s0, s1) of a query those of the past, [s0, seen), and among them those inside the window.
+  struct span {
+    index_t first, last, seen;
+  };
+  span inside_of(index_t t, index_t s0, index_t s1) const {
+    index_t seen = s1;
+    if (p_->causal && t + 1 < s1) seen = t + 1 > s0 ? t + 1 : s0;
+    if (!p_->win.bounded) return {s0, seen, seen};
+    const index_t first = clamp(t - p_->win.before, s0, seen);
+    return {first, clamp(t + p_->win.after + 1, first, seen), seen};
+  }
+
+  /// Writes what is not inside: pairs outside the window, hidden ones.
+  void cover(index_t t, index_t s0, index_t s1, const span& seen, C* out) const {
+    const C hidden = -std::numeric_limits<C>::infinity();
+    const C outside = p_->excluded ? hidden : C(0);
+    for (index_t s = s0; s < seen.first; ++s) out[s - s0] = outside;
+    for (index_t s = seen.last; s < seen.seen; ++s) out[s - s0] = outside;
+    for (index_t s = seen.seen; s < s1; ++s) out[s - s0] = hidden;
+    if (p_->pair_mask()) {
+      for (index_t s = s0; s < seen.seen; ++s)
+        if (p_->mask_hides(b_, t, s)) out[s - s0] = hidden;
+    }
+  }
+
+  void inside(index_t t, index_t s0, index_t s1, C* out) const {
     const bias_ref& bias = p_->bias;
     const index_t size = size_of(bias.w.type);
     switch (bias.kind) {
@@ -104,33 +117,58 @@ class pair_weights {
         read_strided(bias.w.type, bias.w.data + at * size, bias.w.sc, s1 - s0, out);
         break;
       }
-      case bias_kind::factorized: dot(factors_.u, p_->Tq, t, factors_.v_blocked, p_->Tk, s0, s1, out); break;
-      case bias_kind::filter: filter_row(t, s0, s1, outside, out); break;
+      case bias_kind::factorized: dot(factors_.u, p_->Tq, t, t + 1, factors_.v_blocked, p_->Tk, s0, s1, out, 0); break;
+      case bias_kind::filter:
+        filter_row(t, s0, s1, p_->excluded ? -std::numeric_limits<C>::infinity() : C(0), out);
+        break;
     }
   }
 
-  /// out[x - x0] = sum_n row[r][n] blocked[x][n]; the order of n is the same from both sides, so rows and columns
-  /// of w agree bit for bit.
-  [[gnu::noinline]] void dot(const C* plain, index_t R, index_t r, const C* blocked, index_t X, index_t x0, index_t x1,
-                             C* out) const {
+  /// out[(r - r0) * ld + x - x0] = sum_n plain[r][n] blocked[x][n]. One chain a pair in the order of n, whichever of
+  /// the two are rows and however many: rows and columns of w agree bit for bit.
+  [[gnu::noinline]] void dot(const C* plain, index_t R, index_t r0, index_t r1, const C* blocked, index_t X, index_t x0,
+                             index_t x1, C* out, index_t ld) const {
+    if (r1 - r0 == 1) return dot_rows<1>(plain, R, r0, r1, blocked, X, x0, x1, out, ld);
+    // Two vectors of each fit the registers beside the factors.
+    constexpr index_t together = tuning<C>::rows / 2;
+    for (index_t r = r0; r < r1; r += together)
+      dot_rows<together>(plain, R, r, r1, blocked, X, x0, x1, out + (r - r0) * ld, ld);
+  }
+
+  /// The rows r0 ... r0 + K - 1 of `dot`, as far as they lie below r1.
+  template <index_t K>
+  void dot_rows(const C* plain, index_t R, index_t r0, index_t r1, const C* blocked, index_t X, index_t x0, index_t x1,
+                C* out, index_t ld) const {
     constexpr index_t width = staged_factors<C>::width;
     const index_t n = p_->bias.rank;
-    const C* const left = plain + (h_ * R + r) * n;
-    const C* const right = blocked + h_ * staged_factors<C>::blocks(X) * n * width;
+    const C* left[K];
+    for (index_t j = 0; j < K; ++j) left[j] = plain + (h_ * R + (r0 + j < r1 ? r0 + j : r1 - 1)) * n;
     for (index_t block = x0 / width; block * width < x1; ++block) {
-      vec<C> sum[4] = {vec<C>(C(0)), vec<C>(C(0)), vec<C>(C(0)), vec<C>(C(0))};
-      const C* from = right + block * n * width;
+      const C* from = blocked + (h_ * staged_factors<C>::blocks(X) + block) * n * width;
+      vec<C> low[K], high[K];
+#pragma GCC unroll 7
+      for (index_t j = 0; j < K; ++j) low[j] = high[j] = vec<C>(C(0));
       for (index_t i = 0; i < n; ++i, from += width) {
-        const vec<C> factor(left[i]);
-        for (index_t q = 0; q < 4; ++q) sum[q] = mul_add(factor, load(from + q * lanes<C>), sum[q]);
+        const vec<C> x_low = load(from), x_high = load(from + lanes<C>);
+#pragma GCC unroll 7
+        for (index_t j = 0; j < K; ++j) {
+          const vec<C> factor(left[j][i]);
+          low[j] = mul_add(factor, x_low, low[j]);
+          high[j] = mul_add(factor, x_high, high[j]);
+        }
       }
       const index_t begin = block * width;
-      if (begin >= x0 && begin + width <= x1) {
-        for (index_t q = 0; q < 4; ++q) store(out + (begin - x0) + q * lanes<C>, sum[q]);
-      } else {
-        C part[width];
-        for (index_t q = 0; q < 4; ++q) store(part + q * lanes<C>, sum[q]);
-        for (index_t x = begin > x0 ? begin : x0; x < begin + width && x < x1; ++x) out[x - x0] = part[x - begin];
+      const bool whole = begin >= x0 && begin + width <= x1;
+      C part[width];
+#pragma GCC unroll 7
+      for (index_t j = 0; j < K; ++j) {
+        if (r0 + j >= r1) break;
+        C* const line = out + j * ld;
+        C* const to = whole ? line + (begin - x0) : part;
+        store(to, low[j]);
+        store(to + lanes<C>, high[j]);
+        for (index_t x = begin > x0 ? begin : x0; !whole && x < begin + width && x < x1; ++x)
+          line[x - x0] = part[x - begin];
       }
     }
   }
