@@ -2,9 +2,10 @@
 // Matrix products of a warp, fragment by fragment as the PTX manual lays them out.
 #include <aft/core/numeric.hpp>
 
-#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
+#include <limits>
 
 #include "device_emulator.hpp"
 
@@ -12,57 +13,106 @@ namespace aft::emulator {
 
 namespace {
 
-/// c + the sum of n exact products. The manual leaves open how a tensor core adds; this one does as those that were
-/// measured do, or a little worse: all terms are cut, not rounded, at one bit below the last of the largest, and so is
-/// their sum.
-float add_products(float c, const double* products, int n) {
-  double largest = std::abs(static_cast<double>(c));
-  double plain = c;
-  for (int i = 0; i < n; ++i) {
-    largest = std::max(largest, std::abs(products[i]));
-    plain += products[i];
-  }
-  if (largest == 0 || !std::isfinite(plain)) return static_cast<float>(plain);
-  // By bits and integers: library calls here would be half of the tests' time.
-  constexpr int kept_bits = 25, bias = 1023, mantissa_bits = 52;
-  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> mantissa_bits) - bias;
-  const int last = std::max(exponent + 1 - kept_bits, -149);
-  const auto power = [](int e) { return std::bit_cast<double>(static_cast<std::uint64_t>(e + bias) << mantissa_bits); };
-  const double inverse = power(-last);
-  const auto cut = [&](double x) { return static_cast<std::int64_t>(x * inverse); };
-  std::int64_t whole = cut(c);
-  for (int i = 0; i < n; ++i) whole += cut(products[i]);
-  const double sum = static_cast<double>(whole) * power(last);
-  const auto nearest = static_cast<float>(sum);
-  return std::abs(static_cast<double>(nearest)) > std::abs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
-}
-
-/// A lane's operands as numbers: `width` of them to a word.
-template <int width>
-struct fragments {
-  float a[4][width];
-  float b[2][width];
+/// A whole product, d = a b + d, with the columns of b side by side.
+template <int depth>
+struct operands {
+  double a[16][depth], b[depth][8], d[16][8];
 };
 
-template <int width>
-void multiply(float (&d)[4], const fragments<width>& own, const place& at) {
-  const int lane = thread_index() % 32;
-  const warp_bytes all = collect(&own, sizeof own, at);
-  const auto of = [&](int other) { return reinterpret_cast<const fragments<width>*>(all.lane[other]); };
-  constexpr int depth = 8 * width;
-  double products[depth];
-  for (int i = 0; i < 4; ++i) {
-    const int row = lane / 4;  // of its half of the rows
-    const int column = 2 * (lane % 4) + i % 2;
-    for (int k = 0; k < depth; ++k) {
-      // Depth k is element k % width of the word of lane k / width % 4 in half k / (4 width).
-      const int word = k / (4 * width);
-      const int j = k / width % 4;
-      const double left = of(row * 4 + j)->a[i / 2 + 2 * word][k % width];
-      products[k] = left * of(column * 4 + j)->b[word][k % width];
-    }
-    d[i] = add_products(d[i], products, depth);
+/// d + the sum of exact products, for the 8 elements of a row of d. The manual leaves open how a tensor core adds; this
+/// one does as those that were measured do, or a little worse: all terms are cut, not rounded, at one bit below the
+/// last of the largest, and so is their sum. By bits and integers, and 8 at a time in loops that become vectors:
+/// library calls here would be half of the tests' time.
+template <int depth>
+void add_products(const double (&a)[depth], const double (&b)[depth][8], const double (&d)[8], float (&result)[8]) {
+  constexpr int kept_bits = 25, bias = 1023, mantissa_bits = 52;
+  constexpr std::uint64_t exponent_mask = std::uint64_t{0x7ff} << mantissa_bits;
+  const auto bits = [](double x) { return std::bit_cast<std::uint64_t>(x); };
+  double products[depth][8], plain[8], largest[8];
+  for (int j = 0; j < 8; ++j) {
+    plain[j] = d[j];
+    largest[j] = std::abs(d[j]);
   }
+  for (int k = 0; k < depth; ++k) {
+    for (int j = 0; j < 8; ++j) {
+      const double x = a[k] * b[k][j];
+      products[k][j] = x;
+      plain[j] += x;
+      largest[j] = std::abs(x) > largest[j] ? std::abs(x) : largest[j];
+    }
+  }
+  double unit[8], inverse[8];
+  for (int j = 0; j < 8; ++j) {
+    const double x = std::bit_cast<double>(bits(largest[j]) & exponent_mask) * (2.0 / (1 << kept_bits));
+    unit[j] = x > 0x1p-149 ? x : 0x1p-149;
+    inverse[j] = std::bit_cast<double>((std::uint64_t{2 * bias} << mantissa_bits) - bits(unit[j]));
+  }
+  // Integers below 2^25 in size, unless a term is no number.
+  const auto cut = [](double x) { return static_cast<std::int32_t>(std::abs(x) < 0x1p26 ? x : 0.0); };
+  std::int32_t whole[8];
+  for (int j = 0; j < 8; ++j) whole[j] = cut(d[j] * inverse[j]);
+  for (int k = 0; k < depth; ++k)
+    for (int j = 0; j < 8; ++j) whole[j] += cut(products[k][j] * inverse[j]);
+  for (int j = 0; j < 8; ++j) {
+    const double sum = whole[j] * unit[j];
+    const auto nearest = static_cast<float>(sum);
+    // The next number towards 0 where rounding went away from it.
+    const std::uint32_t away = std::abs(static_cast<double>(nearest)) > std::abs(sum) ? 1 : 0;
+    const float towards_zero = std::bit_cast<float>(std::bit_cast<std::uint32_t>(nearest) - away);
+    const bool special = largest[j] == 0 || !(std::abs(plain[j]) <= std::numeric_limits<double>::max());
+    result[j] = special ? static_cast<float>(plain[j]) : towards_zero;
+  }
+}
+
+/// What a lane hands in, and finds its results in.
+struct handed_in {
+  std::uint32_t a[4], b[2];
+  float d[4];
+};
+static_assert(sizeof(handed_in) <= slot_bytes);
+
+/// The product of a warp, in place. A word holds `width` numbers, each given by number(word, which).
+template <int width, class Number>
+void multiply_warp(const warp_slots& all, const Number& number) {
+  constexpr int depth = 8 * width;
+  operands<depth> x;
+  for (int lane = 0; lane < warp; ++lane) {
+    handed_in own;
+    std::memcpy(&own, all[lane], sizeof own);
+    const int group = lane / 4, first = lane % 4 * width;
+    for (int i = 0; i < width; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        const int k = half * depth / 2 + first + i;
+        x.a[group][k] = number(own.a[2 * half], i);
+        x.a[group + 8][k] = number(own.a[2 * half + 1], i);
+        x.b[k][group] = number(own.b[half], i);
+      }
+    }
+    for (int i = 0; i < 4; ++i) x.d[group + i / 2 * 8][2 * (lane % 4) + i % 2] = own.d[i];
+  }
+  float result[16][8];
+  for (int row = 0; row < 16; ++row) add_products<depth>(x.a[row], x.b, x.d[row], result[row]);
+  for (int lane = 0; lane < warp; ++lane) {
+    float d[4];
+    for (int i = 0; i < 4; ++i) d[i] = result[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
+    std::memcpy(all[lane] + offsetof(handed_in, d), d, sizeof d);
+  }
+}
+
+void require_whole(const warp_slots& all) {
+  if (all.lanes < warp) fail("an instruction for whole warps in a warp with fewer lanes");
+}
+
+template <int width, class Number>
+void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at,
+              const Number& number) {
+  const int lane = thread_index() % warp;
+  handed_in own{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, {d[0], d[1], d[2], d[3]}};
+  std::memcpy(own_slot(), &own, sizeof own);
+  const warp_slots all = meet(at);
+  require_whole(all);
+  if (all.first) multiply_warp<width>(all, number);
+  std::memcpy(d, all[lane] + offsetof(handed_in, d), sizeof d);
 }
 
 /// The tensor core does not look at the 13 bits that TF32 has less than float.
@@ -79,34 +129,26 @@ std::uint32_t to_tf32(float x) {
 }
 
 void load_matrices(std::uint32_t (&words)[4], const void* row, const place& at) {
-  const int lane = thread_index() % 32;
-  const warp_bytes all = collect(&row, sizeof row, at);
+  const int lane = thread_index() % warp;
+  std::memcpy(own_slot(), &row, sizeof row);
+  const warp_slots all = meet(at);
+  require_whole(all);
   for (int i = 0; i < 4; ++i) {
     const unsigned char* from = nullptr;
-    std::memcpy(&from, all.lane[8 * i + lane / 4], sizeof from);
-    if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
-      throw kernel_error("a row of a matrix that is not aligned to 16 bytes");
+    std::memcpy(&from, all[8 * i + lane / 4], sizeof from);
+    if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) fail("a row of a matrix that is not aligned to 16 bytes");
     std::memcpy(&words[i], from + 4 * (lane % 4), 4);
   }
 }
 
 void multiply_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at) {
-  fragments<1> own;
-  for (int i = 0; i < 4; ++i) own.a[i][0] = from_tf32(a[i]);
-  for (int i = 0; i < 2; ++i) own.b[i][0] = from_tf32(b[i]);
-  multiply(d, own, at);
+  multiply<1>(d, a, b, at, [](std::uint32_t word, int) { return static_cast<double>(from_tf32(word)); });
 }
 
 void multiply_half(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at) {
-  fragments<2> own;
-  const auto half_of = [](std::uint32_t word, int i) {
-    return detail::half_bits_to_float(static_cast<std::uint16_t>(word >> (16 * i)));
-  };
-  for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 2; ++j) own.a[i][j] = half_of(a[i], j);
-  for (int i = 0; i < 2; ++i)
-    for (int j = 0; j < 2; ++j) own.b[i][j] = half_of(b[i], j);
-  multiply(d, own, at);
+  multiply<2>(d, a, b, at, [](std::uint32_t word, int i) {
+    return static_cast<double>(detail::half_bits_to_float(static_cast<std::uint16_t>(word >> (16 * i))));
+  });
 }
 
 bool product_forced() {
