@@ -134,13 +134,21 @@ struct block_runner {
   void release();
   void begin_round();
   bool begin_turn();
-  int next_thread() noexcept;
+  int first_of_turn() noexcept;
+  int next_thread() { return turn_at < turn_length ? turn[turn_at++] : first_of_turn(); }
+  fiber& new_fiber();
   fiber& fiber_of(int i);
 };
 
+// Asked for at every stop, and a thread_local object with a destructor is slow to find.
+constinit thread_local block_runner* found = nullptr;
+
 block_runner& runner() {
-  thread_local block_runner r;
-  return r;
+  if (found == nullptr) {
+    thread_local block_runner r;
+    found = &r;
+  }
+  return *found;
 }
 
 /// What lies behind the kernel's struct. AddressSanitizer forbids to touch it, others find it changed.
@@ -221,10 +229,9 @@ bool block_runner::begin_turn() {
   }
 }
 
-int block_runner::next_thread() noexcept {
+[[gnu::noinline]] int block_runner::first_of_turn() noexcept {
   try {
-    if (failure || (turn_at == turn_length && !begin_turn())) return nobody;
-    return turn[turn_at++];
+    return begin_turn() ? turn[turn_at++] : nobody;
   } catch (...) {
     failure = std::current_exception();
     return nobody;
@@ -233,19 +240,22 @@ int block_runner::next_thread() noexcept {
 
 void run_threads();
 
+[[gnu::noinline]] fiber& block_runner::new_fiber() {
+  if (idle.empty()) {
+    fibers.push_back(std::make_unique<fiber>(run_threads));
+    idle.push_back(fibers.back().get());
+  }
+  fiber& f = *idle.back();
+  idle.pop_back();
+  return f;
+}
+
 /// Where thread i goes on, or the launch for nobody.
-fiber& block_runner::fiber_of(int i) {
+inline fiber& block_runner::fiber_of(int i) {
   if (i == nobody) return launcher;
   running_thread = i;
   thread& t = self();
-  if (t.runs == nullptr) {
-    if (idle.empty()) {
-      fibers.push_back(std::make_unique<fiber>(run_threads));
-      idle.push_back(fibers.back().get());
-    }
-    t.runs = idle.back();
-    idle.pop_back();
-  }
+  if (t.runs == nullptr) t.runs = &new_fiber();
   return *t.runs;
 }
 
@@ -259,6 +269,7 @@ void run_threads() {
     } catch (...) {
       r.failure = std::current_exception();
     }
+    if (r.failure) fiber::change(*own, r.launcher);
     warp_state& w = r.own_warp();
     w.ready &= ~(std::uint32_t{1} << running_thread % warp);
     ++r.done;
@@ -269,8 +280,7 @@ void run_threads() {
 }
 
 /// Until the meeting, which this thread has joined, is complete.
-void stop() {
-  block_runner& r = runner();
+inline void stop(block_runner& r) {
   r.own_warp().ready &= ~(std::uint32_t{1} << running_thread % warp);
   fiber& own = *r.self().runs;
   fiber& next = r.fiber_of(r.next_thread());
@@ -354,15 +364,16 @@ void* shared(std::size_t bytes) {
 }
 
 void sync(const place& at) {
-  runner().barrier.join(at);
-  stop();
+  block_runner& r = runner();
+  r.barrier.join(at);
+  stop(r);
 }
 
 bool sync_any(bool x, const place& at) {
   block_runner& r = runner();
   r.next_any = r.next_any || x;
   r.barrier.join(at);
-  stop();
+  stop(r);
   return r.any;
 }
 
@@ -377,7 +388,7 @@ warp_slots meet(const place& at) {
   warp_state& w = r.own_warp();
   unsigned char* const first_lane = r.handed_in[static_cast<std::size_t>(w.first / warp)].bytes[w.turn][0];
   w.shuffle.join(at);
-  stop();
+  stop(r);
   return {first_lane, w.lanes, std::exchange(w.all_met, false)};
 }
 

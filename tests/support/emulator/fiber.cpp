@@ -15,7 +15,6 @@
 // addresses one off, so that every return after it stalls. Here all that a call has to keep is kept, and the return
 // goes to where the guess says, since fibers stop at the same calls. No function of the compiler's, which would look
 // for the registers that it leaves alone.
-extern "C" void aft_emulator_change_stack(void** save, void* to);
 asm(R"(
   .text
   .globl aft_emulator_change_stack
@@ -42,34 +41,19 @@ aft_emulator_change_stack:
 
 namespace aft::emulator {
 
-namespace {
-
-/// Who is being entered, for a start that can take no arguments.
-thread_local fiber* entered = nullptr;
-
-void start_switch([[maybe_unused]] void** save, [[maybe_unused]] const void* stack,
-                  [[maybe_unused]] std::size_t bytes) {
+fiber::fiber(void (*body)()) : own_(new unsigned char[stack_bytes]) {
+  auto* begin = body;
 #if defined(AFT_ASAN_FIBERS)
-  __sanitizer_start_switch_fiber(save, stack, bytes);
+  body_ = body;
+  stack_ = own_.get();
+  bytes_ = stack_bytes;
+  begin = &fiber::start;
 #endif
-}
-
-void finish_switch([[maybe_unused]] void* fake, [[maybe_unused]] const void** from,
-                   [[maybe_unused]] std::size_t* bytes) {
-#if defined(AFT_ASAN_FIBERS)
-  __sanitizer_finish_switch_fiber(fake, from, bytes);
-#endif
-}
-
-}  // namespace
-
-fiber::fiber(void (*body)())
-    : body_(body), own_(new unsigned char[stack_bytes]), stack_(own_.get()), bytes_(stack_bytes) {
 #if defined(__x86_64__)
-  // As if start() had been about to be called: six registers, where to return to, and behind it the caller, nobody.
+  // As if `begin` had been about to be called: six registers, where to return to, and behind it the caller, nobody.
   auto top = reinterpret_cast<std::uintptr_t>(own_.get() + stack_bytes) / 16 * 16;
-  void* frame[8] = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, reinterpret_cast<void*>(&fiber::start),
-                    nullptr};
+  std::uintptr_t frame[8]{};
+  frame[6] = reinterpret_cast<std::uintptr_t>(begin);
   top -= sizeof frame;
   std::memcpy(reinterpret_cast<void*>(top), frame, sizeof frame);
   top_ = reinterpret_cast<void*>(top);
@@ -78,9 +62,13 @@ fiber::fiber(void (*body)())
   context_.uc_stack.ss_sp = own_.get();
   context_.uc_stack.ss_size = stack_bytes;
   context_.uc_link = nullptr;
-  makecontext(&context_, &fiber::start, 0);
+  makecontext(&context_, begin, 0);
 #endif
 }
+
+#if defined(AFT_ASAN_FIBERS)
+/// Who is being entered, for a start that can take no arguments.
+thread_local fiber* fiber::entered = nullptr;
 
 void fiber::start() {
   fiber& self = *entered;
@@ -88,20 +76,15 @@ void fiber::start() {
   self.body_();
 }
 
-void fiber::arrive() {
-  finish_switch(fake_, &before_->stack_, &before_->bytes_);
+void fiber::leave_for(fiber& to) {
+  to.before_ = this;
+  entered = &to;
+  __sanitizer_start_switch_fiber(&fake_, to.stack_, to.bytes_);
 }
 
-void fiber::change(fiber& from, fiber& to) {
-  to.before_ = &from;
-  entered = &to;
-  start_switch(&from.fake_, to.stack_, to.bytes_);
-#if defined(__x86_64__)
-  aft_emulator_change_stack(&from.top_, to.top_);
-#else
-  swapcontext(&from.context_, &to.context_);
-#endif
-  from.arrive();
+void fiber::arrive() {
+  __sanitizer_finish_switch_fiber(fake_, &before_->stack_, &before_->bytes_);
 }
+#endif
 
 }  // namespace aft::emulator
