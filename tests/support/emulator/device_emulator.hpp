@@ -82,6 +82,28 @@ T shuffle(T x, int lane, const place& at) {
 /// The byte pattern of memory that nobody wrote: a NaN in every floating type, as in strided.hpp.
 void fill_poison(void* p, std::size_t bytes);
 
+// std::fma is a call where the target need not have the instruction, and a call empties the registers: a quarter of a
+// kernel's time. The machine that runs the tests has it as a rule.
+#if defined(__x86_64__) && !defined(__FMA__)
+inline const bool has_fma = __builtin_cpu_supports("fma");
+
+inline float fused(float a, float b, float c) {
+  if (!has_fma) return std::fma(a, b, c);
+  asm("vfmadd231ss %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+  return c;
+}
+inline double fused(double a, double b, double c) {
+  if (!has_fma) return std::fma(a, b, c);
+  asm("vfmadd231sd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+  return c;
+}
+#else
+template <class T>
+T fused(T a, T b, T c) {
+  return std::fma(a, b, c);
+}
+#endif
+
 /// Twins of the functions in aft/cuda/mma.cuh.
 std::uint32_t to_tf32(float x);
 void load_matrices(std::uint32_t (&words)[4], const void* row, const place& at);
