@@ -51,12 +51,11 @@ fiber::fiber(void (*body)()) : own_(new unsigned char[stack_bytes]) {
 #endif
 #if defined(__x86_64__)
   // As if `begin` had been about to be called: six registers, where to return to, and behind it the caller, nobody.
-  auto top = reinterpret_cast<std::uintptr_t>(own_.get() + stack_bytes) / 16 * 16;
   std::uintptr_t frame[8]{};
   frame[6] = reinterpret_cast<std::uintptr_t>(begin);
-  top -= sizeof frame;
-  std::memcpy(reinterpret_cast<void*>(top), frame, sizeof frame);
-  top_ = reinterpret_cast<void*>(top);
+  static_assert(stack_bytes % 16 == 0 && sizeof frame % 16 == 0);  // as calls have it
+  top_ = own_.get() + stack_bytes - sizeof frame;
+  std::memcpy(top_, frame, sizeof frame);
 #else
   getcontext(&context_);
   context_.uc_stack.ss_sp = own_.get();
