@@ -34,6 +34,7 @@ enum class sight {
 template <class Poison>
 void expect_invisible(const setup& s, const numbers& harmless, sight hidden_as, Poison poison) {
   for (auto type : all_types) {
+    if (!concerns(type, s)) continue;
     const results forward = run_forward(type, s, harmless);
     for (double value : {not_a_number, infinity, -infinity, 6e4}) {
       numbers x = harmless;

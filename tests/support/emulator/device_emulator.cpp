@@ -2,6 +2,8 @@
 #include "device_emulator.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -18,12 +20,11 @@ namespace aft::emulator {
 
 namespace {
 
-constexpr int warp = 32;
 constexpr std::size_t shared_bytes = 48 * 1024;  // what every device gives without being asked for more
 constexpr std::size_t guard_bytes = 256;         // behind it, watched for writes
-constexpr std::size_t slot_bytes = 48;           // a lane's fragments of a matrix product, as floats
 constexpr std::size_t copy_bytes = 16;
-constexpr unsigned char poison[2] = {0xf5, 0x7f};  // a NaN in every floating type, as in strided.hpp
+constexpr unsigned char poison[2] = {0xf5, 0x7f};
+constexpr int nobody = -1;
 
 void forbid([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
 #if defined(AFT_ASAN_FIBERS)
@@ -36,44 +37,88 @@ void allow([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
 #endif
 }
 
-void fill_poison(void* p, std::size_t bytes) {
-  auto* b = static_cast<unsigned char*>(p);
-  for (std::size_t i = 0; i < bytes; ++i) b[i] = poison[i % 2];
-}
-
 struct copy {
   unsigned char* to;
   const unsigned char* from;
   int group;
 };
 
-enum class state { ready, at_barrier, at_warp, done };
-
 struct thread {
-  std::unique_ptr<fiber> runs;
-  state now = state::done;
-  place where{};
-  bool flag = false;
-  // Two, by turns: a lane may be at the next exchange before its neighbour has read this one.
-  alignas(16) unsigned char slot[2][slot_bytes];
-  int turn = 0;
+  fiber* runs = nullptr;     ///< none before its first instruction
   std::vector<copy> copies;  ///< asynchronous ones that have not arrived, in order
   int groups = 0;            ///< of copies, committed so far
+};
+
+std::string text(const place& at) {
+  return std::string(at.file) + ":" + std::to_string(at.line);
+}
+
+/// Threads that wait for each other.
+struct meeting {
+  int waiting = 0;
+  bool apart = false;  ///< two places
+  place where{}, other{};
+
+  void join(const place& at) {
+    if (waiting++ == 0) {
+      where = at;
+    } else if (at.line != where.line || (at.file != where.file && std::strcmp(at.file, where.file) != 0)) {
+      apart = true;
+      other = at;
+    }
+  }
+  /// Whether all that are awaited have come; they then go on.
+  bool complete(int awaited, const char* what) {
+    if (waiting < awaited) return false;
+    if (apart) {
+      throw kernel_error(std::string("threads wait at two ") + what + "s: " + text(where) + " and " + text(other));
+    }
+    waiting = 0;
+    return true;
+  }
+};
+
+struct warp_state {
+  int first = 0, lanes = 0;
+  std::uint32_t ready = 0;  ///< lanes that can go on, a bit each
+  int rests = 0;            ///< rounds that it still stands still
+  meeting shuffle;
+  // Two sets of slots and bits, by turns: a lane may be at the next exchange before its neighbour has read this one.
+  unsigned turn = 0;
+  bool all_met = false;  ///< and none has gone on yet
+  std::uint32_t bits[2]{};
+
+  std::uint32_t all() const { return lanes == warp ? ~std::uint32_t{0} : (std::uint32_t{1} << lanes) - 1; }
+};
+
+struct alignas(slot_bytes) slots {
+  unsigned char bytes[2][warp][slot_bytes];
 };
 
 /// Of one host thread, so that calls on several host threads are apart as they are on a device.
 struct block_runner {
   std::vector<thread> threads;
-  std::vector<int> order;
-  std::vector<int> rests;  ///< of a warp: the rounds that it still stands still
+  std::vector<warp_state> warps;
+  std::vector<slots> handed_in;  ///< of a warp
+  std::vector<int> round;        ///< warps in the order of their turns
+  std::size_t next_warp = 0;
+  int turn[warp]{};  ///< threads in the order in which they run until their next stop
+  int turn_length = 0, turn_at = 0;
+  int turn_warp = 0;
+  meeting barrier;
+  int done = 0;
+
+  std::vector<std::unique_ptr<fiber>> fibers;
+  std::vector<fiber*> idle;
+  fiber launcher;
+
   std::vector<unsigned char> shared_storage;
   std::size_t shared_asked = 0;
   const std::function<void()>* body = nullptr;
   std::exception_ptr failure;
   int count = 0;
-  int current = -1;
   std::int64_t block = 0;
-  bool any = false;
+  bool any = false, next_any = false;  ///< of the threads at the last barrier, and at the next
   std::uint64_t random = 0x9e3779b97f4a7c15u;
 
   std::uint64_t next_random() {
@@ -82,49 +127,28 @@ struct block_runner {
     random ^= random << 17;
     return random;
   }
-  thread& self() { return threads[static_cast<std::size_t>(current)]; }
+  thread& self() { return threads[static_cast<std::size_t>(running_thread)]; }
+  warp_state& own_warp() { return warps[static_cast<std::size_t>(running_thread / warp)]; }
+
+  void begin_block();
+  void release();
+  void begin_round();
+  bool begin_turn();
+  int first_of_turn() noexcept;
+  int next_thread() { return turn_at < turn_length ? turn[turn_at++] : first_of_turn(); }
+  fiber& new_fiber();
+  fiber& fiber_of(int i);
 };
 
+// Asked for at every stop, and a thread_local object with a destructor is slow to find.
+constinit thread_local block_runner* found = nullptr;
+
 block_runner& runner() {
-  thread_local block_runner r;
-  return r;
-}
-
-void run_thread() {
-  block_runner& r = runner();
-  try {
-    (*r.body)();
-  } catch (...) {
-    r.failure = std::current_exception();
+  if (found == nullptr) {
+    thread_local block_runner r;
+    found = &r;
   }
-  r.self().now = state::done;
-}
-
-void stop(state s, const place& at) {
-  thread& t = runner().self();
-  t.now = s;
-  t.where = at;
-  t.runs->leave();
-}
-
-std::string text(const place& at) {
-  return std::string(at.file) + ":" + std::to_string(at.line);
-}
-
-/// Lets threads [first, last) go on if all of them wait for the same thing at the same place.
-bool release_all(block_runner& r, int first, int last, state s, const char* what) {
-  int waiting = 0;
-  for (int i = first; i < last; ++i) waiting += r.threads[static_cast<std::size_t>(i)].now == s ? 1 : 0;
-  if (waiting < last - first) return false;
-  const auto& where = r.threads[static_cast<std::size_t>(first)].where;
-  for (int i = first; i < last; ++i) {
-    const auto& other = r.threads[static_cast<std::size_t>(i)].where;
-    if (other.line != where.line || std::strcmp(other.file, where.file) != 0) {
-      throw kernel_error(std::string("threads wait at two ") + what + "s: " + text(where) + " and " + text(other));
-    }
-  }
-  for (int i = first; i < last; ++i) r.threads[static_cast<std::size_t>(i)].now = state::ready;
-  return true;
+  return *found;
 }
 
 /// What lies behind the kernel's struct. AddressSanitizer forbids to touch it, others find it changed.
@@ -137,77 +161,183 @@ bool guard_intact(block_runner& r) {
   return intact;
 }
 
-void run_block(block_runner& r) {
+void block_runner::begin_block() {
   // The kernel's first block asks while it runs; the later ones find their memory as uninitialised as the first.
-  fill_poison(r.shared_storage.data(), r.shared_asked);
-  for (int i = 0; i < r.count; ++i) {
-    thread& t = r.threads[static_cast<std::size_t>(i)];
-    t.now = state::ready;
-    fill_poison(t.slot, sizeof t.slot);
-    t.turn = 0;
+  fill_poison(shared_storage.data(), shared_asked);
+  fill_poison(handed_in.data(), handed_in.size() * sizeof(slots));
+  for (thread& t : threads) {
+    t.runs = nullptr;
     t.copies.clear();
     t.groups = 0;
   }
-  while (true) {
-    for (std::size_t i = r.order.size(); i > 1; --i) std::swap(r.order[i - 1], r.order[r.next_random() % i]);
-    bool ready = false;
-    bool all_done = true;
-    // Now and then a warp stands still for a while, so that others get ahead of it by as much as barriers allow.
-    const std::uint64_t random = r.next_random();
-    if (random % 4 == 0) r.rests[random / 4 % r.rests.size()] = static_cast<int>(random / 1024 % 16);
-    for (int& rest : r.rests) rest -= rest > 0 ? 1 : 0;
-    for (int i : r.order) {
-      if (r.threads[static_cast<std::size_t>(i)].now != state::ready) continue;
-      ready = true;
-      if (r.rests[static_cast<std::size_t>(i / warp)] > 0) continue;
-      r.current = i;
-      r.self().runs->enter();
-      if (r.failure) std::rethrow_exception(std::exchange(r.failure, nullptr));
-    }
-    for (int i = 0; i < r.count; ++i) all_done = all_done && r.threads[static_cast<std::size_t>(i)].now == state::done;
-    if (all_done) {
-      if (r.shared_asked > 0 && !guard_intact(r)) throw kernel_error("a write behind the block's shared memory");
-      return;
-    }
-    bool released = false;
-    for (int w = 0; w < r.count; w += warp) {
-      if (r.threads[static_cast<std::size_t>(w)].now == state::at_warp) {
-        released = release_all(r, w, std::min(w + warp, r.count), state::at_warp, "shuffle") || released;
-      }
-    }
-    if (r.threads[0].now == state::at_barrier && release_all(r, 0, r.count, state::at_barrier, "barrier")) {
-      released = true;
-      r.any = false;
-      for (const thread& t : r.threads) r.any = r.any || t.flag;
-      for (thread& t : r.threads) t.flag = false;
-    }
-    if (!ready && !released) throw kernel_error("not every thread reaches the barrier or shuffle that others wait at");
+  for (warp_state& w : warps) w.ready = w.all();
+  done = 0;
+  turn_length = turn_at = 0;
+  next_warp = round.size();
+}
+
+/// Lets those go on whose last has come.
+void block_runner::release() {
+  warp_state& w = warps[static_cast<std::size_t>(turn_warp)];
+  if (w.shuffle.complete(w.lanes, "shuffle")) {
+    w.ready = w.all();
+    w.turn ^= 1;
+    w.all_met = true;
+  }
+  if (barrier.complete(count, "barrier")) {
+    for (warp_state& each : warps) each.ready = each.all();
+    any = std::exchange(next_any, false);
   }
 }
 
+void block_runner::begin_round() {
+  const bool stuck = std::none_of(warps.begin(), warps.end(), [](const warp_state& w) { return w.ready != 0; });
+  if (stuck) throw kernel_error("not every thread reaches the barrier or shuffle that others wait at");
+  for (std::size_t i = round.size(); i > 1; --i) std::swap(round[i - 1], round[next_random() % i]);
+  // Now and then a warp stands still for a while, so that others get ahead of it by as much as barriers allow.
+  const std::uint64_t number = next_random();
+  if (number % 4 == 0) warps[number / 4 % warps.size()].rests = static_cast<int>(number / 1024 % 16);
+  for (warp_state& w : warps) w.rests -= w.rests > 0 ? 1 : 0;
+  next_warp = 0;
+}
+
+/// False when all threads of the block have returned.
+bool block_runner::begin_turn() {
+  release();
+  if (done == count) {
+    if (shared_asked > 0 && !guard_intact(*this)) throw kernel_error("a write behind the block's shared memory");
+    return false;
+  }
+  while (true) {
+    if (next_warp == round.size()) begin_round();
+    turn_warp = round[next_warp++];
+    const warp_state& w = warps[static_cast<std::size_t>(turn_warp)];
+    if (w.ready == 0 || w.rests > 0) continue;
+    turn_length = turn_at = 0;
+    std::uint64_t numbers = 0;
+    for (std::uint32_t left = w.ready; left != 0; left &= left - 1) {
+      if (turn_length % 4 == 0) numbers = next_random();
+      const auto place = static_cast<int>((numbers & 0xffff) * static_cast<std::uint64_t>(turn_length + 1) >> 16);
+      numbers >>= 16;
+      turn[turn_length++] = turn[place];
+      turn[place] = w.first + std::countr_zero(left);
+    }
+    // Lanes of other warps come in between, so that a warp is not one thread to them.
+    const std::uint64_t number = next_random();
+    if (number % 4 == 0) turn_length = 1 + static_cast<int>(number / 4 % static_cast<std::uint64_t>(turn_length));
+    return true;
+  }
+}
+
+[[gnu::noinline]] int block_runner::first_of_turn() noexcept {
+  try {
+    return begin_turn() ? turn[turn_at++] : nobody;
+  } catch (...) {
+    failure = std::current_exception();
+    return nobody;
+  }
+}
+
+void run_threads();
+
+[[gnu::noinline]] fiber& block_runner::new_fiber() {
+  if (idle.empty()) {
+    fibers.push_back(std::make_unique<fiber>(run_threads));
+    idle.push_back(fibers.back().get());
+  }
+  fiber& f = *idle.back();
+  idle.pop_back();
+  return f;
+}
+
+/// Where thread i goes on, or the launch for nobody.
+inline fiber& block_runner::fiber_of(int i) {
+  if (i == nobody) return launcher;
+  running_thread = i;
+  thread& t = self();
+  if (t.runs == nullptr) t.runs = &new_fiber();
+  return *t.runs;
+}
+
+/// A fiber's body. One whose thread has returned begins the next in its place, which spares a change of stacks.
+void run_threads() {
+  block_runner& r = runner();
+  while (true) {
+    fiber* const own = r.self().runs;
+    try {
+      (*r.body)();
+    } catch (...) {
+      r.failure = std::current_exception();
+    }
+    if (r.failure) fiber::change(*own, r.launcher);
+    warp_state& w = r.own_warp();
+    w.ready &= ~(std::uint32_t{1} << running_thread % warp);
+    ++r.done;
+    r.idle.push_back(own);
+    fiber& next = r.fiber_of(r.next_thread());
+    if (&next != own) fiber::change(*own, next);
+  }
+}
+
+/// Until the meeting, which this thread has joined, is complete.
+inline void stop(block_runner& r) {
+  r.own_warp().ready &= ~(std::uint32_t{1} << running_thread % warp);
+  fiber& own = *r.self().runs;
+  fiber& next = r.fiber_of(r.next_thread());
+  if (&next != &own) fiber::change(own, next);
+}
+
 }  // namespace
+
+constinit thread_local int running_thread = nobody;
+
+void fill_poison(void* p, std::size_t bytes) {
+  auto* const b = static_cast<unsigned char*>(p);
+  constexpr std::size_t step = 64;
+  alignas(step) static constexpr auto pattern = [] {
+    std::array<unsigned char, step> a{};
+    for (std::size_t i = 0; i < step; ++i) a[i] = poison[i % 2];
+    return a;
+  }();
+  std::size_t i = 0;
+  for (; i + step <= bytes; i += step) std::memcpy(b + i, pattern.data(), step);
+  std::memcpy(b + i, pattern.data(), bytes - i);
+}
+
+void fail(const char* what) {
+  throw kernel_error(what);
+}
 
 void run(std::int64_t blocks, int threads, const std::function<void()>& body) {
   block_runner& r = runner();
   r.body = &body;
   r.count = threads;
+  const auto warps = static_cast<std::size_t>((threads + warp - 1) / warp);
   r.threads.resize(static_cast<std::size_t>(threads));
-  r.order.resize(static_cast<std::size_t>(threads));
-  r.rests.assign(static_cast<std::size_t>((threads + warp - 1) / warp), 0);
+  r.warps.assign(warps, {});
+  r.handed_in.resize(warps);
+  r.round.resize(warps);
+  for (int i = 0; i < static_cast<int>(warps); ++i) {
+    r.round[static_cast<std::size_t>(i)] = i;
+    warp_state& w = r.warps[static_cast<std::size_t>(i)];
+    w.first = i * warp;
+    w.lanes = std::min(warp, threads - w.first);
+  }
+  r.turn_warp = 0;
+  r.barrier = {};
+  r.next_any = false;
   r.shared_storage.resize(shared_bytes + guard_bytes + 1);
   r.shared_asked = 0;
-  for (int i = 0; i < threads; ++i) {
-    r.order[static_cast<std::size_t>(i)] = i;
-    auto& t = r.threads[static_cast<std::size_t>(i)];
-    if (t.runs == nullptr) t.runs = std::make_unique<fiber>(run_thread);
-  }
-  try {
-    for (r.block = 0; r.block < blocks; ++r.block) run_block(r);
-  } catch (...) {
+  for (r.block = 0; r.block < blocks; ++r.block) {
+    r.begin_block();
+    fiber& first = r.fiber_of(r.next_thread());
+    if (&first != &r.launcher) fiber::change(r.launcher, first);
+    if (!r.failure) continue;
     // Fibers that were left half-way cannot be entered again.
     r.threads.clear();
-    r.failure = nullptr;
-    throw;
+    r.idle.clear();
+    r.fibers.clear();
+    std::rethrow_exception(std::exchange(r.failure, nullptr));
   }
 }
 
@@ -215,9 +345,6 @@ void seed(std::uint64_t s) {
   runner().random = s * 2 + 1;
 }
 
-int thread_index() {
-  return runner().current;
-}
 std::int64_t block_index() {
   return runner().block;
 }
@@ -237,56 +364,41 @@ void* shared(std::size_t bytes) {
 }
 
 void sync(const place& at) {
-  stop(state::at_barrier, at);
+  block_runner& r = runner();
+  r.barrier.join(at);
+  stop(r);
 }
 
 bool sync_any(bool x, const place& at) {
-  runner().self().flag = x;
-  stop(state::at_barrier, at);
-  return runner().any;
+  block_runner& r = runner();
+  r.next_any = r.next_any || x;
+  r.barrier.join(at);
+  stop(r);
+  return r.any;
 }
 
-void exchange(const void* own, void* other, std::size_t bytes, int lane, const place& at) {
+unsigned char* own_slot() {
   block_runner& r = runner();
-  if (bytes > 16) throw kernel_error("a shuffle of more than 16 bytes");
-  thread& t = r.self();
-  const int turn = t.turn;
-  t.turn = 1 - turn;
-  std::memcpy(t.slot[turn], own, bytes);
-  const int from = r.current / warp * warp + lane;
-  stop(state::at_warp, at);
-  if (lane < 0 || lane >= warp || from >= r.count) throw kernel_error("a shuffle from a lane that is not there");
-  std::memcpy(other, r.threads[static_cast<std::size_t>(from)].slot[turn], bytes);
+  const int i = running_thread;
+  return r.handed_in[static_cast<std::size_t>(i / warp)].bytes[r.own_warp().turn][i % warp];
+}
+
+warp_slots meet(const place& at) {
+  block_runner& r = runner();
+  warp_state& w = r.own_warp();
+  unsigned char* const first_lane = r.handed_in[static_cast<std::size_t>(w.first / warp)].bytes[w.turn][0];
+  w.shuffle.join(at);
+  stop(r);
+  return {first_lane, w.lanes, std::exchange(w.all_met, false)};
 }
 
 std::uint32_t ballot(bool x, const place& at) {
-  block_runner& r = runner();
-  thread& t = r.self();
-  const int turn = t.turn;
-  t.turn = 1 - turn;
-  t.slot[turn][0] = x ? 1 : 0;
-  const int first = r.current / warp * warp;
-  stop(state::at_warp, at);
-  std::uint32_t bits = 0;
-  for (int i = 0; i < warp && first + i < r.count; ++i) {
-    if (r.threads[static_cast<std::size_t>(first + i)].slot[turn][0] != 0) bits |= std::uint32_t{1} << i;
-  }
+  warp_state& w = runner().own_warp();
+  std::uint32_t& bits = w.bits[w.turn];
+  if (w.shuffle.waiting == 0) bits = 0;
+  if (x) bits |= std::uint32_t{1} << running_thread % warp;
+  (void)meet(at);
   return bits;
-}
-
-warp_bytes collect(const void* own, std::size_t bytes, const place& at) {
-  block_runner& r = runner();
-  if (bytes > slot_bytes) throw kernel_error("a lane hands in more than a slot holds");
-  thread& t = r.self();
-  const int turn = t.turn;
-  t.turn = 1 - turn;
-  std::memcpy(t.slot[turn], own, bytes);
-  const int first = r.current / warp * warp;
-  stop(state::at_warp, at);
-  if (first + warp > r.count) throw kernel_error("an instruction for whole warps in a warp with fewer lanes");
-  warp_bytes all{};
-  for (int i = 0; i < warp; ++i) all.lane[i] = r.threads[static_cast<std::size_t>(first + i)].slot[turn];
-  return all;
 }
 
 void copy_async(void* to, const void* from) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file device_emulator.hpp  Runs kernels on the host: every thread of a block is a fiber, one block at a time.
 ///
-/// Between two barriers the fibers of a block run in random order, each to its next barrier or shuffle. Shared memory
+/// Between two barriers the fibers of a block run in random order, each to its next barrier or shuffle: warp by warp,
+/// so that what a warp works on stays in the cache, but some turns end before all lanes have had theirs. Shared memory
 /// and device memory start as NaN patterns. So a missing barrier, a read of what nobody wrote and a lane that never
 /// got its value turn up as NaN in a result, a barrier that not every thread reaches is an error, and what is read or
 /// written beyond an allocation is AddressSanitizer's to find.
@@ -38,28 +39,70 @@ void run(std::int64_t blocks, int threads, const std::function<void()>& body);
 void seed(std::uint64_t s);
 
 /// What a kernel sees.
-int thread_index();
+extern constinit thread_local int running_thread;
+inline int thread_index() {
+  return running_thread;
+}
 std::int64_t block_index();
 void* shared(std::size_t bytes);
 void sync(const place& at);
 bool sync_any(bool x, const place& at);
 std::uint32_t ballot(bool x, const place& at);
 
-/// The bytes that `lane` of the same warp handed in at the same call.
-void exchange(const void* own, void* other, std::size_t bytes, int lane, const place& at);
+inline constexpr int warp = 32;
+inline constexpr std::size_t slot_bytes = 64;  ///< holds a lane's fragments of a matrix product
 
+/// What every lane of the warp handed in at one call; valid until the next call of the kind.
+struct warp_slots {
+  unsigned char* first_lane;
+  int lanes;   ///< that there are
+  bool first;  ///< the caller is the first that goes on after all have handed in, and the others wait for it
+
+  unsigned char* operator[](int lane) const { return first_lane + static_cast<std::size_t>(lane) * slot_bytes; }
+};
+/// Where this lane puts in what it hands in.
+unsigned char* own_slot();
+/// Waits for all lanes.
+warp_slots meet(const place& at);
+
+[[noreturn]] void fail(const char* what);
+
+/// The value that `lane` of the same warp handed in at the same call.
 template <class T>
 T shuffle(T x, int lane, const place& at) {
+  static_assert(sizeof(T) <= 16);
+  std::memcpy(own_slot(), &x, sizeof(T));
+  const warp_slots all = meet(at);
+  if (lane < 0 || lane >= all.lanes) fail("a shuffle from a lane that is not there");
   T result;
-  exchange(&x, &result, sizeof(T), lane, at);
+  std::memcpy(&result, all[lane], sizeof(T));
   return result;
 }
 
-/// What every lane of the warp handed in at this call; valid until the next call of the kind.
-struct warp_bytes {
-  const unsigned char* lane[32];
-};
-warp_bytes collect(const void* own, std::size_t bytes, const place& at);
+/// The byte pattern of memory that nobody wrote: a NaN in every floating type, as in strided.hpp.
+void fill_poison(void* p, std::size_t bytes);
+
+// std::fma is a call where the target need not have the instruction, and a call empties the registers: a quarter of a
+// kernel's time. The machine that runs the tests has it as a rule.
+#if defined(__x86_64__) && !defined(__FMA__)
+inline const bool has_fma = __builtin_cpu_supports("fma");
+
+inline float fused(float a, float b, float c) {
+  if (!has_fma) return std::fma(a, b, c);
+  asm("vfmadd231ss %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+  return c;
+}
+inline double fused(double a, double b, double c) {
+  if (!has_fma) return std::fma(a, b, c);
+  asm("vfmadd231sd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+  return c;
+}
+#else
+template <class T>
+T fused(T a, T b, T c) {
+  return std::fma(a, b, c);
+}
+#endif
 
 /// Twins of the functions in aft/cuda/mma.cuh.
 std::uint32_t to_tf32(float x);

@@ -28,8 +28,8 @@ bool launch_fails() {
 
 void* allocate(std::size_t bytes) {
   if (statistics.allocations++ == failing_allocation) return nullptr;
-  auto* const p = static_cast<unsigned char*>(::operator new (bytes, std::align_val_t{256}));
-  for (std::size_t i = 0; i < bytes; ++i) p[i] = i % 2 == 0 ? 0xf5 : 0x7f;  // a NaN in every floating type
+  void* const p = ::operator new (bytes, std::align_val_t{256});
+  fill_poison(p, bytes);
   statistics.in_use += bytes;
   statistics.peak = std::max(statistics.peak, statistics.in_use);
   return p;

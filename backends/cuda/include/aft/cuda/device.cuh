@@ -71,10 +71,10 @@ inline std::uint32_t ballot(bool x, emulator::place at = emulator::place::here(_
   return emulator::ballot(x, at);
 }
 inline float fused(float a, float b, float c) {
-  return std::fma(a, b, c);
+  return emulator::fused(a, b, c);
 }
 inline double fused(double a, double b, double c) {
-  return std::fma(a, b, c);
+  return emulator::fused(a, b, c);
 }
 
 #else
