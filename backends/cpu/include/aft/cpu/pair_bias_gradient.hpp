@@ -183,16 +183,14 @@ template <class C>
       store(k + s * L, y);
       store(v + s * L, xsimd::select(seen, y * load(v + s * L), zero));
     }
-    for (index_t l = 0; l < tile.count; ++l) {
-      C* const line = out + 2 * (n - n0 + l) * N;
-      for (index_t s = 0; s < s1 - s0; ++s) {
-        line[s] = v[s * L + l];
-        line[N + s] = k[s * L + l];
-      }
-      for (index_t s = s1 - s0; s < N; ++s) {
-        line[s] = C(0);
-        line[N + s] = C(0);
-      }
+    for (index_t s = s1 - s0; s < N; ++s) {
+      store(k + s * L, zero);
+      store(v + s * L, zero);
+    }
+    C* const line = out + 2 * (n - n0) * N;
+    for (index_t s = 0; s < N; s += L) {
+      transpose_columns<C>(v + s * L, L, L, tile.count, line + s, 2 * N);
+      transpose_columns<C>(k + s * L, L, L, tile.count, line + N + s, 2 * N);
     }
   }
 }
@@ -328,6 +326,8 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
           }
         }
         for (index_t q = q0; q < q1; ++q) {
+          // A tile takes a line or two of each row, which the hardware does not foresee.
+          if (q + 1 < q1) weights.prefetch((q + 1) * M, end_of(q + 1), first_key(j0), last_key(j1 - 1));
           for (index_t j = j0; j < j1; ++j) {
             if (!active(q, j)) continue;
             add_weighted_tile<C>(in, weights, columns, g0, g1, q * M, end_of(q), first_key(j), last_key(j),

@@ -50,7 +50,8 @@ struct fold_plan {
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
 
-  index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>); }
+  /// A line more than the widest row: rows a power of two apart would all lie in one set of the first-level cache.
+  index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>)+2 * lanes<C>; }
   /// Steps of the register tile that n keys take.
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
 
@@ -62,7 +63,7 @@ struct fold_plan {
     width = cut.widest(g);
     by_instance = threads > 1 && instances >= 4 * threads;
     const index_t teams = by_instance ? threads : 1;
-    const index_t panel_bytes = steps(ld()) * M * static_cast<index_t>(sizeof(C));
+    const index_t panel_bytes = steps(width) * M * static_cast<index_t>(sizeof(C));
     block = tuning<C>::weight_bytes / teams / (panel_bytes > 0 ? panel_bytes : 1);
     block = block < 1 ? 1 : (block > panels ? panels : block);
     // Blocks of equal size: a short last one packs all keys for few rows.

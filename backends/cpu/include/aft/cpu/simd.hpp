@@ -202,6 +202,30 @@ inline void store_first(float* p, const vec<float>& v) {
 }
 #endif
 
+/// to[s * ld + t] = from[t * step + s] for t < rows <= lanes and s < n.
+template <class C>
+inline void transpose_columns(const C* from, index_t step, index_t rows, index_t n, C* to, index_t ld) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
+    index_t s = 0;
+    if (rows == lanes<C>) {
+      for (; s < n; s += lanes<C>) {
+        const index_t count = n - s < lanes<C> ? n - s : lanes<C>;
+        const auto used = static_cast<__mmask16>((1u << count) - 1);
+        vec<C> block[lanes<C>];
+#pragma GCC unroll 16
+        for (index_t t = 0; t < lanes<C>; ++t) block[t] = vec<C>(_mm512_maskz_loadu_ps(used, from + t * step + s));
+        transpose(block);
+        for (index_t i = 0; i < count; ++i) store(to + (s + i) * ld, block[i]);
+      }
+      return;
+    }
+  }
+#endif
+  for (index_t t = 0; t < rows; ++t)
+    for (index_t s = 0; s < n; ++s) to[s * ld + t] = from[t * step + s];
+}
+
 // Through integers, since arithmetic on a pointer must stay inside its array.
 // NOLINTBEGIN(performance-no-int-to-ptr)
 /// Asks for the line that lies `ahead` elements from p, which need not exist. Inlined by force: GCC 12 drops calls of

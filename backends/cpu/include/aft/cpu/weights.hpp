@@ -2,6 +2,7 @@
 /// @file weights.hpp  The log-weights w[t,s] of one bias instance, whatever the caller stores them as.
 #pragma once
 
+#include <cstring>
 #include <limits>
 
 #include <aft/core/problem.hpp>
@@ -61,6 +62,15 @@ class pair_weights {
         for (index_t t = t0; t < t1 && t < s; ++t) out[(s - s0) * ld + t - t0] = -std::numeric_limits<C>::infinity();
       return;
     }
+    if (plain() && !p_->win.bounded && !p_->pair_mask()) {
+      for (index_t t = t0; t < t1; t += lanes<C>) {
+        const index_t count = t1 - t < lanes<C> ? t1 - t : lanes<C>;
+        transpose_columns<C>(dense_row(t) + s0, p_->bias.w.sr, count, s1 - s0, out + (t - t0), ld);
+      }
+      for (index_t s = s0; p_->causal && s < s1; ++s)
+        for (index_t t = t0; t < t1 && t < s; ++t) out[(s - s0) * ld + t - t0] = -std::numeric_limits<C>::infinity();
+      return;
+    }
     constexpr index_t most = 64;
     C line[most];
     for (index_t s = s0; s < s1; s += most) {
@@ -72,7 +82,25 @@ class pair_weights {
     }
   }
 
+  /// Asks for the part of a stored bias that rows() will read. Inlined by force, see lane_field::prefetch.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t s0, index_t s1) const {
+    if (!plain()) return;
+    constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
+    for (index_t t = t0; t < t1; ++t)
+      for (index_t s = s0; s < s1; s += line) __builtin_prefetch(dense_row(t) + s);
+  }
+
  private:
+  /// Whether w is stored in rows of the arithmetic type.
+  bool plain() const {
+    const bias_ref& bias = p_->bias;
+    return bias.kind == bias_kind::dense && bias.w.type == dtype_of<C> && bias.w.sc == 1;
+  }
+  const C* dense_row(index_t t) const {
+    const matrix& w = p_->bias.w;
+    return reinterpret_cast<const C*>(w.data) + (p_->bias.batch > 1 ? b_ : 0) * w.sb + h_ * w.sh + t * w.sr;
+  }
+
   static index_t clamp(index_t x, index_t low, index_t high) { return x < low ? low : (x > high ? high : x); }
 
   /// Of the keys [s0, s1) of a query those of the past, [s0, seen), and among them those inside the window.
@@ -108,6 +136,10 @@ class pair_weights {
         for (index_t s = s0; s < s1; ++s) out[s - s0] = C(0);
         break;
       case bias_kind::dense: {
+        if (plain()) {
+          std::memcpy(out, dense_row(t) + s0, static_cast<std::size_t>(s1 - s0) * sizeof(C));
+          break;
+        }
         const index_t at = (bias.batch > 1 ? b_ : 0) * bias.w.sb + h_ * bias.w.sh + t * bias.w.sr + s0 * bias.w.sc;
         read_strided(bias.w.type, bias.w.data + at * size, bias.w.sc, s1 - s0, out);
         break;
