@@ -4,6 +4,7 @@
 
 A case says `// expect: <part of the message>` and, where flags are the mistake, `// flags: <flags>`, which the control
 is compiled without. The control proves that the mistake, and not a typing slip beside it, is what is refused.
+The library comes from a header that is compiled ahead, which flags of a case's own rule out.
 """
 
 import re
@@ -20,7 +21,7 @@ def compile_case(compiler, source, flags):
 
 
 def main():
-    compiler, source, *common = sys.argv[1:]
+    compiler, source, header, *common = sys.argv[1:]
     with open(source, encoding="utf-8") as file:
         text = file.read()
     expected = re.findall(r"^// expect: (.*)$", text, re.M)
@@ -28,10 +29,11 @@ def main():
     if not expected:
         sys.exit(f"{source} does not say what to expect")
 
-    code, log = compile_case(compiler, source, [*common, "-DAFT_CONTROL"])
+    ahead = ["-include", header]
+    code, log = compile_case(compiler, source, [*common, *ahead, "-DAFT_CONTROL"])
     if code != 0:
         sys.exit(f"the control does not compile:\n{log}")
-    code, log = compile_case(compiler, source, [*common, *extra])
+    code, log = compile_case(compiler, source, [*common, *(extra or ahead)])
     if code == 0:
         sys.exit("the mistake compiles")
     # One mistake in several arguments is one message.

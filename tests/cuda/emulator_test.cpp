@@ -119,7 +119,7 @@ TEST_CASE("emulator: a lane that leaves its warp before a shuffle is an error") 
 
 // AddressSanitizer and UndefinedBehaviorSanitizer end the program at these: their builds see the mistake by dying,
 // which a test of the whole program looks for (see tests/cuda/CMakeLists.txt).
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(AFT_TEST_ENDED_BY_SANITIZERS)
 TEST_CASE("emulator: shared memory of the neighbour that is not there, read or written") {
   CHECK_FALSE(sums_right(sum_kernel<mistake::neighbour_beyond>));
   const auto write_behind = [] {

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# aft_share_engine(<target> <flag> <source>...): these sources of a target of this directory take the kernels from one
+# object per flag instead of compiling them each. The kernels are most of what a call costs to compile; code that uses
+# them stays written as a user would write it.
+function(aft_share_engine target flag)
+  string(MAKE_C_IDENTIFIER "aft_engine${flag}" engine)
+  set(support "${aft_SOURCE_DIR}/tests/support")
+  if(NOT TARGET ${engine})
+    add_library(${engine} STATIC EXCLUDE_FROM_ALL "${support}/engine_f32.cpp" "${support}/engine_f64.cpp")
+    target_compile_options(${engine} PRIVATE ${flag})
+    target_link_libraries(${engine} PUBLIC aft::aft)
+  endif()
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -include "${support}/engine.hpp")
+  set_property(SOURCE ${ARGN} APPEND PROPERTY OBJECT_DEPENDS "${support}/engine.hpp")
+  target_link_libraries(${target} PUBLIC ${engine})
+endfunction()
