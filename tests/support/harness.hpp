@@ -65,7 +65,7 @@ struct oracle_result {
   results naive;                ///< the same loop in the arithmetic type
   results scale;                ///< see tolerance.hpp
   results terms;                ///< where 0, nothing was added and the result is exactly 0
-  long double given_error = 0;  ///< relative error that a rounded lse and average, passed in, bring along
+  long double given_error = 0;  ///< relative error that a rounded lse, average or w brings along
   results count;                ///< one number each: the most terms that an element of a gradient adds up
 };
 oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x);

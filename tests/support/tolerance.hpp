@@ -71,7 +71,7 @@ struct comparison {
   std::vector<long double> scale;
   dtype arithmetic;             ///< type of the arithmetic
   dtype storage;                ///< type of the elements that were written
-  long double given_error = 0;  ///< relative error that inputs of the call (a rounded lse or average) bring along
+  long double given_error = 0;  ///< relative error that a rounded lse, average or w brings along
   long double count = 0;        ///< terms of an element, for the denormal range
 };
 
