@@ -31,7 +31,7 @@ struct key_range {
   }
 };
 
-inline constexpr index_t column_chunk = 32;  // 2 x 32 vectors a lane tile stay in the first-level cache
+inline constexpr index_t column_chunk = 16;  // rows that are staged together: 48 KiB for the widest group
 
 /// P[s - s0] = [v, k] for keys [s0, s1) of `count` lane tiles, `apart` keys from one tile to the next; hidden keys and
 /// idle lanes -inf.
@@ -216,9 +216,9 @@ template <class C, class Tiles>
                                        C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
-  lane_tile<C> tiles[tuning<C>::group];
-  key_range<C> ranges[tuning<C>::group];
-  C staged[tuning<C>::group * column_chunk * N];
+  lane_tile<C> tiles[tuning<C>::wide_group];
+  key_range<C> ranges[tuning<C>::wide_group];
+  C staged[tuning<C>::wide_group * column_chunk * N];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {

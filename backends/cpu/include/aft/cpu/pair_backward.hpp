@@ -116,7 +116,8 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, const bias
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
   const pair_instances<C> instances(p);
   std::optional<fold_plan<C>> plan;
-  if (keys_wanted) plan.emplace(key_geometry(p), instances.count(), instances.tiles(), threads, false, memory);
+  if (keys_wanted)
+    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, memory);
   const index_t per_slot = keys_wanted ? plan->group * p.Tq * lanes<C> : 0;
   C* const exponents = memory.take<C>(threads * per_slot);
   std::optional<bias_gradient_job<C>> bias;

@@ -55,9 +55,21 @@ struct fold_plan {
   /// Steps of the register tile that n keys take.
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
 
-  /// `in_pairs` needs a geometry without a window, in which every panel's dense part begins at key 0.
-  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, int wanted, bool in_pairs,
-            scratch& memory)
+  /// Lane tiles of a group: at most `usual` or `wide` many, by their packed size, and `share`, a thread's part of them.
+  /// More than the usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a group
+  /// must not reach into the next batch element.
+  static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
+    const auto least = [](index_t a, index_t b) { return a < b ? a : b; };
+    const index_t few = least(least(usual, tuning<C>::group), share);
+    index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
+    while (many > few && run % many != 0) --many;
+    return many > few ? many : (few < 1 ? 1 : few);
+  }
+
+  /// `run` lane tiles lie side by side. `in_pairs` needs a geometry without a window, in which every panel's dense part
+  /// begins at key 0.
+  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
+            bool in_pairs, scratch& memory)
       : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs) {
     panels = cut.count;
     width = cut.widest(g);
@@ -69,10 +81,9 @@ struct fold_plan {
     // Blocks of equal size: a short last one packs all keys for few rows.
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
-    group = tuning<C>::key_bytes / (steps(g.K) * N * static_cast<index_t>(sizeof(C)) + 1);
+    const index_t tile_bytes = steps(g.K) * N * static_cast<index_t>(sizeof(C)) + 1;
     const index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
-    group = group < 1 ? 1 : (group > tuning<C>::group ? tuning<C>::group : group);
-    group = group > share ? (share < 1 ? 1 : share) : group;
+    group = pick_group(tuning<C>::key_bytes / tile_bytes, tuning<C>::wide_bytes / tile_bytes, share, run);
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
     // while the next one is multiplied.
     strip = steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);

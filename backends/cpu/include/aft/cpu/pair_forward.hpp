@@ -156,7 +156,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   const pair_instances<C> instances(p);
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, false);
-  const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), thread_count(exec),
+  const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), instances.run(), thread_count(exec),
                           multiplies_in_pairs<C>(p) && !state.set, memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);

@@ -30,6 +30,8 @@ class pair_instances {
   bool batched() const { return batched_; }
   index_t count() const { return p_->bias.heads * (batched_ ? p_->B : 1); }
   index_t tiles() const { return tiles_; }
+  /// Tiles of one batch element, which lie side by side.
+  index_t run() const { return per_batch_; }
   instance at(index_t i) const { return batched_ ? instance{i % p_->bias.heads, i / p_->bias.heads} : instance{i, 0}; }
   lane_tile<C> tile(const instance& which, index_t i) const {
     const index_t c0 = which.h * dh_;

@@ -11,6 +11,8 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+inline constexpr index_t query_chunk = 8;  // rows that are staged together: six arrays on the stack
+
 /// The largest numbers of a lane tile's rows, for its scales.
 template <class C>
 struct query_range {
@@ -34,7 +36,7 @@ template <class C>
                                            index_t t0, index_t t1, C* P, C* exponents, query_range<C>* ranges) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
-  constexpr index_t size = column_chunk * tuning<C>::group * L;
+  constexpr index_t size = query_chunk * tuning<C>::wide_group * L;
   const index_t T = in.p->Tq;
   const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
   C buffers[6 * size];
@@ -77,11 +79,11 @@ template <class C, class Tiles>
   constexpr index_t N = tuning<C>::columns;
   const index_t T = in.p->Tq;
   const vec<C> zero(C(0)), nan(std::numeric_limits<C>::quiet_NaN());
-  lane_tile<C> tiles[tuning<C>::group];
-  query_range<C> ranges[tuning<C>::group];
+  lane_tile<C> tiles[tuning<C>::wide_group];
+  query_range<C> ranges[tuning<C>::wide_group];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
-  for (index_t t0 = 0; t0 < T; t0 += column_chunk) {
-    const index_t t1 = t0 + column_chunk < T ? t0 + column_chunk : T;
+  for (index_t t0 = 0; t0 < T; t0 += query_chunk) {
+    const index_t t1 = t0 + query_chunk < T ? t0 + query_chunk : T;
     stage_queries<C>(in, tiles, count, t0, t1, P, exponents, ranges);
   }
   for (index_t i = 0; i < count; ++i, P += T * N, exponents += T * L, ++cs) {

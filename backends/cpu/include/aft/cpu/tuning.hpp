@@ -27,9 +27,15 @@ struct tuning {
   static constexpr index_t weight_bytes = index_t{16} << 20;
   /// Packed keys that one thread works on together, so that they stay in the second-level cache.
   static constexpr index_t key_bytes = index_t{1} << 20;
-  /// Most lane tiles of such a group; one weight panel is then read from the first-level cache this often.
+  /// Lane tiles of such a group, if those bytes allow; one weight panel is then read from the first-level cache this
+  /// often.
   static constexpr index_t group = 4;
-  /// Rows of k and v that are asked for before they are read.
+  /// Keys of short sequences leave room for more: rows of k and v are then read in longer stretches, which the hardware
+  /// foresees. 24 lane tiles in place of 4 on 32 x 197 x 384, one thread: local 7.1 -> 6.3 ms, its backward call 19.2
+  /// -> 17.9 ms, full 0.86 -> 0.89 of the sgemm, in bfloat16 0.50 -> 0.60 of the matmul. Longer sequences lose by it.
+  static constexpr index_t wide_bytes = index_t{640} << 10;
+  static constexpr index_t wide_group = 24;
+  /// Rows of k and v that are asked for before they are read: 4 to 24 differ by less than noise.
   static constexpr index_t rows_ahead = 24;
   /// The gradient of a window's bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with
   /// channels as lanes, and as many accumulators as a few vectors have lanes. (Zen 5, 2026-11, strict(32) on 8 x 1024 x
@@ -44,15 +50,17 @@ struct tuning {
   static constexpr index_t band_strips = 4;
   /// Lane tiles that are summed before lanes are: 4 cost 5%, 16 won 4% here and lost 5% on 32 x 197 x 384.
   static constexpr index_t band_group = 8;
-  /// Queries of a block, at most and at least: each block packs the keys of its window again. 64 cost 3%, 256 too, and
-  /// a short sequence needs some blocks for its threads.
+  /// Queries of a block, at most and at least: each block packs the keys of its window again. 64 cost 3%, 256 too. A
+  /// short sequence needs some blocks for its threads: at least 24 cost 10% on 32 x 197 x 384, 96 win 3% on one thread
+  /// and leave half of the blocks.
   static constexpr index_t band_block = 128;
   static constexpr index_t band_least = 48;
   /// Wider windows go the way of dense biases. 63 wide it takes 0.53 of that way's time, 255 wide 0.80, 511 wide 0.86
   /// to 0.95.
   static constexpr index_t band_widest = 512;
-  /// Rows and lane tiles that are gated together: two KiB of each array.
-  static constexpr index_t gate_rows = 8;
+  /// Rows and lane tiles that are gated together, where rows are no whole vectors: with 500 channels 8 rows cost 4% of
+  /// local_backward, 4 rows 8%; 4 to 16 lane tiles differ by less than noise.
+  static constexpr index_t gate_rows = 16;
   static constexpr index_t gate_group = 8;
   /// Arrays of so many bytes are written around the caches, as those of the scan are: 7% of the backward call on two
   /// threads, 5% of the forward call.
