@@ -86,9 +86,17 @@ void expect_within(dtype type, const setup& s, const results& got, const oracle_
     const bool optional = p.values == &results::lse || p.values == &results::average;
     if (optional && (!s.save || (p.values == &results::lse && !s.has_lse()))) continue;
     const auto& count = oracle.count.*p.values;
-    const comparison c{&(got.*p.values),          &(oracle.value.*p.values), &(oracle.naive.*p.values),
-                       &(oracle.terms.*p.values), oracle.scale.*p.values,    arithmetic_of(type),
-                       storage_of(p, type, s),    oracle.given_error,        count.empty() ? 0 : count.front()};
+    const auto& given = oracle.given_absolute.*p.values;
+    const comparison c{&(got.*p.values),
+                       &(oracle.value.*p.values),
+                       &(oracle.naive.*p.values),
+                       &(oracle.terms.*p.values),
+                       oracle.scale.*p.values,
+                       arithmetic_of(type),
+                       storage_of(p, type, s),
+                       oracle.given_error,
+                       count.empty() ? 0 : count.front(),
+                       given.empty() ? 0 : given.front()};
     const std::string mismatch = first_mismatch(c);
     if (mismatch.empty()) continue;
     right = false;

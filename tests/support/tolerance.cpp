@@ -29,7 +29,8 @@ std::string first_mismatch(const comparison& c) {
     } else if (!std::isfinite(want)) {
       right = !std::isfinite(got);
     } else {
-      bound = relative * c.scale[i] + 8 * ulp(c.arithmetic, c.scale[i]) + 8 * c.count * ulp(c.arithmetic, 0);
+      bound = relative * c.scale[i] + 8 * ulp(c.arithmetic, c.scale[i]) + 8 * c.count * ulp(c.arithmetic, 0) +
+              c.given_absolute;
       if (c.storage != c.arithmetic) bound += ulp(c.storage, std::abs(want) + bound) / 2;
       right = std::abs(got - want) <= bound;
       // A value beyond the type's range is rounded to infinity, as storing it anywhere would.

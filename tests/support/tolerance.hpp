@@ -69,10 +69,11 @@ struct comparison {
   const std::vector<long double>* naive;
   const std::vector<long double>* terms;  ///< may be empty: no element is exactly 0 by definition
   std::vector<long double> scale;
-  dtype arithmetic;             ///< type of the arithmetic
-  dtype storage;                ///< type of the elements that were written
-  long double given_error = 0;  ///< relative error that a rounded lse, average or w brings along
-  long double count = 0;        ///< terms of an element, for the denormal range
+  dtype arithmetic;                ///< type of the arithmetic
+  dtype storage;                   ///< type of the elements that were written
+  long double given_error = 0;     ///< relative error that a rounded lse, average or w brings along
+  long double count = 0;           ///< terms of an element, for the denormal range
+  long double given_absolute = 0;  ///< what a subnormal average, rounded and passed in, brings along
 };
 
 /// Central differences of f with step h = eps^(1/3) of x: the truncation h^2/6 f''' and the rounding eps f / h meet at

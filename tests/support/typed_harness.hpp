@@ -211,6 +211,20 @@ void set_gradients(results& out, const reference::gradients<Real>& g) {
   out.dr = widened(g.dr);
 }
 
+/// The largest |dy gate'(q)|, which dq multiplies the average by.
+template <class T>
+long double most_slope(typed_call<T>& x) {
+  const auto q = x.q.read();
+  const auto dy = x.dy.read();
+  long double most = 0;
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const long double slope = x.s.gate_fn == gate::none ? 0 : reference::gate_slope<long double>(x.s.gate_fn, q[i]);
+    const long double size = std::abs(static_cast<long double>(dy[i]) * slope);
+    if (std::isfinite(size)) most = std::max(most, size);
+  }
+  return most;
+}
+
 template <class T>
 oracle_result evaluate_backward(const setup& s, const numbers& n) {
   typed_call<T> x(s, n);
@@ -224,21 +238,27 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   const setup& c = x.s;
   const index_t group = c.d / std::max<index_t>(1, c.heads());
   const index_t shared = c.hk == 0 ? 0 : c.d / c.hk;
+  // What an average that is off by 1 would change: terms a g (v - o) of at most as much as an element of dv adds up.
+  const long double pair = largest_finite(out.terms.dv);
   struct {
     std::vector<long double> results::*tensor;
-    long double row;  ///< the most that a row hands out
-    index_t count;    ///< the most terms of an element
-  } const bounds[] = {{&results::dq, 0, 1},
-                      {&results::dk, exact.row_dx, c.Tq * shared},
-                      {&results::dv, exact.row_dv, c.Tq},
-                      {&results::dw, exact.row_dx, c.B * group},
-                      {&results::du, exact.row_dx * most(x.f), c.B * c.d * c.Tk},
-                      {&results::df, exact.row_dx * most(x.u), c.B * c.d * c.Tq},
-                      {&results::dr, exact.row_dx, c.B * group * c.Tq}};
+    long double row;      ///< the most that a row hands out
+    index_t count;        ///< the most terms of an element
+    long double average;  ///< the most that its terms multiply an average by, one by one
+  } const bounds[] = {{&results::dq, 0, 1, most_slope(x)},
+                      {&results::dk, exact.row_dx, c.Tq * shared, pair},
+                      {&results::dv, exact.row_dv, c.Tq, 0},
+                      {&results::dw, exact.row_dx, c.B * group, pair},
+                      {&results::du, exact.row_dx * most(x.f), c.B * c.d * c.Tk, pair * most(x.f)},
+                      {&results::df, exact.row_dx * most(x.u), c.B * c.d * c.Tq, pair * most(x.u)},
+                      {&results::dr, exact.row_dx, c.B * group * c.Tq, pair}};
+  // Below the normal numbers of its type a given average is off by half of the smallest one, whatever its own size.
+  const long double off = s.save ? ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 0) / 2 : 0;
   for (const auto& bound : bounds) {
     auto& scale = out.scale.*bound.tensor;
     scale.assign(scale.size(), std::max(largest_finite(scale), std::isfinite(bound.row) ? bound.row : 0));
     (out.count.*bound.tensor).assign(1, static_cast<long double>(bound.count));
+    (out.given_absolute.*bound.tensor).assign(1, off * static_cast<long double>(bound.count) * bound.average);
   }
   out.given_error = bias_error(x);
   if (!s.save) return out;

@@ -9,6 +9,7 @@
 #include "exp_parts.hpp"
 #include "pair_forward.hpp"
 #include "query_columns.hpp"
+#include "shared_keys.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -81,23 +82,6 @@ template <class C>
   };
   if (p.dv.set) put_rows(p.dv, p.grid, dv_out);
   if (dk.set) put_rows(dk, dk_grid, dk_out);
-}
-
-/// dk[b,s,kc] = the sum over the value channels that share key channel kc, in their order.
-template <class C>
-inline void sum_shared_keys(const backward_problem& p, const field& per_channel, const cpu& exec) {
-  const index_t group = p.d / p.hk;
-  parallel_for(p.B * p.Tk, thread_count(exec), [&](index_t item, int) {
-    const index_t b = item / p.Tk;
-    const index_t s = item % p.Tk;
-    const C* const from = reinterpret_cast<const C*>(per_channel.data) + item * p.d;
-    std::byte* const to = p.dk.data + (b * p.dk.sb + position_offset(p.dk, p.grid, s)) * size_of(p.dk.type);
-    for (index_t c = 0; c < p.hk; ++c) {
-      C sum = C(0);
-      for (index_t i = 0; i < group; ++i) sum += from[c * group + i];
-      write_strided(p.dk.type, to + c * p.dk.sc * size_of(p.dk.type), 1, 1, &sum);
-    }
-  });
 }
 
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.

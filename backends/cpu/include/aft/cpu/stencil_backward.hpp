@@ -3,6 +3,7 @@
 #pragma once
 
 #include "parallel.hpp"
+#include "shared_keys.hpp"
 #include "stencil_filter_gradient.hpp"
 #include "stencil_worker.hpp"
 
@@ -86,26 +87,6 @@ struct key_gradients {
   }
 };
 
-/// dk[b,s,kc] = the sum over the value channels that share key channel kc, in their order.
-template <class C>
-inline void join_shared_keys(const backward_problem& p, const field& per_channel, const cpu& exec) {
-  const index_t group = p.d / p.hk;
-  const index_t strips = (p.Tk + 63) / 64;
-  parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int) {
-    const index_t b = item / strips;
-    const index_t s0 = item % strips * 64;
-    for (index_t s = s0; s < s0 + 64 && s < p.Tk; ++s) {
-      const C* from = reinterpret_cast<const C*>(per_channel.data) + (b * p.Tk + s) * p.d;
-      const index_t to = b * p.dk.sb + position_offset(p.dk, p.grid, s);
-      for (index_t c = 0; c < p.hk; ++c) {
-        C sum = C(0);
-        for (index_t i = 0; i < group; ++i) sum += *from++;
-        write_strided(p.dk.type, p.dk.data + (to + c * p.dk.sc) * size_of(p.dk.type), 1, 1, &sum);
-      }
-    }
-  });
-}
-
 /// Every gradient of the problem that is set, for bias_kind::filter without a mask per pair. As many multiply-adds
 /// as the forward call for dk and dv together, and as many again for dr and for a forward fold that was not saved.
 template <class C>
@@ -186,7 +167,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
     }
     fence_stores();
   });
-  if (shared) join_shared_keys<C>(p, dk, exec);
+  if (shared) sum_shared_keys<C>(p, dk, exec);
   if (filter_wanted) write_filter_gradient<C>(p, shape, plan, work ? parts : 0, partials, exec);
 }
 
