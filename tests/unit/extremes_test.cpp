@@ -2,6 +2,8 @@
 // Every finite input: large scales, the ends of the type's range, and cases where separate exponentials are 0/0.
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "harness.hpp"
 
 using namespace aft::test;
@@ -10,6 +12,8 @@ using aft::index_t;
 using aft::outside;
 
 namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// One setup per operator and bias form.
 std::vector<setup> operators(index_t T = 24) {
@@ -60,6 +64,29 @@ TEST_CASE("extremes: k and w at every scale") {
         check(s);
         s.save = !s.save;
       }
+}
+
+TEST_CASE("extremes: what is hidden or far below its row counts for nothing, however low the row") {
+  // The borders are those where arguments of exp are cut and where maxima are taken out first.
+  for (double level : {-600., -2047., -2049., -4000., -4090., -4095., -4097., -6000., 4090., 4097.})
+    for (setup s : {setup{.call = op::full}, setup{.call = op::local, .win = {9, 9}, .outside = outside::excluded}}) {
+      s.B = 2;
+      s.Tq = s.Tk = 6;
+      s.d = 3;
+      s.bias = bias_form::dense_tt;
+      s.mask = mask_form::pairs;
+      // Hidden by the mask, by a bias of -inf, and far below in w; then the same far below in k.
+      for (bool in_keys : {false, true}) {
+        numbers x = random_numbers(s);
+        for (double& w : x.w) w += in_keys ? 0 : level;
+        for (double& k : x.k) k += in_keys ? level : 0;
+        for (std::size_t i = 0; i < x.mask.size(); ++i) x.mask[i] = i % 6 != 1 || i / 6 == 3;
+        for (std::size_t i = 2; i < x.w.size(); i += 6) x.w[i] = -infinity;
+        for (std::size_t i = 4; !in_keys && i < x.w.size(); i += 6) x.w[i] -= 3000;
+        for (std::size_t i = 12; in_keys && i < 15; ++i) x.k[i] -= 3000;
+        for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_both(type, s, x);
+      }
+    }
 }
 
 TEST_CASE("extremes: keys and biases that cancel, where exp(k - max k) exp(w - max w) is 0/0") {

@@ -96,6 +96,26 @@ TEST_CASE("empty rows: no keys at all") {
       }
 }
 
+TEST_CASE("empty rows: no queries at all, and keys and values hold anything") {
+  for (op call : {op::full, op::simple})
+    for (bool causal : {false, true}) {
+      const setup s{
+          .call = call, .B = 2, .Tq = 0, .Tk = 5, .d = 4, .H = 2, .bias = bias_form::dense_htt, .causal = causal};
+      for (double value : {1., not_a_number, infinity}) {
+        numbers x = random_numbers(s);
+        x.v[3] = x.v[17] = value;
+        if (value != infinity) x.k[5] = value;
+        for (auto type : all_types) {
+          if (!concerns(type, s)) continue;
+          const results got = run_backward(type, s, x);
+          CHECK(got.damage == "");
+          CHECK(all_equal(got.dk, 0));
+          CHECK(all_equal(got.dv, 0));
+        }
+      }
+    }
+}
+
 TEST_CASE("in sight: NaN or infinity in k, v, w or q reaches the rows that see it and no other") {
   for (bool causal : {false, true})
     for (const setup& s : every_operator(causal))

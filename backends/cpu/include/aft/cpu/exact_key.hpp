@@ -42,12 +42,15 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
   if (!xsimd::all(within)) {
     const half_sum<C> z = add_halves<C>(key, weight);
     const vec<C> x = vec<C>(C(2)) * ((z.hi - base_hi) + (z.lo - base_lo));
+    // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
+    const vec<C> row = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_hi), x);
+    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), row);
     // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
-    const vec<C> cap = mul_add(exponent, vec<C>(C(0.693147180559945309)), vec<C>(C(8)));
-    const vec<C> low = xsimd::select(x < -range, -range, x);
+    const vec<C> cap(C(8));
+    const vec<C> low = xsimd::select(relative < -range, -range, relative);
     const split_exp<C> e = exp_split<C>(xsimd::select(low > cap, cap, low));
     a.mantissa = xsimd::select(within, a.mantissa, e.mantissa * inverse);
-    a.exponent = xsimd::select(within, a.exponent, e.exponent - exponent);
+    a.exponent = xsimd::select(within, a.exponent, e.exponent);
   }
   return a;
 }

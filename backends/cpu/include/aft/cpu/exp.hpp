@@ -28,6 +28,8 @@ struct exp_constants<float> {
   static constexpr int mantissa_bits = 23;
   // Arguments beyond it are taken relative to their maximum first. 4096 / ln 2 stays below 2^13, see ln2_hi.
   static constexpr float range = 4096.0f;
+  // So are maxima below it: beside them -4096, where arguments are cut, has to count as 0.
+  static constexpr float lowest = -2048.0f;
   static constexpr float largest = 3.402823466e+38f;
   // den below it, or a weight scale above its inverse, proves nothing any more: see fold_check.hpp.
   static constexpr float proof = 0x1p-60f;
@@ -43,6 +45,7 @@ struct exp_constants<double> {
   static constexpr double bias = 1023.0;
   static constexpr int mantissa_bits = 52;
   static constexpr double range = 4096.0;
+  static constexpr double lowest = -2048.0;
   static constexpr double largest = 1.7976931348623157e+308;
   static constexpr double proof = 0x1p-480;
   static constexpr double value_floor = 0x1p-240;
@@ -118,7 +121,8 @@ inline split_exp<C> exp_split(const vec<C>& x) {
   return {one + mul_add(f * f, q, f), i};
 }
 
-/// exp(x) * 2^-shift, 0 where that underflows. x below -4096 counts as -4096; x <= 4096; NaN stays NaN.
+/// exp(x) * 2^-shift, 0 where that underflows. x below -4096 counts as -4096, so shift must be no less than that of
+/// exp_constants::lowest; x <= 4096; NaN stays NaN.
 template <class C>
 inline vec<C> exp_scaled(const vec<C>& x, const vec<C>& shift) {
   const vec<C> low(-exp_constants<C>::range);

@@ -118,7 +118,7 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   for (index_t l = 0; l < lanes<C>; ++l) {
     const C top = range.key_top[l];
     const bool none = top == -inf;
-    const bool beyond = !none && (top > k_::range || top < -k_::range);
+    const bool beyond = !none && (top > k_::range || top < k_::lowest);
     // Sums of 2^30 such terms stay far from the ends of the range, and den may still fall by 2^48 before it proves
     // nothing.
     const bool ordinary = none || (top >= C(-8) && top <= C(32));

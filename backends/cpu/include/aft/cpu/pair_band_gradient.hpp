@@ -201,7 +201,7 @@ class band_block {
     const index_t last = end < p.Tk ? (end > first ? end : first) : p.Tk;
     const index_t count = count_;
     const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), nan(std::numeric_limits<C>::quiet_NaN());
-    const vec<C> low(-exp_constants<C>::range);
+    const vec<C> low(-exp_constants<C>::range), lowest(exp_constants<C>::lowest);
     const auto blank = [&](index_t from, index_t to) {
       for (C* x = keys_ + from * G * pair; x < keys_ + to * G * pair; x += L) store(x, zero);
     };
@@ -237,7 +237,7 @@ class band_block {
     }
     for (index_t i = 0; i < count; ++i) {
       const vec<C> high = xsimd::select(top[i] == none, zero, top[i]);
-      const vec<C> kappa = xsimd::select(xsimd::abs(high) <= range, exponent_of<C>(high), nan);
+      const vec<C> kappa = xsimd::select((high <= range) && (high >= lowest), exponent_of<C>(high), nan);
       store(kappa_ + i * L, kappa);
     }
     for (index_t s = first; s < last; ++s) {

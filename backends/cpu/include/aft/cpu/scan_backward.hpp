@@ -63,6 +63,9 @@ class backward_call {
     return {after_ + (i * (row_chunks_ + 1) + c) * sums_size(), plan_.width()};
   }
 
+  /// The keys that any row sees are those before it; without a row there are none, and no value counts.
+  index_t seen(const stretch& x) const { return p_.Tq == 0 ? 0 : pass_.keys().end(x); }
+
   template <class F>
   void each_chunk(const F& f) const {
     parallel_for(plan_.count() * row_chunks_, threads_,
@@ -93,8 +96,8 @@ class backward_call {
         }
         pass_.advance(x, mine);
       }
-      if (!p_.causal) pass_.key_gradients(x, 0, pass_.keys().end(x), mine);
-      pass_.no_gradients(x, pass_.keys().end(x), mine);
+      if (!p_.causal) pass_.key_gradients(x, 0, seen(x), mine);
+      pass_.no_gradients(x, seen(x), mine);
       fence_stores();
     });
   }
@@ -114,7 +117,7 @@ class backward_call {
         std::copy_n(after(i, c + 1).base, sums_size(), sum.base);
         merge_suffixes<C>(sum, sums(i, c), key_scan<C>::padded(plan_.at(i)));
       }
-      pass_.no_gradients(plan_.at(i), pass_.keys().end(plan_.at(i)), desk(thread));
+      pass_.no_gradients(plan_.at(i), seen(plan_.at(i)), desk(thread));
     });
     if (p_.causal) {
       each_chunk([&](index_t i, index_t c, const backward_desk<C>& theirs) {
@@ -131,7 +134,7 @@ class backward_call {
       const stretch x = plan_.at(n / chunks);
       mine.after = after(n / chunks, 0);
       const index_t s0 = n % chunks * scan_tuning<C>::chunk;
-      pass_.key_gradients(x, s0, std::min(s0 + scan_tuning<C>::chunk, pass_.keys().end(x)), mine);
+      pass_.key_gradients(x, s0, std::min(s0 + scan_tuning<C>::chunk, seen(x)), mine);
       fence_stores();
     });
   }

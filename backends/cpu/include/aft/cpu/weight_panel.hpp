@@ -66,11 +66,11 @@ template <class C>
     for (index_t s = 0; s < padded; s += L) most = max_ignoring_nan<C>(most, load(w + s));
     top[r] = largest_lane<C>(most);
   }
-  const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range);
+  const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), lowest(exp_constants<C>::lowest);
   for (index_t r = 0; r < R; r += L) {
     const vec<C> t = load(top + r);
     const auto empty = t == none;
-    const auto beyond = !empty && ((t > range) || (t < -range));
+    const auto beyond = !empty && ((t > range) || (t < lowest));
     const vec<C> origin = xsimd::select(beyond, t, zero);
     const vec<C> shift = exponent_of<C>(xsimd::select(empty || beyond, zero, t));
     store(base + r, origin);

@@ -62,9 +62,11 @@ template <class C>
 AFT_DEVICE C exact_weight(const upstream<C>& u, C key, C weight) {
   const half_sum<C> z = add_halves<C>(key, weight);
   const C x = C(2) * ((z.hi - u.base_hi) + (z.lo - u.base_lo));
+  // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
+  const C relative = fused(u.exponent, -number<C>::ln2_lo, fused(u.exponent, -number<C>::ln2_hi, x));
   // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
-  const C most = u.exponent + C(8);
-  return exp_scaled<C>(x > most ? most : x, u.exponent);
+  const C most = C(8);
+  return exp_scaled<C>(relative > most ? most : relative, C(0));
 }
 
 inline constexpr int gate_threads = 256;
