@@ -34,7 +34,7 @@ std::string first_mismatch(const comparison& c) {
       if (c.storage != c.arithmetic) bound += ulp(c.storage, std::abs(want) + bound) / 2;
       right = std::abs(got - want) <= bound;
       // A value beyond the type's range is rounded to infinity, as storing it anywhere would.
-      if (std::isinf(got) && std::abs(want) + bound > largest) right = (got > 0) == (want > 0);
+      if (std::isinf(got)) right = (got > 0 ? want : -want) + bound > largest;
     }
     if (right) continue;
     if (wrong++ == 0) {
