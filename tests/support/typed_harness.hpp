@@ -174,7 +174,7 @@ long double bias_error(typed_call<T>& x) {
       }
     }
   }
-  return 2 * (ulp(arithmetic_of(dtype_of<T>), largest) / 2);
+  return 2 * std::expm1(ulp(arithmetic_of(dtype_of<T>), largest) / 2);
 }
 
 template <class T>
@@ -262,10 +262,10 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   }
   out.given_error = bias_error(x);
   if (!s.save) return out;
-  // a = exp(k + w - lse): half a unit of a stored lse is a relative error of that size in every term. An average brings
+  // a = exp(k + w - lse): half a unit of a stored lse is a factor of its exponential in every term. An average brings
   // half a unit of its own type into v - o.
   const long double largest = largest_finite(x.template reference_forward<long double>().lse);
-  if (s.has_lse()) out.given_error += ulp(arithmetic_of(dtype_of<T>), largest) / 2;
+  if (s.has_lse()) out.given_error += std::expm1(ulp(arithmetic_of(dtype_of<T>), largest) / 2);
   out.given_error += ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 1) / 2;
   return out;
 }

@@ -89,6 +89,24 @@ TEST_CASE("extremes: what is hidden or far below its row counts for nothing, how
     }
 }
 
+TEST_CASE("extremes: gradients near the least normal number, and below it") {
+  // One channel as well as several: what the idle lanes of a vector hold must not scale the others.
+  for (setup s : operators())
+    for (index_t d : {1, 4})
+      for (double size : {0x1p12, 1.})
+        for (bool save : {false, true}) {
+          s.d = d;
+          s.H = 1;
+          s.save = save;
+          s.k_scale = 8;
+          for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+            numbers x = random_numbers(s);
+            for (double& dy : x.dy) dy *= size * least_normal(type);
+            check_backward(type, s, x);
+          }
+        }
+}
+
 TEST_CASE("extremes: keys and biases that cancel, where exp(k - max k) exp(w - max w) is 0/0") {
   for (double size : {60., 88., 120., 700., 5000.}) {
     setup s{.B = 1, .Tq = 2, .Tk = 2, .d = 1, .bias = bias_form::dense_tt};

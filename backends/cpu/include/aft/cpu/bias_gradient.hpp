@@ -37,6 +37,7 @@ class bias_gradient_job {
     } else {
       plan_.emplace(p, batched_, threads, memory);
     }
+    highs_ = memory.take<C>(threads * lanes<C>);
     const bias_ref& d = p.dbias;
     if (d.kind == bias_kind::factorized) {
       if (d.u.set) du_ = memory.take<C>(d.u_heads * p.Tq * d.rank);
@@ -59,6 +60,7 @@ class bias_gradient_job {
     clear();
     if (any) {
       find_kappa<C>(p, *plan_);
+      plan_->scale = find_gradient_scale<C>(in, threads_, highs_);
       const index_t dh = p.d / p.bias.heads;
       for (index_t h = 0; h < p.bias.heads; ++h) {
         for (index_t b = 0; b < (batched_ ? p.B : 1); ++b) {
@@ -76,6 +78,7 @@ class bias_gradient_job {
     const index_t heads = p.bias.heads;
     const index_t instances = heads * (batched_ ? p.B : 1);
     const bool around = past_caches();
+    band_->scale = find_gradient_scale<C>(in, threads_, highs_);
     parallel_for(instances * band_->blocks, threads_, [&](index_t item, int thread) {
       const index_t h = item / band_->blocks % heads;
       const index_t b = item / band_->blocks / heads;
@@ -283,6 +286,7 @@ class bias_gradient_job {
   bias_gradient_passes<C> passes_;
   std::optional<bias_gradient_plan<C>> plan_;
   std::optional<band_plan<C>> band_;  ///< instead of plan_, for narrow windows
+  C* highs_ = nullptr;
   C* du_ = nullptr;
   C* dv_ = nullptr;
   C* dr_ = nullptr;

@@ -28,10 +28,11 @@ struct band_plan {
   index_t width = 0;
   index_t block = 0;
   index_t blocks = 0;
-  index_t reach = 0;  ///< keys of a strip of E queries, whole tiles
-  index_t keys = 0;   ///< keys of a block
-  index_t line = 0;   ///< `width` in whole vectors: weights and sums of a row
-  index_t cells = 0;  ///< products of a row, which begin up to E - 1 keys before its band
+  index_t reach = 0;        ///< keys of a strip of E queries, whole tiles
+  index_t keys = 0;         ///< keys of a block
+  index_t line = 0;         ///< `width` in whole vectors: weights and sums of a row
+  index_t cells = 0;        ///< products of a row, which begin up to E - 1 keys before its band
+  gradient_scale<C> scale;  ///< known when the gradients are
   C *queries = nullptr, *columns = nullptr, *products = nullptr;
   C *mantissa = nullptr, *exponent = nullptr, *sums = nullptr, *rows = nullptr;
 
@@ -260,7 +261,7 @@ class band_block {
     const backward_problem& p = *in_->p;
     const index_t count = count_;
     const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
-    const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
+    const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan_->scale.by);
     const index_t size = column_chunk * G * L;
     for (index_t a = t0_; a < t1_; a += band_chunk) {
       const index_t b = a + band_chunk < t1_ ? a + band_chunk : t1_;
@@ -276,7 +277,7 @@ class band_block {
           const auto empty = state.inverse == zero;
           e[i] = kappa - state.exponent;
           most = max_ignoring_nan<C>(most, xsimd::select(empty, none, e[i]));
-          vec<C> g = state.inverse * up.g(t - a, i, soon);
+          vec<C> g = state.inverse * (up.g(t - a, i, soon) * by);
           // Lanes whose logits lie beyond the range send the whole row to the definition.
           g = xsimd::select(differs<C>(state.base_hi, zero), nan, g);
           g = xsimd::select(empty, zero, g);
@@ -369,7 +370,7 @@ class band_block {
   /// sums[t][j] += exp(w) 2^rho products[t][j]; what is not proven comes from the definition.
   [[gnu::flatten]] void add_weighted(index_t n0, index_t n1) {
     const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest);
-    const vec<C> most(sizeof(C) == 4 ? C(40) : C(400));
+    const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), back(plan_->scale.back);
     for (index_t r = 0; r < t1_ - t0_; ++r) {
       const vec<C> rho(rho_[r]);
       const C* const c = products_ + r * plan_->cells + r % E;
@@ -377,7 +378,7 @@ class band_block {
         const vec<C> mantissa = load(mantissa_ + j);
         const vec<C> exponent = load(exponent_ + j) + rho;
         const auto hidden = mantissa == zero;
-        const vec<C> dw = times_pow2<C>(mantissa * load(c + (j - r * plan_->line)), exponent);
+        const vec<C> dw = times_pow2<C>(mantissa * load(c + (j - r * plan_->line)), exponent) * back;
         const auto proven = hidden || ((exponent <= most) && (xsimd::abs(dw) <= largest));
         if (xsimd::all(proven)) {
           store(sums_ + j, load(sums_ + j) + xsimd::select(hidden, zero, dw));

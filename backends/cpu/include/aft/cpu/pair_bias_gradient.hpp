@@ -8,6 +8,7 @@
 
 #include "exact_key.hpp"
 #include "gemm_tile.hpp"
+#include "gradient_scale.hpp"
 #include "key_columns.hpp"
 #include "pair_instances.hpp"
 
@@ -37,6 +38,7 @@ struct bias_gradient_plan {
 
   int threads;
   index_t panels, key_tiles, block, depth, groups, together;
+  gradient_scale<C> scale;  ///< known when the gradients are
   C* kappa;
   C* a;
   C* rho;
@@ -103,7 +105,7 @@ template <class C>
   const backward_problem& p = *in.p;
   upstream<C, M> up;
   C kappa[L], xg[M * L], xgo[M * L];
-  const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
+  const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan.scale.by);
   const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
   const auto kappas = [&](const lane_tile<C>& tile) {
     for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
@@ -139,7 +141,7 @@ template <class C>
       // Lanes whose logits lie beyond the range send the whole row to the definition.
       x = xsimd::select(differs<C>(centre, centre) || differs<C>(load(up.base_hi + r * L), zero), nan, x);
       const auto empty = inverse == zero;
-      const vec<C> g = xsimd::select(empty, zero, x * load(up.g + r * L));
+      const vec<C> g = xsimd::select(empty, zero, x * (load(up.g + r * L) * by));
       store(xg + r * L, g);
       store(xgo + r * L, xsimd::select(empty, zero, -(g * load(up.o + r * L))));
     }
@@ -222,19 +224,19 @@ template <class C>
   return sum;
 }
 
-/// sums[r][s] += exp(w) 2^rho c[r][s] for one panel and key tile, with the weights of one group of columns.
+/// sums[r][s] += exp(w) 2^rho c[r][s] back for one panel and key tile, with the weights of one group of columns.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void add_weighted_tile(const gradient_inputs& in, const pair_weights<C>& weights,
                                                               const gradient_columns<C>& columns, index_t n0,
                                                               index_t n1, index_t r0, index_t r1, index_t s0,
-                                                              index_t s1, const C* rho, const C* c, C* sums) {
+                                                              index_t s1, const C* rho, const C* c, C back, C* sums) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
-  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400));
+  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), unscale(back);
   C rows[tuning<C>::rows * N];
   weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
@@ -250,7 +252,7 @@ template <class C>
       const split_exp<C> e = exp_split<C>(xsimd::select(within, weight, zero));
       const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
       const vec<C> dw =
-          e.mantissa * pow2<C>(xsimd::select(exponent > most, most, exponent)) * load(c + (r - r0) * N + x);
+          e.mantissa * pow2<C>(xsimd::select(exponent > most, most, exponent)) * load(c + (r - r0) * N + x) * unscale;
       const auto proven = hidden || (within && (exponent <= most) && (xsimd::abs(dw) <= largest));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
@@ -331,7 +333,8 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
           for (index_t j = j0; j < j1; ++j) {
             if (!active(q, j)) continue;
             add_weighted_tile<C>(in, weights, columns, g0, g1, q * M, end_of(q), first_key(j), last_key(j),
-                                 plan.rho + ((q - p0) * plan.groups + group) * M, tiles + at(q, j), sums + at(q, j));
+                                 plan.rho + ((q - p0) * plan.groups + group) * M, tiles + at(q, j), plan.scale.back,
+                                 sums + at(q, j));
           }
         }
       }

@@ -32,7 +32,7 @@ template <class C>
   if (in.from_lse) {
     const lane_field<C> lse(p.lse, p.grid, tile, group);
     lse.prefetch(t1, t1 + (t1 - t0), p.Tq);
-    lse.read(t0, t1, inverse);
+    lse.read(t0, t1, inverse, -std::numeric_limits<C>::infinity());  // idle lanes are empty, as those of a state are
     for (index_t i = 0; i < n; i += lanes<C>) {
       const lane_state<C> s = state_from_lse<C>(load(inverse + i));
       store(inverse + i, s.inverse);
@@ -95,7 +95,8 @@ class query_rows {
     g_ = lane_group<C>(in.g, flat, tiles, count, 1).rows(t0, t1, buffers);
     o_ = lane_group<C>(in.average, p.grid, tiles, count, 1).rows(t0, t1, buffers + size);
     if (from_lse_) {
-      inverse_ = lane_group<C>(p.lse, p.grid, tiles, count, group).rows(t0, t1, buffers + 2 * size);
+      inverse_ = lane_group<C>(p.lse, p.grid, tiles, count, group)
+                     .rows(t0, t1, buffers + 2 * size, -std::numeric_limits<C>::infinity());
       return;
     }
     inverse_ = lane_group<C>(in.state.inverse, flat, tiles, count, group).rows(t0, t1, buffers + 2 * size);
