@@ -67,7 +67,7 @@ struct oracle_result {
   results terms;                ///< where 0, nothing was added and the result is exactly 0
   long double given_error = 0;  ///< relative error that a rounded lse, average or w brings along
   results count;                ///< one number each: the most terms that an element of a gradient adds up
-  results given_absolute;       ///< one number each: what a subnormal average, rounded and passed in, changes
+  results given_absolute;       ///< one number each: what weights and averages below the normal range change
 };
 oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x);
 oracle_result evaluate_backward(dtype type, const setup& s, const numbers& x);

@@ -73,7 +73,7 @@ struct comparison {
   dtype storage;                   ///< type of the elements that were written
   long double given_error = 0;     ///< relative error that a rounded lse, average or w brings along
   long double count = 0;           ///< terms of an element, for the denormal range
-  long double given_absolute = 0;  ///< what a subnormal average, rounded and passed in, brings along
+  long double given_absolute = 0;  ///< what weights and given averages below the normal range bring along
 };
 
 /// Central differences of f with step h = eps^(1/3) of x: the truncation h^2/6 f''' and the rounding eps f / h meet at

@@ -211,6 +211,20 @@ void set_gradients(results& out, const reference::gradients<Real>& g) {
   out.dr = widened(g.dr);
 }
 
+/// The largest finite |g| = |dy gate(q)|.
+template <class T>
+long double most_upstream(typed_call<T>& x) {
+  const auto q = x.q.read();
+  const auto dy = x.dy.read();
+  long double most = 0;
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const long double gate = x.s.gate_fn == gate::none ? 1 : reference::gate_value<long double>(x.s.gate_fn, q[i]);
+    const long double size = std::abs(static_cast<long double>(dy[i]) * gate);
+    if (std::isfinite(size)) most = std::max(most, size);
+  }
+  return most;
+}
+
 /// The largest |dy gate'(q)|, which dq multiplies the average by.
 template <class T>
 long double most_slope(typed_call<T>& x) {
@@ -240,25 +254,31 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   const index_t shared = c.hk == 0 ? 0 : c.d / c.hk;
   // What an average that is off by 1 would change: terms a g (v - o) of at most as much as an element of dv adds up.
   const long double pair = largest_finite(out.terms.dv);
+  const long double g = most_upstream(x);
+  const long double with_v = g * 2 * most(x.v);
   struct {
     std::vector<long double> results::*tensor;
     long double row;      ///< the most that a row hands out
     index_t count;        ///< the most terms of an element
     long double average;  ///< the most that its terms multiply an average by, one by one
-  } const bounds[] = {{&results::dq, 0, 1, most_slope(x)},
-                      {&results::dk, exact.row_dx, c.Tq * shared, pair},
-                      {&results::dv, exact.row_dv, c.Tq, 0},
-                      {&results::dw, exact.row_dx, c.B * group, pair},
-                      {&results::du, exact.row_dx * most(x.f), c.B * c.d * c.Tk, pair * most(x.f)},
-                      {&results::df, exact.row_dx * most(x.u), c.B * c.d * c.Tq, pair * most(x.u)},
-                      {&results::dr, exact.row_dx, c.B * group * c.Tq, pair}};
+    long double weight;   ///< the same of a weight a[t,s,c]
+  } const bounds[] = {{&results::dq, 0, 1, most_slope(x), 0},
+                      {&results::dk, exact.row_dx, c.Tq * shared, pair, with_v},
+                      {&results::dv, exact.row_dv, c.Tq, 0, g},
+                      {&results::dw, exact.row_dx, c.B * group, pair, with_v},
+                      {&results::du, exact.row_dx * most(x.f), c.B * c.d * c.Tk, pair * most(x.f), with_v * most(x.f)},
+                      {&results::df, exact.row_dx * most(x.u), c.B * c.d * c.Tq, pair * most(x.u), with_v * most(x.u)},
+                      {&results::dr, exact.row_dx, c.B * group * c.Tq, pair, with_v}};
+  // Weights below the least normal number may be dropped (docs/adr/0002-proof-check.md).
+  const long double dropped = std::ldexp(1.0L, precision_of(arithmetic_of(dtype_of<T>)).min_exponent);
   // Below the normal numbers of its type a given average is off by half of the smallest one, whatever its own size.
   const long double off = s.save ? ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 0) / 2 : 0;
   for (const auto& bound : bounds) {
     auto& scale = out.scale.*bound.tensor;
     scale.assign(scale.size(), std::max(largest_finite(scale), std::isfinite(bound.row) ? bound.row : 0));
     (out.count.*bound.tensor).assign(1, static_cast<long double>(bound.count));
-    (out.given_absolute.*bound.tensor).assign(1, off * static_cast<long double>(bound.count) * bound.average);
+    (out.given_absolute.*bound.tensor)
+        .assign(1, static_cast<long double>(bound.count) * (off * bound.average + dropped * bound.weight));
   }
   out.given_error = bias_error(x);
   if (!s.save) return out;
