@@ -211,29 +211,15 @@ void set_gradients(results& out, const reference::gradients<Real>& g) {
   out.dr = widened(g.dr);
 }
 
-/// The largest finite |g| = |dy gate(q)|.
-template <class T>
-long double most_upstream(typed_call<T>& x) {
+/// The largest finite |dy factor(q)|; without a gate q may be anything, and `ungated` is the factor.
+template <class T, class Factor>
+long double most_of_dy(typed_call<T>& x, long double ungated, const Factor& factor) {
   const auto q = x.q.read();
   const auto dy = x.dy.read();
   long double most = 0;
   for (std::size_t i = 0; i < dy.size(); ++i) {
-    const long double gate = x.s.gate_fn == gate::none ? 1 : reference::gate_value<long double>(x.s.gate_fn, q[i]);
-    const long double size = std::abs(static_cast<long double>(dy[i]) * gate);
-    if (std::isfinite(size)) most = std::max(most, size);
-  }
-  return most;
-}
-
-/// The largest |dy gate'(q)|, which dq multiplies the average by.
-template <class T>
-long double most_slope(typed_call<T>& x) {
-  const auto q = x.q.read();
-  const auto dy = x.dy.read();
-  long double most = 0;
-  for (std::size_t i = 0; i < dy.size(); ++i) {
-    const long double slope = x.s.gate_fn == gate::none ? 0 : reference::gate_slope<long double>(x.s.gate_fn, q[i]);
-    const long double size = std::abs(static_cast<long double>(dy[i]) * slope);
+    const long double by = x.s.gate_fn == gate::none ? ungated : factor(x.s.gate_fn, q[i]);
+    const long double size = std::abs(static_cast<long double>(dy[i]) * by);
     if (std::isfinite(size)) most = std::max(most, size);
   }
   return most;
@@ -254,7 +240,8 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   const index_t shared = c.hk == 0 ? 0 : c.d / c.hk;
   // What an average that is off by 1 would change: terms a g (v - o) of at most as much as an element of dv adds up.
   const long double pair = largest_finite(out.terms.dv);
-  const long double g = most_upstream(x);
+  const long double g = most_of_dy(x, 1, reference::gate_value<long double>);
+  const long double slope = most_of_dy(x, 0, reference::gate_slope<long double>);
   const long double with_v = g * 2 * most(x.v);
   struct {
     std::vector<long double> results::*tensor;
@@ -262,7 +249,7 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
     index_t count;        ///< the most terms of an element
     long double average;  ///< the most that its terms multiply an average by, one by one
     long double weight;   ///< the same of a weight a[t,s,c]
-  } const bounds[] = {{&results::dq, 0, 1, most_slope(x), 0},
+  } const bounds[] = {{&results::dq, 0, 1, slope, 0},
                       {&results::dk, exact.row_dx, c.Tq * shared, pair, with_v},
                       {&results::dv, exact.row_dv, c.Tq, 0, g},
                       {&results::dw, exact.row_dx, c.B * group, pair, with_v},

@@ -49,16 +49,13 @@ class bias_gradient_job {
   }
 
   void run(const gradient_inputs& in, const staged_factors<C>& factors) {
-    const backward_problem& p = *p_;
-    const bool any = p.B > 0 && p.d > 0 && p.Tq > 0 && p.Tk > 0;
-    (this->*(any && band_ ? passes_.band : passes_.tiles))(in, factors);
+    (this->*(any_pair() && band_ ? passes_.band : passes_.tiles))(in, factors);
   }
 
   void run_tiles(const gradient_inputs& in, const staged_factors<C>& factors) {
     const backward_problem& p = *p_;
-    const bool any = p.B > 0 && p.d > 0 && p.Tq > 0 && p.Tk > 0;
     clear();
-    if (any) {
+    if (any_pair()) {
       find_kappa<C>(p, *plan_);
       plan_->scale = find_gradient_scale<C>(in, threads_, highs_);
       const index_t dh = p.d / p.bias.heads;
@@ -92,6 +89,7 @@ class bias_gradient_job {
   }
 
  private:
+  bool any_pair() const { return p_->B > 0 && p_->d > 0 && p_->Tq > 0 && p_->Tk > 0; }
   index_t taps() const { return p_->taps[0] * p_->taps[1] * p_->taps[2]; }
 
   gradient_columns<C> columns_of(index_t h, index_t b, index_t dh) const {
