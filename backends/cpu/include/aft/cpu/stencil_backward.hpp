@@ -4,8 +4,7 @@
 
 #include "parallel.hpp"
 #include "shared_keys.hpp"
-#include "stencil_filter_gradient.hpp"
-#include "stencil_worker.hpp"
+#include "stencil_tied_backward.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -48,29 +47,19 @@ struct key_gradients {
     fields.k.read(s0, s1, k, -inf);
     fields.v.read(s0, s1, v);
     hide_keys(p, tile, s0, s1, k);
-    const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest), most(stencil_most_scale<C>);
-    const vec<C> range(exp_constants<C>::range), unscale = load(ps.unscale);
-    const vec<C> exponents = load(table.exponent) + load(ps.exponent);
+    const vec<C> zero(C(0)), one(C(1)), unscale = load(ps.unscale), value_unscale = load(cs.unscale);
+    const vec<C> exponents = load(table.exponent) + load(ps.exponent), by = load(cs.scale);
     const auto usable = load(ps.usable) == one;
     for (index_t i = 0; i < s1 - s0; ++i) {
       const vec<C> key = load(k + i * L);
       const vec<C> value = load(v + i * L);
       const auto hidden = key == vec<C>(-inf);  // idle lanes too
-      const auto within = xsimd::abs(key) <= range;
-      const split_exp<C> e = exp_split<C>(xsimd::select(within, key, zero));
-      const vec<C> scale = e.exponent + exponents;
-      const vec<C> factor = e.mantissa * pow2<C>(xsimd::select(scale > most, most, scale));
+      const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
       const vec<C> A = load(block.sums + i * 2 * L);
       const vec<C> B = load(block.sums + i * 2 * L + L);
-      vec<C> dv = (factor * A) * unscale;
-      vec<C> dk_lane = (factor * ((value * load(cs.scale)) * A - B)) * unscale * load(cs.unscale);
-      if (const auto deep = scale < vec<C>(stencil_least_scale<C>); xsimd::any(deep)) {
-        dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, scale), dv);
-        const vec<C> difference = e.mantissa * ((value * load(cs.scale)) * A - B);
-        dk_lane = xsimd::select(deep, raise<C>(difference * unscale * load(cs.unscale), scale), dk_lane);
-      }
-      const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
-      const auto proven = hidden || (usable && within && (scale <= most) && finite);
+      vec<C> dv = e.times(A, unscale, one);
+      vec<C> dk_lane = e.times((value * by) * A - B, unscale, value_unscale);
+      const auto proven = hidden || (usable && e.within && is_finite<C>(dv) && is_finite<C>(dk_lane));
       dv = xsimd::select(hidden, zero, dv);
       dk_lane = xsimd::select(hidden, zero, dk_lane);
       if (!xsimd::all(proven)) {
@@ -89,6 +78,7 @@ struct key_gradients {
 
 /// Every gradient of the problem that is set, for bias_kind::filter without a mask per pair. As many multiply-adds
 /// as the forward call for dk and dv together, and as many again for dr and for a forward fold that was not saved.
+/// Half of that where channels share keys and lse and average were saved.
 template <class C>
 void stencil_backward(const backward_problem& call, const cpu& exec) {
   scratch memory(exec);
@@ -96,6 +86,11 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const stencil_shape back = shape.transposed();
   backward_problem p = call;
   if (flatten(p, {&p.q, &p.k, &p.v, &p.lse, &p.average, &p.dy, &p.dq, &p.dk, &p.dv})) p.grid = {1, 1, p.Tq};
+  if (p.B > 0 && p.Tq > 0 && p.d > 0) {
+    const channel_classes<C> classes(p);
+    if (ties_gradients<C>(p, classes))
+      return stencil_tied_backward<C>(p, shape, lane_plan<C>(p.B, p.d), classes, exec, memory);
+  }
   const bool filter_wanted = p.dbias.kind != bias_kind::none;
   const bool keys_wanted = p.dk.set || p.dv.set;
   const bool saved = p.lse.set && p.average.set;
@@ -168,7 +163,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
     fence_stores();
   });
   if (shared) sum_shared_keys<C>(p, dk, exec);
-  if (filter_wanted) write_filter_gradient<C>(p, shape, plan, work ? parts : 0, partials, exec);
+  if (filter_wanted) join_filter_gradient<C>(p, shape, plan, work ? parts : 0, partials, exec);
 }
 
 }  // namespace cpu_impl

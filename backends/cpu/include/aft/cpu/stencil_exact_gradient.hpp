@@ -30,8 +30,8 @@ inline pair_gradient_terms<C> exact_pair(const upstream_rows<C>& rows, index_t t
 
 /// dv = sum_t a g and dk = sum_t a g (v - o) of key s. `back` is the transposed shape. O(Tq).
 template <class C>
-inline void exact_stencil_key(const stencil_shape& back, const C* logs, const upstream_rows<C>& rows, index_t s,
-                              const vec<C>& key, const vec<C>& value, C* dv, C* dk) {
+[[gnu::noinline]] void exact_stencil_key(const stencil_shape& back, const C* logs, const upstream_rows<C>& rows,
+                                         index_t s, const vec<C>& key, const vec<C>& value, C* dv, C* dk) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0));
   const index_t last = back.tap_count() - 1;
@@ -64,9 +64,9 @@ inline void for_each_tap_row(const stencil_shape& s, index_t j0, index_t j1, con
 
 /// sum_t a g (v - o) over the pairs of one tap, for all lanes of the tile. O(Tq).
 template <class C>
-inline vec<C> exact_stencil_tap(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
-                                const vec<C>& weight, const upstream_rows<C>& rows, index_t j0, index_t j1,
-                                index_t j2) {
+[[gnu::noinline]] vec<C> exact_stencil_tap(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
+                                           const vec<C>& weight, const upstream_rows<C>& rows, index_t j0, index_t j1,
+                                           index_t j2) {
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();

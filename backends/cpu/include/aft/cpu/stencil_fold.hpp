@@ -2,6 +2,7 @@
 /// @file stencil_fold.hpp  The sum over a whole grid of inputs: taps under the box, one outside weight elsewhere.
 #pragma once
 
+#include "function_ref.hpp"
 #include "scratch.hpp"
 #include "stencil_shape.hpp"
 #include "stencil_tile.hpp"
@@ -199,11 +200,11 @@ inline void stencil_row(const stencil_shape& shape, const C* table, const C* out
   stencil_outputs<C, 1>(run, x0, x1, out);
 }
 
-/// stencil_row for the whole grid in order: calls done(t0, t1) when `sums` holds outputs [t0, t1), at most `most` of
-/// one row of the grid.
-template <class C, class Done>
-inline void fold_grid(const stencil_shape& shape, const C* table, const C* outside, const C* P, box_complement<C>& rest,
-                      C* sums, index_t most, const Done& done) {
+/// fold_grid for any `done`.
+template <class C>
+[[gnu::noinline]] void fold_rows(const stencil_shape& shape, const C* table, const C* outside, const C* P,
+                                 box_complement<C>& rest, C* sums, index_t most,
+                                 function_ref<void(index_t, index_t)> done) {
   rest.prepare(P);
   for (index_t row = 0; row < shape.rows(); ++row) {
     const index_t y0 = row / shape.grid[1];
@@ -215,6 +216,14 @@ inline void fold_grid(const stencil_shape& shape, const C* table, const C* outsi
       done(row * shape.width() + x0, row * shape.width() + x1);
     }
   }
+}
+
+/// stencil_row for the whole grid in order: calls done(t0, t1) when `sums` holds outputs [t0, t1), at most `most` of
+/// one row of the grid.
+template <class C, class Done>
+inline void fold_grid(const stencil_shape& shape, const C* table, const C* outside, const C* P, box_complement<C>& rest,
+                      C* sums, index_t most, const Done& done) {
+  fold_rows<C>(shape, table, outside, P, rest, sums, most, function_ref<void(index_t, index_t)>(done));
 }
 
 }  // namespace cpu_impl

@@ -18,7 +18,8 @@ class lane_rows {
   static constexpr index_t L = lanes<C>;
 
   /// `group` lanes share one channel of the field.
-  lane_rows(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile, index_t group)
+  [[gnu::noinline]] lane_rows(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
+                              index_t group)
       : field_(&f), lanes_(f, grid, f.set ? tile : no_lanes, group) {
     const bool flat = grid[0] == 1 && grid[1] == 1;
     if (!f.set || f.type != dtype_of<C> || !flat || tile.count != L) return;
@@ -50,7 +51,7 @@ class lane_rows {
   C* row(index_t t) const { return reinterpret_cast<C*>(field_->data) + at_[0] + t * step(); }
 
   /// out[(t - t0) * out_step + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
-  void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
+  [[gnu::noinline]] void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
     if (whole_) {
       const C* from = row(t0);
       const index_t from_step = step();
@@ -77,7 +78,7 @@ class lane_rows {
   }
 
   /// The inverse of read.
-  void write(const problem& p, index_t t0, index_t t1, const C* in) const {
+  [[gnu::noinline]] void write(const problem& p, index_t t0, index_t t1, const C* in) const {
     if (!whole_) {
       lanes_.write(t0, t1, in);
       return;

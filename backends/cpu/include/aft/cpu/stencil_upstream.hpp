@@ -62,7 +62,8 @@ struct gradient_fields {
 
 /// Fills o and the weights of queries [t0, t1) from the caller's lse and average.
 template <class C>
-inline void read_saved(const gradient_fields<C>& fields, const upstream_rows<C>& rows, index_t t0, index_t t1) {
+[[gnu::noinline]] void read_saved(const gradient_fields<C>& fields, const upstream_rows<C>& rows, index_t t0,
+                                  index_t t1) {
   constexpr index_t L = lanes<C>;
   fields.average.read(t0, t1, rows.o + t0 * L);
   fields.lse.read(t0, t1, rows.inverse + t0 * L);
@@ -95,7 +96,7 @@ inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& 
 /// holds there. `block` lends its buffers.
 template <class C>
 [[gnu::flatten]] inline void fill_upstream(const gradient_fields<C>& fields, query_block<C>& block,
-                                           const upstream_rows<C>& rows, index_t t0, index_t t1) {
+                                           const upstream_rows<C>& rows, index_t t0, index_t t1, bool write_dq = true) {
   constexpr index_t L = lanes<C>;
   const backward_problem& p = fields.p;
   const vec<C> zero(C(0));
@@ -128,7 +129,7 @@ template <class C>
       store(dq + i, zero);
     }
   }
-  if (p.dq.set) fields.dq.write(p, t0, t1, dq);
+  if (p.dq.set && write_dq) fields.dq.write(p, t0, t1, dq);
 }
 
 /// Q[t] = [X g, X g o], X = exp(-lse), as the transposed fold takes them, and what they were scaled by.
@@ -140,9 +141,10 @@ struct payload_scales {
   C quiet[lanes<C>];     ///< 1: every g or every v is 0, and so are all sums with both
 };
 
+/// Fills `ps`, and `by` with the inverse of its unscale.
 template <class C>
-inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs, C* Q,
-                         payload_scales<C>& ps) {
+[[gnu::noinline]] void measure_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs,
+                                       C* by, payload_scales<C>& ps) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0)), one(C(1));
@@ -155,21 +157,40 @@ inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const c
     high = xsimd::select((size > high) && (size < vec<C>(inf)), size, high);
     beyond = xsimd::select(load(rows.base_hi + i) == zero, beyond, one);
   }
-  C highs[L], scales[L];
+  C highs[L];
   store(highs, high);
-  for (index_t l = 0; l < L; ++l) value_scale(highs[l], scales[l], ps.unscale[l]);
+  for (index_t l = 0; l < L; ++l) value_scale(highs[l], by[l], ps.unscale[l]);
   top = xsimd::select(top > vec<C>(-inf), top, zero);
   store(ps.exponent, top);
   store(ps.quiet, xsimd::select(high == zero, one, load(cs.quiet)));
   store(ps.usable, xsimd::select(beyond == zero, load(cs.usable), zero));
-  const vec<C> by = load(scales), value_by = load(cs.scale);
+}
+
+/// put(t, X g, X g o) for every query, scaled by what measure_payload found.
+template <class C, class Put>
+[[gnu::always_inline]] inline void weigh_payload(const problem& p, const upstream_rows<C>& rows,
+                                                 const column_scales<C>& cs, const C* by, const payload_scales<C>& ps,
+                                                 const Put& put) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> zero(C(0)), top = load(ps.exponent), scale = load(by), value_scale = load(cs.scale);
   for (index_t t = 0; t < p.Tq; ++t) {
     const vec<C> inverse = load(rows.inverse + t * L);
     const vec<C> weight = inverse * pow2<C>(-load(rows.exponent + t * L) - top);
-    const vec<C> g = xsimd::select(inverse == zero, zero, weight * (load(rows.g + t * L) * by));
-    store(Q + t * 2 * L, g);
-    store(Q + t * 2 * L + L, xsimd::select(inverse == zero, zero, g * (load(rows.o + t * L) * value_by)));
+    const vec<C> g = xsimd::select(inverse == zero, zero, weight * (load(rows.g + t * L) * scale));
+    put(t, g, xsimd::select(inverse == zero, zero, g * (load(rows.o + t * L) * value_scale)));
   }
+}
+
+template <class C>
+inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs, C* Q,
+                         payload_scales<C>& ps) {
+  constexpr index_t L = lanes<C>;
+  C by[L];
+  measure_payload<C>(p, rows, cs, by, ps);
+  weigh_payload<C>(p, rows, cs, by, ps, [&](index_t t, const vec<C>& g, const vec<C>& go) {
+    store(Q + t * 2 * L, g);
+    store(Q + t * 2 * L + L, go);
+  });
 }
 
 }  // namespace cpu_impl

@@ -50,8 +50,8 @@ inline void read_filter(const problem& p, const stencil_shape& shape, const lane
 }
 
 template <class C>
-inline void fill_table(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
-                       stencil_table<C>& table) {
+[[gnu::noinline]] void fill_table(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
+                                  stencil_table<C>& table) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const index_t taps = shape.tap_count();

@@ -33,6 +33,14 @@ inline void value_scale(C largest, C& scale, C& unscale) {
   unscale = std::bit_cast<C>(static_cast<bits>(bias + e) << mantissa);
 }
 
+/// The exponent of a power of two that value_scale gave.
+template <class C>
+inline C scale_exponent(C power) {
+  using bits = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
+  constexpr int bias = std::numeric_limits<C>::max_exponent - 1;
+  return static_cast<C>(static_cast<int>(std::bit_cast<bits>(power) >> (std::numeric_limits<C>::digits - 1)) - bias);
+}
+
 }  // namespace cpu_impl
 }  // namespace AFT_ISA
 }  // namespace aft
