@@ -17,7 +17,7 @@ struct gradient_worker {
   C* Q = nullptr;
 
   void take(const stencil_shape& shape, scratch& memory) {
-    forward.take(shape, memory);
+    forward.take(shape, 1, memory);
     rows.take(shape.positions(), memory);
     Q = memory.take<C>(shape.positions() * 2 * lanes<C>);
   }
@@ -133,7 +133,8 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const gradient_fields<C> next(
             p, !leads ? tile : (i + 1 < last ? plan.tile(group, i + 1) : plan.tile(group + 1, first)));
         column_scales<C> cs;
-        fill_columns<C>(p, tile, table, worker.forward.P, cs);
+        stage_columns<C>(p, &tile, 1, worker.forward.P, 0);
+        fill_columns<C>(p, table, worker.forward.P, cs);
         if (!saved) {
           const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
           recompute<C>(fold, worker.forward.P, rest, block, worker.rows);

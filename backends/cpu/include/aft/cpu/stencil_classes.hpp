@@ -109,15 +109,13 @@ template <class C>
   find_first_keys<C>(keys, p.Tk, cs);
 }
 
-/// P[s * 2 L + lane] = weight * v, and the scales of the tile's own lanes.
+/// P[s * 2 L + lane] held v and becomes weight * v; and the scales of the tile's own lanes.
 template <bool Gaps, class C>
-[[gnu::flatten]] inline void stage_class_values(const problem& p, const lane_tile<C>& tile,
-                                                const lane_spread<C>& spread, const C* weights, C* P,
+[[gnu::flatten]] inline void stage_class_values(const problem& p, const lane_spread<C>& spread, const C* weights, C* P,
                                                 column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), one(C(1));
   magnitudes<C> sizes;
-  lane_rows<C>(p.v, p.grid, tile, 1).read(0, p.Tk, P, C(0), 2 * L);
   const auto seen = [&](const vec<C>& weight) { return xsimd::copysign(one, weight) > zero; };
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> value = load(P + s * 2 * L);
@@ -132,13 +130,12 @@ template <bool Gaps, class C>
   }
 }
 
-/// P[s * 2 L + lane] = exp(k) v of a tile's lanes, whose weights of keys `keys` holds by classes, and the tile's
-/// scales. `of_classes` are those of the classes, `apart` between one class tile's and the next one's; so are the
-/// weights, at the distance that `spread` was told.
+/// P[s * 2 L + lane] held v and becomes exp(k) v of a tile's lanes, whose weights of keys `keys` holds by classes, and
+/// the tile's scales. `of_classes` are those of the classes, `apart` between one class tile's and the next one's; so
+/// are the weights, at the distance that `spread` was told.
 template <class C>
-[[gnu::noinline]] void stage_values(const problem& p, const lane_tile<C>& tile, const lane_spread<C>& spread,
-                                    const column_scales<C>* of_classes, index_t apart, const C* keys, C* P,
-                                    column_scales<C>& cs) {
+[[gnu::noinline]] void stage_values(const problem& p, const lane_spread<C>& spread, const column_scales<C>* of_classes,
+                                    index_t apart, const C* keys, C* P, column_scales<C>& cs) {
   bool gaps = false;
   for (index_t l = 0; l < lanes<C>; ++l) {
     const column_scales<C>& of_class = of_classes[spread.tile[l] * apart];
@@ -150,9 +147,9 @@ template <class C>
     gaps = gaps || of_class.gaps[from] != C(0);
   }
   if (gaps) {
-    stage_class_values<true>(p, tile, spread, keys, P, cs);
+    stage_class_values<true>(p, spread, keys, P, cs);
   } else {
-    stage_class_values<false>(p, tile, spread, keys, P, cs);
+    stage_class_values<false>(p, spread, keys, P, cs);
   }
 }
 

@@ -28,22 +28,18 @@ struct column_scales {
   index_t first[lanes<C>];  ///< the first visible key
 };
 
-/// P[s] = [v, k], hidden keys -inf, idle lanes hidden.
+/// P[s] = [v, k] of `count` lane tiles, `apart` from one tile to the next; hidden keys -inf, idle lanes hidden.
 ///
 /// Loops that do nothing but load and store: what counts is how many loads are under way at once. With the statistics
 /// in the same loop reading took twice as long (Zen 5, 2026-11, 32 x 196 x 384 floats).
 template <class C>
-[[gnu::noinline]] inline void stage_columns(const problem& p, const lane_tile<C>& tile, C* P) {
+[[gnu::noinline]] inline void stage_columns(const problem& p, const lane_tile<C>* tiles, index_t count, C* P,
+                                            index_t apart) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  lane_rows<C>(p.v, p.grid, tile, 1).read(0, p.Tk, P, C(0), 2 * L);
-  lane_rows<C>(p.k, p.grid, tile, p.d / p.hk).read(0, p.Tk, P + L, -inf, 2 * L);
-  if (p.lengths == nullptr && p.mask == nullptr) return;
-  for (index_t l = 0; l < tile.count; ++l) {
-    const index_t limit = p.key_limit(tile.b[l]);
-    for (index_t s = 0; s < p.Tk; ++s)
-      if (s >= limit || p.mask_hides(tile.b[l], 0, s)) P[(2 * s + 1) * L + l] = -inf;
-  }
+  read_tiles<C>(p.v, p.grid, tiles, count, 1, p.Tk, P, apart, 2 * L);
+  read_tiles<C>(p.k, p.grid, tiles, count, p.d / p.hk, p.Tk, P + L, apart, 2 * L, -inf);
+  for (index_t i = 0; i < count; ++i) hide_keys(p, tiles[i], 0, p.Tk, P + i * apart + L, 2 * L);
 }
 
 template <class C>
@@ -102,13 +98,11 @@ inline void find_first_keys(const C* weights, index_t T, column_scales<C>& cs) {
   }
 }
 
-/// Fills P[s], two vectors each; [0, -0] for a hidden key, whatever its value holds.
+/// P[s], two vectors each, held [v, k]; for a hidden key it becomes [0, -0], whatever its value is.
 template <class C>
-[[gnu::flatten]] inline void fill_columns(const problem& p, const lane_tile<C>& tile, const stencil_table<C>& table,
-                                          C* P, column_scales<C>& cs) {
+[[gnu::flatten]] inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  stage_columns<C>(p, tile, P);
   const vec<C> zero(C(0));
   vec<C> top(-inf);
   magnitudes<C> sizes;

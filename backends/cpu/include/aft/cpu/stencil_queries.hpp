@@ -61,8 +61,10 @@ struct query_fold {
     return nothing;
   }
 
-  /// Turns out.sums of queries [t0, t1) into averages and what else is wanted.
-  [[gnu::flatten]] void finish(index_t t0, index_t t1, query_results wanted, query_block<C>& out) const {
+  /// Averages and what else is wanted of queries [t0, t1), from num(i) and den(i) of the i-th.
+  template <class Num, class Den>
+  [[gnu::flatten]] void finish(index_t t0, index_t t1, query_results wanted, const Num& num_of, const Den& den_of,
+                               query_block<C>& out) const {
     using k_ = exp_constants<C>;
     constexpr index_t L = lanes<C>;
     const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
@@ -73,8 +75,8 @@ struct query_fold {
     const auto idle = load(used) == zero;
     const auto usable = differs<C>(load(cs.usable), zero);
     for (index_t i = 0; i < t1 - t0; ++i) {
-      const vec<C> num = load(out.sums + i * 2 * L);
-      const vec<C> den = load(out.sums + i * 2 * L + L);
+      const vec<C> num = num_of(i);
+      const vec<C> den = den_of(i);
       const vec<C> average = (num / den) * unscale;
       // Terms below 2^-126 were dropped: at most T 2^-126 / den of max |v|, which above the bounds is far below an
       // ulp. NaN and infinities fail the comparisons.
@@ -93,22 +95,24 @@ struct query_fold {
           store(out.base_lo + i * L, zero);
         }
       }
-      if (!xsimd::all(proven)) repair(t0 + i, i, proven, out);
+      if (!xsimd::all(proven)) repair(t0 + i, i, proven, den, out);
     }
   }
 
  private:
   /// Lane by lane, so that a lane's bits never depend on which neighbours share its vector.
-  [[gnu::noinline]] void repair(index_t t, index_t i, const vec_mask<C>& proven, query_block<C>& out) const {
+  [[gnu::noinline]] void repair(index_t t, index_t i, const vec_mask<C>& proven, const vec<C>& den,
+                                query_block<C>& out) const {
     constexpr index_t L = lanes<C>;
-    C flag[L];
+    C flag[L], dens[L];
     store(flag, xsimd::select(proven, vec<C>(C(1)), vec<C>(C(0))));
+    store(dens, den);
     exact_row_result<C> exact;
     bool evaluated = false;
     for (index_t l = 0; l < tile.count; ++l) {
       if (flag[l] != C(0)) continue;
       const index_t at = i * L + l;
-      if (out.sums[(2 * i + 1) * L + l] == C(0) && sees_nothing(t, l)) {
+      if (dens[l] == C(0) && sees_nothing(t, l)) {
         out.average[at] = C(0);
         out.lse[at] = -std::numeric_limits<C>::infinity();
         out.inverse[at] = out.exponent[at] = out.base_hi[at] = out.base_lo[at] = C(0);
@@ -132,7 +136,10 @@ inline void fold_queries(const query_fold<C>& fold, query_results wanted, const 
                          query_block<C>& block, const Done& done) {
   fold_grid<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
                [&](index_t t0, index_t t1) {
-                 fold.finish(t0, t1, wanted, block);
+                 constexpr index_t L = lanes<C>;
+                 fold.finish(
+                     t0, t1, wanted, [&](index_t i) { return load(block.sums + i * 2 * L); },
+                     [&](index_t i) { return load(block.sums + i * 2 * L + L); }, block);
                  done(t0, t1, block);
                });
 }

@@ -109,13 +109,6 @@ class lane_rows {
     for (index_t t = t0; t < t1; ++t, at += step()) __builtin_prefetch(at, 0, 2);
   }
 
-  /// Brings all rows into the cache at once; block by block too few loads are under way to hide their latency.
-  void touch(index_t T) const {
-    if (!whole_) return;
-    const volatile C* at = row(0);
-    for (index_t t = 0; t < T; ++t, at += step()) (void)*at;
-  }
-
  private:
   static constexpr index_t most_runs = 4;
   static constexpr lane_tile<C> no_lanes{};
@@ -127,6 +120,30 @@ class lane_rows {
   C first_[most_runs] = {};  ///< first lane of a run
   C lane_[L] = {};
 };
+
+/// Rows [0, T) of `count` lane tiles, out[i * apart + t * out_step + lane]; `share` and `fill` as lane_rows has them.
+/// Where tiles lie side by side, row by row over all of them: memory is then read in longer stretches than a line.
+template <class C>
+[[gnu::noinline]] void read_tiles(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
+                                  index_t count, index_t share, index_t T, C* out, index_t apart, index_t out_step,
+                                  C fill = C(0)) {
+  constexpr index_t L = lanes<C>;
+  const lane_rows<C> first(f, grid, tiles[0], share);
+  bool whole = first.whole();
+  for (index_t i = 1; i < count && whole; ++i) {
+    const lane_rows<C> next(f, grid, tiles[i], share);
+    whole = next.whole() && next.row(0) == first.row(0) + i * L;
+  }
+  if (!whole) {
+    for (index_t i = 0; i < count; ++i)
+      lane_rows<C>(f, grid, tiles[i], share).read(0, T, out + i * apart, fill, out_step);
+    return;
+  }
+  const C* from = first.row(0);
+  const index_t step = first.step();
+  for (index_t t = 0; t < T; ++t, from += step, out += out_step)
+    for (index_t i = 0; i < count; ++i) store(out + i * apart, load(from + i * L));
+}
 
 }  // namespace cpu_impl
 }  // namespace AFT_ISA

@@ -32,41 +32,34 @@ struct query_fields {
     if (p.gate_fn != gate::none) q.prefetch(t0, t1);
   }
 
-  void touch_queries() const {
-    if (p.gate_fn != gate::none) q.touch(p.Tq);
-  }
-
-  /// Gates and stores a block. y may be q itself, so a block's q is read before its y is written.
-  void store_queries(index_t t0, index_t t1, query_block<C>& block) const {
+  /// Gates and stores a block. y may be q itself: q of these lanes was read before.
+  /// `gates` holds q of all queries.
+  void store_queries(index_t t0, index_t t1, query_block<C>& block, const C* gates) const {
     constexpr index_t L = lanes<C>;
     if (p.average.set) average.write(p, t0, t1, block.average);
     if (p.lse.set) lse.write(p, t0, t1, block.lse);
     const bool gated = p.gate_fn != gate::none;
-    if (y.whole() && (!gated || q.whole())) {
+    const C* const from = gates + t0 * L;
+    if (y.whole()) {
       C* const to = y.row(t0);
-      const C* const from = gated ? q.row(t0) : to;
-      const index_t from_step = gated ? q.step() : y.step();
       if (y.passes_cache(p)) {
-        gate_rows<true>(block.average, t1 - t0, from, from_step, to, y.step());
+        gate_rows<true>(block.average, t1 - t0, from, to, y.step());
       } else {
-        gate_rows<false>(block.average, t1 - t0, from, from_step, to, y.step());
+        gate_rows<false>(block.average, t1 - t0, from, to, y.step());
       }
       return;
     }
     if (gated) {
-      C* const gates = block.sums;  // not needed any more
-      q.read(t0, t1, gates);
       for (index_t i = 0; i < (t1 - t0) * L; i += L)
-        store(block.average + i, load(block.average + i) * gate_value<C>(p.gate_fn, load(gates + i)));
+        store(block.average + i, load(block.average + i) * gate_value<C>(p.gate_fn, load(from + i)));
     }
     y.write(p, t0, t1, block.average);
   }
 
  private:
-  /// The common case without staging; every value of a row is read before it is overwritten.
+  /// The common case without staging.
   template <bool PastCache>
-  [[gnu::flatten]] void gate_rows(const C* average_rows, index_t n, const C* from, index_t from_step, C* to,
-                                  index_t to_step) const {
+  [[gnu::flatten]] void gate_rows(const C* average_rows, index_t n, const C* from, C* to, index_t to_step) const {
     constexpr index_t L = lanes<C>;
     const gate g = p.gate_fn;
     const auto put = [](C * at, const vec<C>& x) __attribute__((always_inline)) {
@@ -78,12 +71,12 @@ struct query_fields {
     };
     if (g == gate::sigmoid) {  // the default is worth a loop without a switch
       for (index_t i = 0; i < n; ++i)
-        put(to + i * to_step, load(average_rows + i * L) * gate_detail::sigmoid<C>(load(from + i * from_step)));
+        put(to + i * to_step, load(average_rows + i * L) * gate_detail::sigmoid<C>(load(from + i * L)));
     } else if (g == gate::none) {
       for (index_t i = 0; i < n; ++i) put(to + i * to_step, load(average_rows + i * L));
     } else {
       for (index_t i = 0; i < n; ++i)
-        put(to + i * to_step, load(average_rows + i * L) * gate_value<C>(g, load(from + i * from_step)));
+        put(to + i * to_step, load(average_rows + i * L) * gate_value<C>(g, load(from + i * L)));
     }
   }
 };

@@ -58,40 +58,54 @@ struct tied_fold {
                        store(dens + t0 * 2 * L + at, load(tied.sums + at));
                    });
     }
-    for (index_t i = first; i < last; ++i) values(worker, tied, b, i, i > first, i + 1 < last, class_first * L, rest);
+    constexpr index_t group = tuning_stencil<C>::group;
+    for (index_t i = first; i < last; ++i) {
+      const index_t in_group = (i - first) % group;
+      if (in_group == 0) read_group(worker, b, i, i + group < last ? i + group : last);
+      values(worker, tied, b, i, in_group, i + group < last ? i + group : i, class_first * L, rest);
+    }
     fence_stores();
   }
 
  private:
-  void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, bool follows,
-              bool leads, index_t class0, box_complement<C>& rest) const {
+  /// v and q of lane tiles [first, last) to where they are worked on.
+  void read_group(const stencil_worker<C>& worker, index_t b, index_t first, index_t last) const {
+    const index_t size = p.Tk * L;
+    for (index_t x = 0; x < 2; ++x) {
+      lane_tile<C> tiles[tuning_stencil<C>::group];
+      for (index_t i = first; i < last; ++i) tiles[i - first] = plan.tile(b + x, i);
+      read_tiles<C>(p.v, p.grid, tiles, last - first, 1, p.Tk, worker.P + x * L, 2 * size, 2 * L);
+      if (p.gate_fn != gate::none)
+        read_tiles<C>(p.q, p.grid, tiles, last - first, 1, p.Tq, worker.gates + x * size, 2 * size, L);
+    }
+  }
+
+  /// Lane tile i, the `in_group`-th that was read together; `ahead` is one of the next group to ask for.
+  void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, index_t in_group,
+              index_t ahead, index_t class0, box_complement<C>& rest) const {
     const index_t step = p.Tk * 2 * L;
     const lane_tile<C> tiles[2] = {plan.tile(b, i), plan.tile(b + 1, i)};
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);
     const query_fields<C> fields[2] = {{p, tiles[0]}, {p, tiles[1]}};
-    const index_t after = leads ? i + 1 : i;
-    const query_fields<C> next[2] = {{p, plan.tile(b, after)}, {p, plan.tile(b + 1, after)}};
+    const query_fields<C> next[2] = {{p, plan.tile(b, ahead)}, {p, plan.tile(b + 1, ahead)}};
+    C* const P = worker.P + in_group * step;
+    const C* const gates = worker.gates + in_group * step;
     column_scales<C> cs[2];
-    for (index_t x = 0; x < 2; ++x) {
-      stage_values<C>(p, tiles[x], spread, tied.scales + x, 2, tied.keys + x * L, worker.P + x * L, cs[x]);
-      if (!follows) fields[x].touch_queries();
-    }
-    query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], worker.P},
-                              {p, shape, tables[i], tiles[1], cs[1], worker.P}};
+    for (index_t x = 0; x < 2; ++x) stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, P + x * L, cs[x]);
+    query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], P}, {p, shape, tables[i], tiles[1], cs[1], P}};
     for (index_t x = 0; x < 2; ++x)
       for (index_t l = 0; l < L; ++l) folds[x].marks[l] = tied.keys + x * L + spread.at[l];
     query_block<C>& block = *worker.block;
-    fold_grid<C>(shape, tables[i].weights, tables[i].outside, worker.P, rest, tied.sums, query_block<C>::most,
+    fold_grid<C>(shape, tables[i].weights, tables[i].outside, P, rest, tied.sums, query_block<C>::most,
                  [&](index_t t0, index_t t1) {
                    for (index_t x = 0; x < 2; ++x) {
-                     for (index_t t = t0; t < t1; ++t) {
-                       const index_t at = (t - t0) * 2 * L;
-                       store(block.sums + at, load(tied.sums + at + x * L));
-                       store(block.sums + at + L, spread(tied.dens + t * 2 * L + x * L));
-                     }
-                     folds[x].finish(t0, t1, wanted, block);
-                     fields[x].store_queries(t0, t1, block);
-                     if (leads) next[x].prefetch(t0, t1);
+                     const C* const nums = tied.sums + x * L;
+                     const C* const dens = tied.dens + t0 * 2 * L + x * L;
+                     folds[x].finish(
+                         t0, t1, wanted, [&](index_t j) { return load(nums + j * 2 * L); },
+                         [&](index_t j) { return spread(dens + j * 2 * L); }, block);
+                     fields[x].store_queries(t0, t1, block, gates + x * p.Tq * L);
+                     if (ahead > i) next[x].prefetch(t0, t1);
                    }
                  });
   }

@@ -59,14 +59,18 @@ struct tied_gradients {
     column_scales<C> cs;
     payload_scales<C> ps;
     C share[L];  ///< the lane's unit of g v in that of its class
+    gradient_fields<C> fields;
+    lane_rows<C> dv;
+
+    lane_state(const backward_problem& p, const lane_tile<C>& of)
+        : tile(of), fields(p, tile), dv(p.dv, p.grid, tile, 1) {}
   };
 
   lane_tile<C> class_tile(index_t b, index_t i) const {
     return classes.tile(b, strip.class_first + i * L, strip.class_last);
   }
   lane_spread<C> spread_of(const lane_tile<C>& tile) const { return {tile, classes.size, strip.class_first, own.step}; }
-  void fill_rows(index_t b, index_t i, index_t x, bool write_dq) const {
-    const gradient_fields<C> fields(p, plan.tile(b + x, i));
+  void fill_rows(const gradient_fields<C>& fields, index_t x, bool write_dq) const {
     for (index_t t0 = 0; t0 < p.Tq; t0 += query_block<C>::most) {
       const index_t t1 = t0 + query_block<C>::most < p.Tq ? t0 + query_block<C>::most : p.Tq;
       read_saved<C>(fields, own.rows[x], t0, t1);
@@ -75,17 +79,18 @@ struct tied_gradients {
   }
 
   /// Lane tile i: dq, dv, and its part in the sums of its classes.
-  void channels(index_t b, index_t n, index_t i, index_t next_b, index_t next_i, box_complement<C>& rest) const {
+  [[gnu::noinline]] void channels(index_t b, index_t n, index_t i, index_t next_b, index_t next_i,
+                                  box_complement<C>& rest) const {
     const stencil_table<C>& table = tables[i];
-    lane_state lane[2];
+    lane_state lane[2] = {{p, plan.tile(b, i)}, {p, plan.tile(n == 2 ? b + 1 : b, i)}};
     const class_sums<C> at_positions(plan.tile(b, i), classes.size, strip.class_first, own.step);
     const class_sums<C> at_taps(plan.tile(b, i), classes.size, strip.class_first, own.tap_step);
     const lane_spread<C> spread = spread_of(plan.tile(b, i));
     for (index_t x = 0; x < n; ++x) {
       lane_state& s = lane[x];
-      s.tile = plan.tile(b + x, i);
-      stage_values<C>(p, s.tile, spread, own.scales + x, 2, own.keys + x * L, own.P + x * L, s.cs);
-      fill_rows(b, i, x, true);
+      s.fields.v.read(0, p.Tk, own.P + x * L, C(0), 2 * L);
+      stage_values<C>(p, spread, own.scales + x, 2, own.keys + x * L, own.P + x * L, s.cs);
+      fill_rows(s.fields, x, true);
       C by[L];
       measure_payload<C>(p, own.rows[x], s.cs, by, s.ps);
       own.join_units(spread, x, s.tile, s.cs, s.ps, s.share);
@@ -127,8 +132,8 @@ struct tied_gradients {
     C* const k = block.lse;
     C* const v = block.average;
     const lane_tile<C>& tile = lane.tile;
-    lane_rows<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
-    lane_rows<C>(p.v, p.grid, tile, 1).read(s0, s1, v);
+    lane.fields.k.read(s0, s1, k, -inf);
+    lane.fields.v.read(s0, s1, v);
     hide_keys(p, tile, s0, s1, k);
     const vec<C> zero(C(0)), one(C(1)), unscale = load(lane.ps.unscale);
     const vec<C> exponents = load(table.exponent) + load(lane.ps.exponent);
@@ -151,7 +156,7 @@ struct tied_gradients {
       store(v + i * L, dv);
       if (p.dk.set) at_positions.add(((value * by) * A) * share, own.dk + (s0 + i) * 2 * L + x * L);
     }
-    if (p.dv.set) lane_rows<C>(p.dv, p.grid, tile, 1).write(p, s0, s1, v);
+    if (p.dv.set) lane.dv.write(p, s0, s1, v);
   }
 
   /// own.dk = e^k (sum_c v_c A_c - B) of class tile i; true if some have to be repaired.
@@ -212,7 +217,7 @@ struct tied_gradients {
   }
 
   /// Adds what was left open up by definition, channel by channel. dq was written, but is no input.
-  [[gnu::noinline]] void repair(index_t b, index_t n) const {
+  [[gnu::cold, gnu::noinline]] void repair(index_t b, index_t n) const {
     for (index_t x = 0; x < n; ++x)
       for (index_t i = strip.first; i < strip.last; ++i) {
         const lane_tile<C> tile = plan.tile(b + x, i);
@@ -221,7 +226,7 @@ struct tied_gradients {
         const class_sums<C> at_taps(tile, classes.size, strip.class_first, own.tap_step);
         bool staged = false;
         const auto stage = [&] {
-          if (!staged) fill_rows(b, i, x, false);
+          if (!staged) fill_rows(gradient_fields<C>(p, tile), x, false);
           staged = true;
         };
         if (p.dk.set) repair_keys(tile, i, x, spread, at_positions, stage);
@@ -267,7 +272,7 @@ struct tied_gradients {
         }
   }
 
-  void write(index_t b, index_t n, C* partial) const {
+  [[gnu::noinline]] void write(index_t b, index_t n, C* partial) const {
     const index_t taps = shape.tap_count();
     C* const rows = own.block->average;
     for (index_t i = 0; i < strip.class_tiles(); ++i)

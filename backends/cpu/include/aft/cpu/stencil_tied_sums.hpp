@@ -112,7 +112,7 @@ struct tied_sums {
     for (upstream_rows<C>& r : rows) r.take(shape.positions(), memory);
   }
 
-  void begin(index_t n) const {
+  [[gnu::noinline]] void begin(index_t n) const {
     const auto clear = [](C* at, index_t size) {
       for (index_t i = 0; i < size; i += L) store(at + i, vec<C>(C(0)));
     };
@@ -127,8 +127,8 @@ struct tied_sums {
 
   /// Brings the sums of a lane tile's classes to the unit of the largest lane; share[l] is a lane's unit in it.
   /// Where all g or all v are 0 nothing is added, and no unit is needed.
-  void join_units(const lane_spread<C>& spread, index_t x, const lane_tile<C>& tile, const column_scales<C>& cs,
-                  const payload_scales<C>& ps, C* share) const {
+  [[gnu::noinline]] void join_units(const lane_spread<C>& spread, index_t x, const lane_tile<C>& tile,
+                                    const column_scales<C>& cs, const payload_scales<C>& ps, C* share) const {
     constexpr C none = -std::numeric_limits<C>::infinity();
     C units[L], of_class[L];
     for (index_t l = 0; l < L; ++l) {
@@ -150,8 +150,8 @@ struct tied_sums {
   }
 
   /// Keeps a result where it is proven, opens it for the exact path where not; true if any of `count` is opened.
-  bool settle(C* to, C* opened, const vec<C>& x, const vec_mask<C>& hidden, const vec_mask<C>& proven,
-              index_t count) const {
+  [[gnu::noinline]] bool settle(C* to, C* opened, const vec<C>& x, const vec_mask<C>& hidden, const vec_mask<C>& proven,
+                                index_t count) const {
     const vec<C> zero(C(0));
     store(to, xsimd::select(proven && !hidden, x, zero));
     if (xsimd::all(proven)) return false;

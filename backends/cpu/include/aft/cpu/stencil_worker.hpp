@@ -9,15 +9,17 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Buffers of one thread, for one lane tile at a time.
+/// Buffers of one thread.
 template <class C>
 struct stencil_worker {
-  C* P = nullptr;
+  C* P = nullptr;      ///< two vectors a position, of `group` lane tiles
+  C* gates = nullptr;  ///< q of two batch elements at most
   C* rest = nullptr;
   query_block<C>* block = nullptr;
 
-  void take(const stencil_shape& shape, scratch& memory) {
-    P = memory.take<C>(shape.positions() * 2 * lanes<C>);
+  void take(const stencil_shape& shape, index_t group, scratch& memory) {
+    P = memory.take<C>(group * shape.positions() * 2 * lanes<C>);
+    gates = memory.take<C>(group * shape.positions() * 2 * lanes<C>);
     rest = memory.take<C>(box_complement<C>::scratch_size(shape));
     block = memory.take<query_block<C>>(1);
   }
