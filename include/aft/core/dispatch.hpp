@@ -3,6 +3,7 @@
 #pragma once
 
 #include "executors.hpp"
+#include "filter_problem.hpp"
 #include "problem.hpp"
 
 namespace aft {
@@ -26,21 +27,33 @@ template <class C>
 void cuda_forward(const problem& p, const cuda& exec);
 template <class C>
 void cuda_backward(const backward_problem& p, const cuda& exec);
+/// aft::attention_map, with p.y for the map: strides of b, -, t, s, c.
+template <class C>
+void cuda_attention_map(const problem& p, const cuda& exec);
+/// aft::reparameterize or its gradients. The arithmetic is in double; C only says which instantiations serve.
+template <class C>
+void cuda_reparameterize(const filter_problem& p, const cuda& exec);
 template <class C>
 struct cuda_backend {
   static constexpr bool included = false;
 };
 
+/// False, with a message, in a file that has no CUDA backend.
+template <class C>
+constexpr bool require_cuda_backend() {
+  static_assert(cuda_backend<C>::included,
+                "aft::cuda: no CUDA backend in this file: link the target aft::cuda of find_package(aft COMPONENTS "
+                "cuda), and compile the file as CUDA or call aft_add_cuda_instantiations(<target> <types>); or use "
+                "host views with aft::cpu");
+  return cuda_backend<C>::included;
+}
+
 template <class C, family F, class E>
 void run_forward(const problem& p, const E& exec) {
   if constexpr (std::is_same_v<E, cpu>) {
     cpu_forward<C, F>(p, exec);
-  } else {
-    static_assert(cuda_backend<C>::included,
-                  "aft::cuda: no CUDA backend in this file: link the target aft::cuda of find_package(aft COMPONENTS "
-                  "cuda), and compile the file as CUDA or call aft_add_cuda_instantiations(<target> <types>); or use "
-                  "host views with aft::cpu");
-    if constexpr (cuda_backend<C>::included) cuda_forward<C>(p, exec);
+  } else if constexpr (require_cuda_backend<C>()) {
+    cuda_forward<C>(p, exec);
   }
 }
 
@@ -48,13 +61,18 @@ template <class C, family F, class E>
 void run_backward(const backward_problem& p, const E& exec) {
   if constexpr (std::is_same_v<E, cpu>) {
     cpu_backward<C, F>(p, exec);
-  } else {
-    static_assert(cuda_backend<C>::included,
-                  "aft::cuda: no CUDA backend in this file: link the target aft::cuda of find_package(aft COMPONENTS "
-                  "cuda), and compile the file as CUDA or call aft_add_cuda_instantiations(<target> <types>); or use "
-                  "host views with aft::cpu");
-    if constexpr (cuda_backend<C>::included) cuda_backward<C>(p, exec);
+  } else if constexpr (require_cuda_backend<C>()) {
+    cuda_backward<C>(p, exec);
   }
+}
+
+template <class C>
+void run_attention_map(const problem& p, const cuda& exec) {
+  if constexpr (require_cuda_backend<C>()) cuda_attention_map<C>(p, exec);
+}
+template <class C>
+void run_reparameterize(const filter_problem& p, const cuda& exec) {
+  if constexpr (require_cuda_backend<C>()) cuda_reparameterize<C>(p, exec);
 }
 
 }  // namespace AFT_ISA

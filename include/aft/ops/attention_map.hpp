@@ -2,6 +2,7 @@
 /// @file attention_map.hpp  The attention that an operator applies without ever forming it, as a tensor: AFT Eq. 3.
 #pragma once
 
+#include <aft/core/dispatch.hpp>
 #include <aft/core/pair_weights.hpp>
 #include <aft/core/prepare.hpp>
 
@@ -126,14 +127,9 @@ inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_res
 
 template <class E, class K, class Out>
 constexpr bool check_map_tensors() {
-  static_assert(!std::is_same_v<E, cuda>, "aft::attention_map runs on the host only: use aft::cpu and host views");
-  if constexpr (!std::is_same_v<E, cuda>) {
-    constexpr bool k_fits = detail::check_input<detail::arg::k, E, detail::value_of_t<K>, 2, 5, K>();
-    constexpr bool out_fits = detail::check_output<detail::arg::out, E, detail::value_of_t<Out>, 3, 4, Out>();
-    return k_fits && out_fits;
-  } else {
-    return false;
-  }
+  constexpr bool k_fits = detail::check_input<detail::arg::k, E, detail::value_of_t<K>, 2, 5, K>();
+  constexpr bool out_fits = detail::check_output<detail::arg::out, E, detail::value_of_t<Out>, 3, 4, Out>();
+  return k_fits && out_fits;
 }
 
 template <class E, class K, class Bias>
@@ -155,11 +151,12 @@ constexpr bool check_map_bias() {
   }
 }
 
-template <class K, class Out>
+template <class E, class K, class Out>
 call make_map_call(const K& k, const Out& out, const options& opt) {
   call c;
   c.op = "aft::attention_map";
   c.type = dtype_of<detail::value_of_t<K>>;
+  c.on_device = std::is_same_v<E, cuda>;
   c.no_batch = K::rank() == 2 && Out::rank() == 3;
   c.k.view = k;
   c.y = {"out", out};
@@ -167,6 +164,24 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
   return c;
+}
+
+/// On the host or on the device of a stream.
+template <class K, class E>
+void run_map(const E& exec, const call& c, const any_view& out) {
+  problem p = prepare_map(c);
+  if constexpr (std::is_same_v<E, cpu>) {
+    fill_map(p, out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+  } else {
+    const std::size_t query_axis = out.rank() - 3;
+    p.y.data = static_cast<std::byte*>(out.data());
+    p.y.type = out.type();
+    p.y.set = true;
+    p.y.sb = query_axis == 1 ? out.stride(0) : 0;
+    p.y.sx = {0, out.stride(query_axis), out.stride(query_axis + 1)};
+    p.y.sc = out.stride(query_axis + 2);
+    run_attention_map<compute_t<typename K::value_type>>(p, exec);
+  }
 }
 
 }  // namespace checks
@@ -180,18 +195,18 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
 /// which is what value channel c of a call sees. `bias`: as for aft::full, or a filter as for aft::conv. Options:
 /// causal, mask, key_lengths, outside; the rest has no meaning here. A hidden pair is 0, and so is a row that sees no
 /// key. Types: k any of float, double, half, bfloat16, the bias the same or float (double for double), out any; the
-/// arithmetic is in double. Strides: any; out overlaps nothing. Host only. Errors: shape_error before anything is
-/// written. Cost: O(B Tq Tk channels) exponentials on one thread, scratch O(Tk).
+/// arithmetic is in double. Strides: any; out overlaps nothing. Errors: shape_error before anything is written,
+/// device_error with aft::cuda. Cost: O(B Tq Tk channels) exponentials, on one thread with scratch O(Tk); with
+/// aft::cuda twice as many on a thread for every (b, t, channel), without scratch.
 template <executor E, class K, class Bias, class Out>
 void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, const options& opt = {}) {
   constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
   if constexpr (tensors_fit) {
     if constexpr (checks::check_map_bias<E, K, Bias>()) {
-      checks::call c = checks::make_map_call(k, out, opt);
+      checks::call c = checks::make_map_call<E>(k, out, opt);
       c.cross_lengths = !is_tensor_view<Bias>;
       checks::set_bias(c.bias, bias);
-      checks::fill_map(checks::prepare_map(c), out,
-                       exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+      checks::run_map<K>(exec, c, out);
     }
   }
 }
@@ -204,12 +219,11 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
   if constexpr (tensors_fit) {
     static_assert(K::rank() <= 3, "aft::attention_map: wrong rank: k is (B, T, hk) or (T, hk)");
     if constexpr (checks::check_local_bias<E, detail::value_of_t<K>, Bias>() && K::rank() <= 3) {
-      checks::call c = checks::make_map_call(k, out, opt);
+      checks::call c = checks::make_map_call<E>(k, out, opt);
       c.windowed = true;
       c.win = {true, win.before, win.after};
       checks::set_bias(c.bias, bias);
-      checks::fill_map(checks::prepare_map(c), out,
-                       exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+      checks::run_map<K>(exec, c, out);
     }
   }
 }

@@ -3,6 +3,7 @@
 /// 9).
 #pragma once
 
+#include <aft/core/dispatch.hpp>
 #include <aft/core/filter_stats.hpp>
 #include <aft/core/validation_memory.hpp>
 
@@ -88,15 +89,27 @@ inline void reparameterize_backward_all(const filter_call& c) {
   }
 }
 
-/// A host view of any element type; each element is widened to double, so types may be mixed.
+/// The call for a device, whose shape is that of r.
+inline filter_problem to_filter_problem(const filter_call& c) {
+  filter_problem p;
+  p.heads = c.r.view.extent(0);
+  for (std::size_t i = 1; i < c.r.view.rank(); ++i) p.taps[3 - c.r.view.rank() + i] = c.r.view.extent(i);
+  p.r = to_filter_tensor(c.r.view);
+  p.gain = to_filter_tensor(c.gain.view);
+  p.shift = to_filter_tensor(c.shift.view);
+  p.dout = to_filter_tensor(c.dout.view);
+  p.out = to_filter_tensor(c.out.view);
+  p.dr = to_filter_tensor(c.dr.view);
+  p.dgain = to_filter_tensor(c.dgain.view);
+  p.dshift = to_filter_tensor(c.dshift.view);
+  p.backward = c.dout.given();
+  return p;
+}
+
+/// A view of any element type; each element is widened to double, so types may be mixed.
 template <detail::arg Argument, class E, std::size_t Low, std::size_t High, class V>
 constexpr bool check_filter_tensor() {
-  static_assert(!std::is_same_v<E, cuda>, "aft::reparameterize runs on the host only: use aft::cpu and host views");
-  if constexpr (!std::is_same_v<E, cuda>) {
-    return detail::check_input<Argument, E, detail::value_of_t<V>, Low, High, V>();
-  } else {
-    return false;
-  }
+  return detail::check_input<Argument, E, detail::value_of_t<V>, Low, High, V>();
 }
 
 template <detail::arg Argument, class E, std::size_t Low, std::size_t High, class V>
@@ -128,11 +141,12 @@ constexpr std::size_t filter_rank() {
 /// Shapes: r and out (H, taps), (H, kh, kw) or (H, kd, kh, kw); gain and shift (H); mean and std run over the taps of a
 /// head. std is that of torch.std, N-1 below the root, without an epsilon; where it is 0 or undefined, in a constant or
 /// one-tap filter, out = shift.
-/// Types: each tensor any of float, double, half, bfloat16; sums are in double. Strides: any. Host only.
-/// Errors: shape_error before anything is written; out overlaps nothing.
-/// Cost: three passes over the filter on one thread; the result does not depend on anything but the head's taps.
+/// Types: each tensor any of float, double, half, bfloat16; sums are in double. Strides: any.
+/// Errors: shape_error before anything is written; out overlaps nothing. device_error with aft::cuda.
+/// Cost: three passes over the filter, on one thread, or on a warp a head with aft::cuda; the result does not depend on
+/// anything but the head's taps.
 template <executor E, class R, class Gain, class Shift, class Out>
-void reparameterize(const E&, const R& r, const Gain& gain, const Shift& shift, const Out& out) {
+void reparameterize([[maybe_unused]] const E& exec, const R& r, const Gain& gain, const Shift& shift, const Out& out) {
   using detail::arg;
   constexpr std::size_t rank = checks::filter_rank<R>();
   constexpr bool r_fits = checks::check_filter_tensor<arg::r, E, rank, rank, R>();
@@ -147,7 +161,11 @@ void reparameterize(const E&, const R& r, const Gain& gain, const Shift& shift, 
     c.shift.view = shift;
     c.out.view = out;
     checks::require_filter_call(c);
-    checks::reparameterize_all(c);
+    if constexpr (std::is_same_v<E, cpu>) {
+      checks::reparameterize_all(c);
+    } else {
+      run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);
+    }
   }
 }
 
@@ -161,8 +179,8 @@ void reparameterize(const R& r, const Gain& gain, const Shift& shift, const Out&
 /// dshift may be aft::no_grad. For a constant or one-tap filter dr and dgain are 0 and dshift is the sum of dout.
 /// Types, strides, errors, cost: as aft::reparameterize.
 template <executor E, class R, class Gain, class Shift, class DOut, class DR, class DGain, class DShift>
-void reparameterize_backward(const E&, const R& r, const Gain& gain, const Shift& shift, const DOut& dout, const DR& dr,
-                             const DGain& dgain, const DShift& dshift) {
+void reparameterize_backward([[maybe_unused]] const E& exec, const R& r, const Gain& gain, const Shift& shift,
+                             const DOut& dout, const DR& dr, const DGain& dgain, const DShift& dshift) {
   using detail::arg;
   constexpr std::size_t rank = checks::filter_rank<R>();
   constexpr bool r_fits = checks::check_filter_tensor<arg::r, E, rank, rank, R>();
@@ -183,7 +201,11 @@ void reparameterize_backward(const E&, const R& r, const Gain& gain, const Shift
     c.dgain.view = checks::erase(dgain);
     c.dshift.view = checks::erase(dshift);
     checks::require_filter_call(c);
-    checks::reparameterize_backward_all(c);
+    if constexpr (std::is_same_v<E, cpu>) {
+      checks::reparameterize_backward_all(c);
+    } else {
+      run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);
+    }
   }
 }
 

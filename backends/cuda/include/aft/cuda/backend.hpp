@@ -17,6 +17,8 @@ template <class C>
 struct add_with_aft_add_cuda_instantiations {
   static void forward(const problem& p, void* stream);
   static void backward(const backward_problem& p, void* stream);
+  static void attention_map(const problem& p, void* stream);
+  static void reparameterize(const filter_problem& p, void* stream);
 };
 
 inline namespace AFT_ISA {
@@ -65,6 +67,24 @@ void cuda_backward(const backward_problem& p, const cuda& exec) {
   cuda_impl::run_backward<C>(p, exec.stream);
 #else
   add_with_aft_add_cuda_instantiations<C>::backward(p, exec.stream);
+#endif
+}
+
+template <class C>
+void cuda_attention_map(const problem& p, const cuda& exec) {
+#if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
+  cuda_impl::run_attention_map<C>(p, exec.stream);
+#else
+  add_with_aft_add_cuda_instantiations<C>::attention_map(p, exec.stream);
+#endif
+}
+
+template <class C>
+void cuda_reparameterize(const filter_problem& p, const cuda& exec) {
+#if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
+  cuda_impl::run_reparameterize(p, exec.stream);
+#else
+  add_with_aft_add_cuda_instantiations<C>::reparameterize(p, exec.stream);
 #endif
 }
 

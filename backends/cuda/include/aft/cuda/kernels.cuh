@@ -2,8 +2,10 @@
 /// @file kernels.cuh  All of the CUDA backend, for nvcc.
 #pragma once
 
+#include "attention_map.cuh"
 #include "backward.cuh"
 #include "forward.cuh"
+#include "reparameterize.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -63,18 +65,57 @@ void run_backward(const backward_problem& p, void* stream) {
   backward<C>(p, own);
 }
 
+template <class C>
+void run_attention_map(const problem& p, void* stream) {
+  const char* const op = "aft::attention_map";
+  const device_guard guard(stream, op);
+  const call_stream own(op, stream);
+  backward_problem all;
+  static_cast<problem&>(all) = p;
+  require_device_memory(own, all);
+  own.launch_each(attention_map_kernel<C>, p.B * p.Tq * p.d, map_threads, to_call<C>(p));
+}
+
+inline void run_reparameterize(const filter_problem& p, void* stream) {
+  const char* const op = p.backward ? "aft::reparameterize_backward" : "aft::reparameterize";
+  const device_guard guard(stream, op);
+  const call_stream own(op, stream);
+#if !defined(NDEBUG)
+  const struct {
+    const filter_tensor* tensor;
+    const char* name;
+  } tensors[] = {{&p.r, "the memory of 'r'"},         {&p.gain, "the memory of 'gain'"},
+                 {&p.shift, "the memory of 'shift'"}, {&p.dout, "the memory of 'dout'"},
+                 {&p.out, "the memory of 'out'"},     {&p.dr, "the memory of 'dr'"},
+                 {&p.dgain, "the memory of 'dgain'"}, {&p.dshift, "the memory of 'dshift'"}};
+  for (const auto& t : tensors) {
+    if (t.tensor->data != nullptr) own.require(pointer_error(t.tensor->data), t.name);
+  }
+#endif
+  own.launch(p.backward ? reparameterize_gradient_kernel<double> : reparameterize_kernel<double>, p.heads, warp_size,
+             to_filter_call(p));
+}
+
 }  // namespace cuda_impl
 }  // namespace AFT_ISA
 }  // namespace aft
 
 /// In one .cu file of a program: what its other files link against.
-#define AFT_CUDA_INSTANTIATE(C)                                                                               \
-  template <>                                                                                                 \
-  void aft::add_with_aft_add_cuda_instantiations<C>::forward(const aft::problem& p, void* stream) {           \
-    aft::cuda_impl::run_forward<C>(p, stream);                                                                \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  void aft::add_with_aft_add_cuda_instantiations<C>::backward(const aft::backward_problem& p, void* stream) { \
-    aft::cuda_impl::run_backward<C>(p, stream);                                                               \
-  }                                                                                                           \
+#define AFT_CUDA_INSTANTIATE(C)                                                                                   \
+  template <>                                                                                                     \
+  void aft::add_with_aft_add_cuda_instantiations<C>::forward(const aft::problem& p, void* stream) {               \
+    aft::cuda_impl::run_forward<C>(p, stream);                                                                    \
+  }                                                                                                               \
+  template <>                                                                                                     \
+  void aft::add_with_aft_add_cuda_instantiations<C>::backward(const aft::backward_problem& p, void* stream) {     \
+    aft::cuda_impl::run_backward<C>(p, stream);                                                                   \
+  }                                                                                                               \
+  template <>                                                                                                     \
+  void aft::add_with_aft_add_cuda_instantiations<C>::attention_map(const aft::problem& p, void* stream) {         \
+    aft::cuda_impl::run_attention_map<C>(p, stream);                                                              \
+  }                                                                                                               \
+  template <>                                                                                                     \
+  void aft::add_with_aft_add_cuda_instantiations<C>::reparameterize(const aft::filter_problem& p, void* stream) { \
+    aft::cuda_impl::run_reparameterize(p, stream);                                                                \
+  }                                                                                                               \
   static_assert(true)
