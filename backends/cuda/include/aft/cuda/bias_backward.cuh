@@ -18,11 +18,11 @@ class bias_backward {
     const bias_ref& d = p.dbias;
     cols_ = {p.bias.heads, p.B, p.d / p.bias.heads, p.bias.batch > 1 && p.B > 1};
     if (d.kind == bias_kind::factorized) {
-      width_ = p.Tk;
+      width_ = expanded_width(p);
       if (d.u.set) memory.reserve(du_, d.u_heads * p.Tq * d.rank);
       if (d.v.set) memory.reserve(dv_, d.v_heads * p.Tk * d.rank);
-      expanded_rows_ = rows_at_once<C>(p.bias.heads, p.Tk, p.Tq, tuning::pairs);
-      if (expanded_rows_ > 0) memory.reserve(weights_, p.bias.heads * expanded_rows_ * p.Tk);
+      expanded_rows_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, tuning::pairs);
+      if (expanded_rows_ > 0) memory.reserve(weights_, p.bias.heads * expanded_rows_ * width_);
     } else if (d.kind == bias_kind::filter) {
       width_ = p.taps[0] * p.taps[1] * p.taps[2];
       memory.reserve(dr_, p.bias.heads * width_);
@@ -87,26 +87,38 @@ class bias_backward {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
     const index_t H = p.bias.heads;
+    const bool banded = expands_band(p);
     if (d.u.set) stream.clear(du_, d.u_heads * p.Tq * d.rank);
     if (d.v.set) stream.clear(dv_, d.v_heads * p.Tk * d.rank);
     for (index_t r0 = 0; r0 < p.Tq && p.Tk > 0; r0 += rows_) {
       const index_t r1 = r0 + rows_ < p.Tq ? r0 + rows_ : p.Tq;
       device_call<C> part = call;
       if (expanded_rows_ > 0) {
-        const expand_plan<C> expansion = plan_expansion(call.bias, r0, r1, 0, p.Tk, weights_);
+        const expand_plan<C> expansion = banded ? plan_band(call.bias, r0, r1, p.Tk, width_, weights_)
+                                                : plan_expansion(call.bias, r0, r1, 0, p.Tk, weights_);
         stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
         part.bias = expanded(call.bias, expansion);
       }
-      const pair_plan<C> a = plan(call, r0, r1);
-      if (a.limited) stream.clear(dw_, H * (r1 - r0) * p.Tk);
+      pair_plan<C> a = plan(call, r0, r1);
+      a.banded = banded;
+      if (a.limited) stream.clear(dw_, H * (r1 - r0) * width_);
       stream.launch(pair_gradient_kernel<C>, a.blocks(), pair_threads, part, a);
+      factor_sums<C> sums{dw_, H, r0, r1, 0, p.Tk, width_, d.rank};
+      sums.banded = banded;
+      sums.before = p.win.before;
+      if (banded) {
+        sums.s0 = clamp_to(r0 - p.win.before, p.Tk);
+        sums.s1 = clamp_to(r1 + p.win.after, p.Tk);
+        if (sums.s1 < sums.s0) sums.s1 = sums.s0;  // an empty window
+      }
       if (d.u.set) {
-        const factor_sums<C> sums{dw_, H, r0, r1, p.Tk, d.rank, p.bias.v, du_, d.u_heads, p.Tq};
+        sums.to(p.bias.v, du_, d.u_heads, p.Tq);
         stream.launch_each(factor_gradient_kernel<false, C>, d.u_heads * (r1 - r0) * d.rank, factor_threads, sums);
       }
       if (d.v.set) {
-        const factor_sums<C> sums{dw_, H, r0, r1, p.Tk, d.rank, p.bias.u, dv_, d.v_heads, p.Tk};
-        stream.launch_each(factor_gradient_kernel<true, C>, d.v_heads * p.Tk * d.rank, factor_threads, sums);
+        sums.to(p.bias.u, dv_, d.v_heads, p.Tk);
+        stream.launch_each(factor_gradient_kernel<true, C>, d.v_heads * (sums.s1 - sums.s0) * d.rank, factor_threads,
+                           sums);
       }
     }
     if (d.u.set) store_sums(stream, d.u, du_, d.u_heads, p.Tq);

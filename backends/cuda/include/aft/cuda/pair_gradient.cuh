@@ -15,14 +15,14 @@ inline constexpr int pair_threads = tuning::pairs * tuning::pairs;
 
 /// Instances [first, first + count) of `cols` and queries [r0, r1); the tiles of keys cover the pairs inside the window
 /// or filter. Results go to `out`, a matrix of pairs or of bands, or to `scratch`, (count, r1 - r0, width), whose last
-/// axis is the key, or the tap of a filter.
+/// axis is the key, the place in the window, or the tap of a filter.
 template <class C>
 struct pair_plan {
   columns cols{};
   index_t first = 0, count = 0, r0 = 0, r1 = 0;
   index_t row_tiles = 0, key_tiles = 0;
   bool limited = false;  ///< key tiles begin reach_before ahead of the rows
-  bool banded = false;   ///< out has a column for each place in the window
+  bool banded = false;   ///< there is a column for each place in the window
   matrix out{};
   C* scratch = nullptr;
   index_t width = 0;
@@ -43,7 +43,10 @@ AFT_DEVICE void store_pair(const device_call<C>& p, const pair_plan<C>& plan, in
                            C x) {
   if (plan.scratch != nullptr) {
     index_t place = s;
-    if (p.bias.kind == bias_kind::filter) {
+    if (plan.banded) {
+      if (!inside(p, t, s)) return;
+      place = s - t + p.bias.before;
+    } else if (p.bias.kind == bias_kind::filter) {
       point tap{};
       if (!find_tap(p, t, s, tap)) return;
       place = (tap.x0 * p.bias.taps.n1 + tap.x1) * p.bias.taps.n2 + tap.x2;
