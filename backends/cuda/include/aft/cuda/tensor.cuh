@@ -155,7 +155,7 @@ tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tens
       if (plain && tile + 1 < end) load_plain(p, b, h, first_row, t_end, s0 + tuning::depth, part);
       tile_sums acc;
       if (ballot(buffers.loop.weights.view[at.first_row + lane] == row_view::all) != 0) {
-        multiply_tile<Operand>(buffers.loop.weights, own, at, acc);
+        multiply_tile<Operand>(buffers.loop.weights.operand, own.operand, at, acc);
         join_tile<Operand>(buffers.loop.weights, own, at, acc, sums);
       }
       if (!hides) continue;

@@ -134,7 +134,7 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
     const bool hides = sync_any(any_part);
     tile_sums acc;
     if (ballot(buffers.loop.weights.view[at.first_row + lane] == row_view::all) != 0) {
-      multiply_tile<Operand>(buffers.loop.weights, own, at, acc);
+      multiply_tile<Operand>(buffers.loop.weights.operand, own.operand, at, acc);
       join_tile<Operand>(buffers.loop.weights, own, at, acc, sums);
     }
     if (!hides) continue;
