@@ -43,8 +43,8 @@ std::int64_t barriers(const setup& s, aft::dtype type, bool backward) {
 
 /// How the work grows when the sequence gets four times as long.
 double growth(const std::function<setup(index_t)>& of, aft::dtype type, bool backward) {
-  return static_cast<double>(barriers(of(1024), type, backward)) /
-         static_cast<double>(barriers(of(256), type, backward));
+  return static_cast<double>(barriers(of(640), type, backward)) /
+         static_cast<double>(barriers(of(160), type, backward));
 }
 
 }  // namespace
