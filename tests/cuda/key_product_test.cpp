@@ -92,7 +92,8 @@ key_results run_keys(inputs x, std::vector<float> g) {
   stream.launch(pack_queries_kernel<Operand>, (packed.count() + pack_warps - 1) / pack_warps, pack_threads, call,
                 packed, packed.count());
   const tensor_plan plan = plan_product(rows, packed);
-  stream.launch(tensor_keys_kernel<Operand>, plan.blocks(), tensor_threads, call, plan);
+  stream.launch(tensor_keys_kernel<Operand>, plan.blocks(), tensor_threads, call, plan,
+                outer_folds<query_fold<float>>{});
 
   for (index_t b = 0; b < x.B; ++b)
     for (index_t s = 0; s < x.Tk; ++s)

@@ -113,6 +113,32 @@ float corner(float c, float a0, float b0, float a1 = 0, float b1 = 0) {
 
 }  // namespace
 
+TEST_CASE("mma: the fragments are those of another source too") {
+  // CUTLASS writes where a value of a lane is as digits times strides, lane = (4, 8), value = (2, 2) or (2, 2, 2), in
+  // matrices counted down their columns: include/cute/atom/mma_traits_sm80.hpp, the ALayout, BLayout and CLayout of
+  // SM80_16x8x8_F32TF32TF32F32_TN and SM80_16x8x16_F32F16F16F32_TN (that of bfloat16 is the same).
+  struct strides {
+    int lane[2], value[3];
+    int of(int l, int v) const {
+      return l % 4 * lane[0] + l / 4 * lane[1] + v % 2 * value[0] + v / 2 % 2 * value[1] + v / 4 * value[2];
+    }
+  };
+  constexpr strides tf32_a{{16, 1}, {8, 64, 0}}, tf32_b{{8, 1}, {32, 0, 0}}, half_a{{32, 1}, {16, 8, 128}},
+      half_b{{16, 1}, {8, 64, 0}}, c{{32, 1}, {16, 8, 0}};
+  for (int l = 0; l < lanes; ++l) {
+    const int group = l / 4, in_group = l % 4;
+    for (int i = 0; i < 8; ++i) {
+      CHECK(half_a.of(l, i) == half_a_row(group, i) + 16 * half_a_column(in_group, i));
+      if (i >= 4) continue;
+      CHECK(tf32_a.of(l, i) == tf32_a_row(group, i) + 16 * tf32_a_column(in_group, i));
+      CHECK(half_b.of(l, i) == group + 8 * half_b_row(in_group, i));
+      CHECK(c.of(l, i) == c_row(group, i) + 16 * c_column(in_group, i));
+      if (i >= 2) continue;
+      CHECK(tf32_b.of(l, i) == group + 8 * tf32_b_row(in_group, i));
+    }
+  }
+}
+
 TEST_CASE("mma: m16n8k8 of TF32 has its fragments where the manual says") {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     const auto x = matrices<8>::random(seed);
@@ -171,6 +197,8 @@ TEST_CASE("mma: sums are cut, not rounded, as measured tensor cores do, and NaN 
 }
 
 TEST_CASE("mma: ldmatrix gives each lane its 4 bytes of four matrices whose rows lie anywhere") {
+  // As CUTLASS has it too: the 128 bits that lane l names are bits 128 l on, and word i of lane l is bits 32 l + 1024 i
+  // (include/cute/atom/copy_traits_sm75.hpp, SM75_U32x4_LDSM_N).
   struct buffers {
     alignas(16) std::uint32_t rows[lanes + 3][4];
   };
@@ -187,7 +215,7 @@ TEST_CASE("mma: ldmatrix gives each lane its 4 bytes of four matrices whose rows
     for (std::size_t i = 0; i < 4; ++i) got[static_cast<std::size_t>(lane)][i] = words[i];
   });
   for (std::uint32_t lane = 0; lane < lanes; ++lane)
-    for (std::uint32_t i = 0; i < 4; ++i) CHECK(got[lane][i] == (8 * i + lane / 4) * 4 + lane % 4);
+    for (std::uint32_t i = 0; i < 4; ++i) CHECK(got[lane][i] == (32 * lane + 1024 * i) / 32);
 }
 
 TEST_CASE("mma: rows and copies that are not aligned are errors") {

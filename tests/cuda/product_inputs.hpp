@@ -51,6 +51,13 @@ struct unsplit : tf32_operand {
     for (std::uint32_t& x : lo) x = 0;
   }
 };
+/// Where the second half of the depth is right, the first is the second too.
+struct swapped_halves : tf32_operand {
+  static void load(const std::byte* tile, int row, int, int step_index, std::uint32_t (&hi)[4],
+                   std::uint32_t (&lo)[4]) {
+    tf32_operand::load(tile, row, 1, step_index, hi, lo);
+  }
+};
 struct wrong_half : half_operand {
   static void load(const std::byte* tile, int row, int half, int step_index, std::uint32_t (&hi)[4],
                    std::uint32_t (&lo)[4]) {

@@ -76,7 +76,7 @@ std::vector<element> run(inputs x) {
   stream.launch(pack_kernel<Operand>, (keys.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys,
                 keys.count());
   const tensor_plan plan = plan_product(rows, keys);
-  stream.launch(tensor_kernel<Operand>, plan.blocks(), tensor_threads, call, plan);
+  stream.launch(tensor_kernel<Operand>, plan.blocks(), tensor_threads, call, plan, outer_folds<running_fold<float>>{});
 
   std::vector<element> result;
   for (index_t b = 0; b < x.B; ++b)

@@ -119,6 +119,7 @@ struct block_runner {
   int count = 0;
   std::int64_t block = 0;
   bool any = false, next_any = false;  ///< of the threads at the last barrier, and at the next
+  std::int64_t barriers = 0;           ///< passed by all blocks so far
   std::uint64_t random = 0x9e3779b97f4a7c15u;
 
   std::uint64_t next_random() {
@@ -187,6 +188,7 @@ void block_runner::release() {
   if (barrier.complete(count, "barrier")) {
     for (warp_state& each : warps) each.ready = each.all();
     any = std::exchange(next_any, false);
+    ++barriers;
   }
 }
 
@@ -343,6 +345,10 @@ void run(std::int64_t blocks, int threads, const std::function<void()>& body) {
 
 void seed(std::uint64_t s) {
   runner().random = s * 2 + 1;
+}
+
+std::int64_t barriers_passed() {
+  return runner().barriers;
 }
 
 std::int64_t block_index() {

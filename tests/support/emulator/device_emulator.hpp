@@ -35,6 +35,9 @@ struct place {
 /// Runs body() as every thread of `blocks` blocks of `threads` threads.
 void run(std::int64_t blocks, int threads, const std::function<void()>& body);
 
+/// Barriers that blocks have passed on this host thread: a measure of the tiles that kernels work through.
+std::int64_t barriers_passed();
+
 /// Chooses the order of the fibers from here on.
 void seed(std::uint64_t s);
 

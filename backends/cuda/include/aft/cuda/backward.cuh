@@ -7,7 +7,6 @@
 #include "bias_backward.cuh"
 #include "fold_keys.cuh"
 #include "forward.cuh"
-#include "scan_keys.cuh"
 #include "tensor_keys.cuh"
 
 namespace aft {
@@ -62,10 +61,11 @@ class key_product {
                   queries_.count());
   }
   /// Flags what fold_keys has to sum again.
-  void sum(const device_call<float>& part, const fold_plan& plan, const call_stream& stream) const {
+  void sum(const device_call<float>& part, const fold_plan& plan, const outer_folds<query_fold<float>>& outer,
+           const call_stream& stream) const {
     const tensor_plan product = plan_product(plan, queries_);
     const auto kernel = halves_ ? &tensor_keys_kernel<half_operand> : &tensor_keys_kernel<tf32_operand>;
-    stream.launch(kernel, product.blocks(), tensor_threads, part, product);
+    stream.launch(kernel, product.blocks(), tensor_threads, part, product, outer);
   }
 
  private:
@@ -73,20 +73,23 @@ class key_product {
   pack_plan queries_{};
 };
 
-/// dk and dv of any problem, pair by pair or as a matrix product. O(B Tq Tk d).
+/// dk and dv of any problem, pair by pair or as a matrix product. O(B Tq Tk d), with windows like the forward pass.
 template <class C>
 class key_backward {
  public:
   key_backward(const backward_problem& p, device_scratch& memory)
-      : cols_(columns_of(p)), shared_(p, memory), product_(p, memory) {
+      : cols_(columns_of(p)),
+        shared_(p, memory),
+        product_(p, memory),
+        outer_(p, p.Tq, folds_outside(p, product_.chosen() ? tensor_rows : fold_rows), !p.causal, true, memory) {
     step_ = p.Tk;
-    if (p.bias.kind == bias_kind::factorized) {
+    if (p.bias.kind == bias_kind::factorized && !plan_bands(p, memory)) {
       step_ = rows_at_once<C>(p.bias.heads, p.Tq, p.Tk, fold_rows);
       expands_ = step_ > 0;
       if (!expands_) step_ = p.Tk;
       if (expands_) memory.reserve(weights_, p.bias.heads * step_ * p.Tq);
     }
-    if (product_.chosen()) memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
+    if (product_.chosen() || outer_.folds().used) memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
   }
   key_backward(const key_backward&) = delete;
   key_backward& operator=(const key_backward&) = delete;
@@ -95,32 +98,59 @@ class key_backward {
     if constexpr (sizeof(C) == sizeof(float)) {
       if (product_.chosen()) product_.pack(call, stream);
     }
+    outer_.run(scan_queries_kernel<C>, call, stream);
     for (index_t r0 = 0; r0 < call.Tk; r0 += step_) {
       device_call<C> part = shared_.per_channel(call);
       fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tk ? r0 + step_ : call.Tk);
       if (expands_) {
-        const expand_plan<C> expansion = plan_expansion(call.bias, 0, call.Tq, plan.r0, plan.r1, weights_);
+        const expand_plan<C> expansion = banded_ ? band_of(call, plan.r0, plan.r1)
+                                                 : plan_expansion(call.bias, 0, call.Tq, plan.r0, plan.r1, weights_);
         stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
         part.bias = expanded(call.bias, expansion);
       }
+      plan.flags = flags_;
       if constexpr (sizeof(C) == sizeof(float)) {
         if (product_.chosen()) {
-          plan.flags = flags_;
-          product_.sum(part, plan, stream);
+          product_.sum(part, plan, outer_.folds(), stream);
           plan.again = true;
         }
       }
-      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan);
+      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, outer_.folds());
+      if (!outer_.folds().used) continue;
+      plan.again = true;
+      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, outer_folds<query_fold<C>>{});
     }
     shared_.sum(call, stream);
   }
 
  private:
+  /// Whether the bias is expanded as bands of rows: of those whose windows reach a part's keys, where that is not much
+  /// more than the part.
+  bool plan_bands(const backward_problem& p, device_scratch& memory) {
+    if (!expands_band(p)) return false;
+    width_ = expanded_width(p);
+    // Windows that lie far from their queries reach no more rows than others.
+    const index_t beyond = p.win.before + p.win.after;
+    index_t rows = rows_at_once<C>(p.bias.heads, width_, p.Tq, 1);
+    if (rows < p.Tq) {
+      if (rows < 2 * beyond + fold_rows) return false;
+      step_ = (rows - beyond) / fold_rows * fold_rows;
+    }
+    banded_ = expands_ = true;
+    memory.reserve(weights_, p.bias.heads * rows * width_);
+    return true;
+  }
+  expand_plan<C> band_of(const device_call<C>& call, index_t s0, index_t s1) const {
+    const index_t lo = clamp_to(s0 - call.bias.after, call.Tq), hi = clamp_to(s1 + call.bias.before, call.Tq);
+    return plan_band(call.bias, lo, hi, call.Tk, width_, weights_);
+  }
+
   columns cols_;
   shared_keys<C> shared_;
   key_product<C> product_;
-  index_t step_ = 0;
-  bool expands_ = false;
+  outer_scan<query_fold<C>> outer_;
+  index_t step_ = 0, width_ = 0;
+  bool banded_ = false, expands_ = false;
   C* weights_ = nullptr;
   std::uint32_t* flags_ = nullptr;
 };

@@ -4,8 +4,7 @@
 
 #include "bias_gradient.cuh"
 #include "expand.cuh"
-#include "forward.cuh"
-#include "pair_gradient.cuh"
+#include "pair_backward.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -14,30 +13,27 @@ namespace cuda_impl {
 template <class C>
 class bias_backward {
  public:
-  bias_backward(const backward_problem& p, device_scratch& memory) : p_(&p) {
+  bias_backward(const backward_problem& p, device_scratch& memory)
+      : p_(&p), width_(width_of(p)), pairs_(p, rows_wanted(p, width_), memory) {
     const bias_ref& d = p.dbias;
-    cols_ = {p.bias.heads, p.B, p.d / p.bias.heads, p.bias.batch > 1 && p.B > 1};
     if (d.kind == bias_kind::factorized) {
-      width_ = p.Tk;
       if (d.u.set) memory.reserve(du_, d.u_heads * p.Tq * d.rank);
       if (d.v.set) memory.reserve(dv_, d.v_heads * p.Tk * d.rank);
-      expanded_rows_ = rows_at_once<C>(p.bias.heads, p.Tk, p.Tq, tuning::pairs);
-      if (expanded_rows_ > 0) memory.reserve(weights_, p.bias.heads * expanded_rows_ * p.Tk);
+      expands_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, tuning::pairs) > 0;
+      if (expands_) memory.reserve(weights_, p.bias.heads * pairs_.rows() * width_);
     } else if (d.kind == bias_kind::filter) {
-      width_ = p.taps[0] * p.taps[1] * p.taps[2];
       memory.reserve(dr_, p.bias.heads * width_);
     } else {
       return;
     }
-    rows_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, tuning::pairs);
-    if (rows_ == 0) rows_ = 1;
-    memory.reserve(dw_, p.bias.heads * rows_ * width_);
+    memory.reserve(dw_, p.bias.heads * pairs_.rows() * width_);
   }
   bias_backward(const bias_backward&) = delete;
   bias_backward& operator=(const bias_backward&) = delete;
 
   /// `call` has g, and average and state or lse.
   void run(const device_call<C>& call, const call_stream& stream) const {
+    pairs_.prepare(call, stream);
     switch (p_->dbias.kind) {
       case bias_kind::none: break;
       case bias_kind::dense:
@@ -48,21 +44,17 @@ class bias_backward {
   }
 
  private:
-  pair_plan<C> plan(const device_call<C>& call, index_t r0, index_t r1) const {
-    constexpr index_t side = tuning::pairs;
-    pair_plan<C> a;
-    a.cols = cols_;
-    a.count = cols_.instances();
-    a.r0 = r0;
-    a.r1 = r1;
-    a.row_tiles = (r1 - r0 + side - 1) / side;
-    a.key_tiles = (p_->Tk + side - 1) / side;
-    a.limited = p_->win.bounded || p_->bias.kind == bias_kind::filter;
-    if (a.limited) {
-      // A tile of rows reaches over side + before + after keys, and its first tile of keys begins up to side - 1 early.
-      const index_t reach = (call.reach_before + call.reach_after + 3 * side - 2) / side;
-      if (reach < a.key_tiles) a.key_tiles = reach < 0 ? 0 : reach;
-    }
+  /// Of a row of dw in scratch; 0 where dw goes to the caller's memory.
+  static index_t width_of(const backward_problem& p) {
+    if (p.dbias.kind == bias_kind::factorized) return expanded_width(p);
+    return p.dbias.kind == bias_kind::filter ? p.taps[0] * p.taps[1] * p.taps[2] : 0;
+  }
+  static index_t rows_wanted(const backward_problem& p, index_t width) {
+    return rows_at_once<C>(p.bias.heads, width, p.Tq, tuning::pairs);
+  }
+  index_t end_of(index_t r0) const { return r0 + pairs_.rows() < p_->Tq ? r0 + pairs_.rows() : p_->Tq; }
+  pair_plan<C> plan(index_t r0) const {
+    pair_plan<C> a = pairs_.tiles(r0, end_of(r0));
     a.scratch = dw_;
     a.width = width_;
     return a;
@@ -71,42 +63,57 @@ class bias_backward {
   void run_pairs(const device_call<C>& call, const call_stream& stream) const {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
-    pair_plan<C> a = plan(call, 0, p.Tq);
-    a.banded = d.kind == bias_kind::banded;
-    a.out = d.w;
+    const bool banded = d.kind == bias_kind::banded;
     if (p.win.bounded) {
       // dw outside the window, and of banded entries without a key, is exactly 0.
-      const index_t width = a.banded ? p.win.before + p.win.after + 1 : p.Tk;
+      const index_t width = banded ? p.win.before + p.win.after + 1 : p.Tk;
       stream.launch_each(clear_kernel<C>, d.batch * d.heads * p.Tq * width, clear_threads, d.w, d.batch, d.heads, p.Tq,
                          width);
     }
-    stream.launch(pair_gradient_kernel<C>, a.blocks(), pair_threads, call, a);
+    for (index_t r0 = 0; r0 < p.Tq; r0 += pairs_.rows()) {
+      pair_plan<C> a = plan(r0);
+      a.banded = banded;
+      a.out = d.w;
+      pairs_.run(call, a, stream);
+    }
   }
 
   void run_factors(const device_call<C>& call, const call_stream& stream) const {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
     const index_t H = p.bias.heads;
+    const bool banded = expands_band(p);
     if (d.u.set) stream.clear(du_, d.u_heads * p.Tq * d.rank);
     if (d.v.set) stream.clear(dv_, d.v_heads * p.Tk * d.rank);
-    for (index_t r0 = 0; r0 < p.Tq && p.Tk > 0; r0 += rows_) {
-      const index_t r1 = r0 + rows_ < p.Tq ? r0 + rows_ : p.Tq;
+    for (index_t r0 = 0; r0 < p.Tq && p.Tk > 0; r0 += pairs_.rows()) {
+      const index_t r1 = end_of(r0);
       device_call<C> part = call;
-      if (expanded_rows_ > 0) {
-        const expand_plan<C> expansion = plan_expansion(call.bias, r0, r1, 0, p.Tk, weights_);
+      if (expands_) {
+        const expand_plan<C> expansion = banded ? plan_band(call.bias, r0, r1, p.Tk, width_, weights_)
+                                                : plan_expansion(call.bias, r0, r1, 0, p.Tk, weights_);
         stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
         part.bias = expanded(call.bias, expansion);
       }
-      const pair_plan<C> a = plan(call, r0, r1);
-      if (a.limited) stream.clear(dw_, H * (r1 - r0) * p.Tk);
-      stream.launch(pair_gradient_kernel<C>, a.blocks(), pair_threads, part, a);
+      pair_plan<C> a = plan(r0);
+      a.banded = banded;
+      if (a.limited) stream.clear(dw_, H * (r1 - r0) * width_);
+      pairs_.run(part, a, stream);
+      factor_sums<C> sums{dw_, H, r0, r1, 0, p.Tk, width_, d.rank};
+      sums.banded = banded;
+      sums.before = p.win.before;
+      if (banded) {
+        sums.s0 = clamp_to(r0 - p.win.before, p.Tk);
+        sums.s1 = clamp_to(r1 + p.win.after, p.Tk);
+        if (sums.s1 < sums.s0) sums.s1 = sums.s0;  // an empty window
+      }
       if (d.u.set) {
-        const factor_sums<C> sums{dw_, H, r0, r1, p.Tk, d.rank, p.bias.v, du_, d.u_heads, p.Tq};
+        sums.to(p.bias.v, du_, d.u_heads, p.Tq);
         stream.launch_each(factor_gradient_kernel<false, C>, d.u_heads * (r1 - r0) * d.rank, factor_threads, sums);
       }
       if (d.v.set) {
-        const factor_sums<C> sums{dw_, H, r0, r1, p.Tk, d.rank, p.bias.u, dv_, d.v_heads, p.Tk};
-        stream.launch_each(factor_gradient_kernel<true, C>, d.v_heads * p.Tk * d.rank, factor_threads, sums);
+        sums.to(p.bias.u, dv_, d.v_heads, p.Tk);
+        stream.launch_each(factor_gradient_kernel<true, C>, d.v_heads * (sums.s1 - sums.s0) * d.rank, factor_threads,
+                           sums);
       }
     }
     if (d.u.set) store_sums(stream, d.u, du_, d.u_heads, p.Tq);
@@ -122,11 +129,10 @@ class bias_backward {
     const backward_problem& p = *p_;
     const index_t H = p.bias.heads;
     stream.clear(dr_, H * width_);
-    for (index_t r0 = 0; r0 < p.Tq; r0 += rows_) {
-      const index_t r1 = r0 + rows_ < p.Tq ? r0 + rows_ : p.Tq;
+    for (index_t r0 = 0; r0 < p.Tq; r0 += pairs_.rows()) {
+      const index_t r1 = end_of(r0);
       stream.clear(dw_, H * (r1 - r0) * width_);
-      const pair_plan<C> a = plan(call, r0, r1);
-      stream.launch(pair_gradient_kernel<C>, a.blocks(), pair_threads, call, a);
+      pairs_.run(call, plan(r0), stream);
       stream.launch(tap_gradient_kernel<C>, H * width_, tap_threads, dw_, r1 - r0, width_, dr_);
     }
     problem gradient = p;
@@ -135,8 +141,9 @@ class bias_backward {
   }
 
   const backward_problem* p_;
-  columns cols_{};
-  index_t width_ = 0, rows_ = 0, expanded_rows_ = 0;
+  index_t width_;
+  pair_backward<C> pairs_;
+  bool expands_ = false;
   C* du_ = nullptr;
   C* dv_ = nullptr;
   C* dr_ = nullptr;

@@ -12,15 +12,36 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cuda_impl {
 
-/// dw (heads, t1 - t0, Tk), the other factor `f` (f_heads, positions, n), and the sums so far (out_heads, positions,
-/// n).
+/// dw (heads, t1 - t0, width) of the keys [s0, s1) at s, or with `banded` at s - t + before; the other factor `f`
+/// (f_heads, positions, n), and the sums so far (sum_heads, sum_rows, n).
 template <class C>
 struct factor_sums {
   const C* dw = nullptr;
-  index_t heads = 0, t0 = 0, t1 = 0, Tk = 0, rank = 0;
+  index_t heads = 0, t0 = 0, t1 = 0, s0 = 0, s1 = 0, width = 0, rank = 0;
+  bool banded = false;
+  index_t before = 0;
   matrix f{};
   C* sums = nullptr;
   index_t sum_heads = 0, sum_rows = 0;
+
+  void to(const matrix& other, C* where, index_t where_heads, index_t where_rows) {
+    f = other;
+    sums = where;
+    sum_heads = where_heads;
+    sum_rows = where_rows;
+  }
+  /// The keys that row t has gradients for.
+  AFT_DEVICE span keys(index_t t) const {
+    if (!banded) return {s0, s1};
+    const index_t lo = t - before, hi = lo + width;
+    return {lo < s0 ? s0 : lo, hi > s1 ? s1 : hi};
+  }
+  /// The rows that key s has gradients of.
+  AFT_DEVICE span rows(index_t s) const {
+    if (!banded) return {t0, t1};
+    const index_t hi = s + before + 1, lo = hi - width;
+    return {lo < t0 ? t0 : lo, hi > t1 ? t1 : hi};
+  }
 };
 
 inline constexpr int factor_threads = 256;
@@ -30,32 +51,35 @@ inline constexpr int factor_threads = 256;
 template <bool transposed, class C>
 AFT_KERNEL(factor_threads, 2)
 factor_gradient_kernel(const AFT_PARAMETER factor_sums<C> a) {
-  const index_t rows = transposed ? a.Tk : a.t1 - a.t0;
+  const index_t first_row = transposed ? a.s0 : a.t0;
+  const index_t rows = transposed ? a.s1 - a.s0 : a.t1 - a.t0;
   const index_t i = block_index() * factor_threads + thread_index();
   if (i >= a.sum_heads * rows * a.rank) return;
   const index_t n = i % a.rank;
-  const index_t row = i / a.rank % rows;
+  const index_t row = first_row + i / a.rank % rows;
   const index_t own = i / a.rank / rows;
   const index_t first = a.sum_heads > 1 ? own : 0;
   const index_t last = a.sum_heads > 1 ? own + 1 : a.heads;
-  const index_t terms = transposed ? a.t1 - a.t0 : a.Tk;
+  const span terms = transposed ? a.rows(row) : a.keys(row);
+  const index_t origin = transposed ? a.t0 : 0;
   C sum = C(0);
   for (index_t h = first; h < last; ++h) {
-    for (index_t j0 = 0; j0 < terms; j0 += tuning::depth) {
+    // Parts begin at multiples of the depth, whatever the window leaves of them.
+    for (index_t j0 = origin + (terms.lo - origin) / tuning::depth * tuning::depth; j0 < terms.hi;
+         j0 += tuning::depth) {
       C part = C(0);
-      for (index_t j = j0; j < j0 + tuning::depth && j < terms; ++j) {
+      for (index_t j = j0 < terms.lo ? terms.lo : j0; j < j0 + tuning::depth && j < terms.hi; ++j) {
         const index_t t = transposed ? j : row;
         const index_t s = transposed ? row : j;
-        const C dw = a.dw[(h * (a.t1 - a.t0) + t) * a.Tk + s];
+        const C dw = a.dw[(h * (a.t1 - a.t0) + t - a.t0) * a.width + (a.banded ? s - t + a.before : s)];
         // An untouched pair is exactly 0 and must not spread a NaN of the other factor.
         if (dw == C(0)) continue;
-        const index_t at = h * a.f.sh + (transposed ? a.t0 + j : j) * a.f.sr + n * a.f.sc;
-        part = fused(dw, load<C>(a.f.data, a.f.type, at), part);
+        part = fused(dw, load<C>(a.f.data, a.f.type, h * a.f.sh + j * a.f.sr + n * a.f.sc), part);
       }
       sum += part;
     }
   }
-  a.sums[(own * a.sum_rows + (transposed ? row : a.t0 + row)) * a.rank + n] += sum;
+  a.sums[(own * a.sum_rows + row) * a.rank + n] += sum;
 }
 
 /// A matrix (heads, rows, width) from sums in row-major order.

@@ -47,8 +47,7 @@ struct device_call {
   tensor dy{}, dq{}, dk{}, dv{};
   bias_source bias{};
   bool causal = false, excluded = false;
-  /// The most that a key inside the window or filter lies before and after its query, positions counted row-major.
-  index_t reach_before = 0, reach_after = 0;
+  index_t reach_before = 0, reach_after = 0;  ///< as `reach` counts them
   gate gate_fn = gate::none;
   const std::byte* mask = nullptr;
   index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
@@ -84,7 +83,7 @@ struct span {
   index_t lo, hi;
 };
 
-AFT_DEVICE index_t clamp_to(index_t x, index_t most) {
+AFT_HOST_DEVICE index_t clamp_to(index_t x, index_t most) {
   return x < 0 ? 0 : (x > most ? most : x);
 }
 

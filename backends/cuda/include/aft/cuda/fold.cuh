@@ -7,6 +7,7 @@
 #pragma once
 
 #include "columns.cuh"
+#include "outside.cuh"
 #include "rows.cuh"
 #include "tuning.hpp"
 #include "weights.cuh"
@@ -97,13 +98,6 @@ AFT_DEVICE bool stage_weights(const device_call<C>& p, index_t b, index_t h, ind
   return hides;
 }
 
-/// The sums of one row, in units of 2^top.
-template <class C>
-struct running_fold {
-  C num = C(0), den = C(0), top = no_exponent<C>;
-  C largest = C(0);  ///< of |v| over what the row sees
-};
-
 /// Adds a tile to a row. With `hiding` some pairs of it are hidden, and what is behind them may be NaN.
 template <bool hiding, class C>
 AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, running_fold<C>& sum) {
@@ -130,21 +124,9 @@ AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, running
 }
 
 template <class C>
-AFT_DEVICE C average_of(const running_fold<C>& sum) {
-  return sum.den > C(0) ? sum.num / sum.den : C(0);
-}
-
-/// Sums and average are finite, and nothing that counts was lost below the normal numbers. A den that is NaN makes the
-/// average 0, so it is asked apart.
-template <class C>
-AFT_DEVICE bool proven(const running_fold<C>& sum) {
-  return is_finite(sum.den) && is_finite(sum.num) && is_finite(average_of(sum)) &&
-         (sum.largest == C(0) || sum.largest >= number<C>::least_value);
-}
-
-template <class C>
 AFT_KERNEL(fold_threads, 2)
-fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan) {
+fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
+            const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
   fold_buffers<C>& tile = shared<fold_buffers<C>>();
   const fold_place at = fold_place::of(plan, block_index());
   const int lane = thread_index() % warp_size;
@@ -153,7 +135,7 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   const index_t h = plan.cols.head(at.instance);
   const index_t b = plan.cols.batch(at.instance);
   const index_t t_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
-  const span keys = keys_of(p, at.first_row, t_end);
+  const span keys = keys_of(p, outer, at.first_row, t_end);
   if (plan.again) {
     std::uint32_t flagged = 0;
     for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
@@ -181,14 +163,15 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
     const index_t t = at.first_row + first + r;
     const index_t flag = at.tile * fold_rows + first + r;
     const bool wanted = col.exists && t < t_end && (!plan.again || (plan.flags[flag] >> lane & 1u) != 0);
-    const bool done = proven(sums[r]);
+    const running_fold<C> sum = wanted ? with_outside(sums[r], outer, tiles_of(keys), col.b, col.c) : sums[r];
+    const bool done = proven(sum);
     const std::uint32_t word = ballot(wanted && !done);
     if (lane == 0) plan.flags[flag] = word;
     if (!wanted || !done) continue;
     row_result<C> result;
-    result.average = average_of(sums[r]);
-    result.den = sums[r].den;
-    result.exponent = sums[r].top;
+    result.average = average_of(sum);
+    result.den = sum.den;
+    result.exponent = sum.top;
     finish_row(p, col.b, t, col.c, result);
   }
 }

@@ -5,8 +5,7 @@
 /// Weights are at most 1, so there is no maximum to keep.
 #pragma once
 
-#include "fold.cuh"
-#include "upstream.cuh"
+#include "scan_keys.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -47,9 +46,21 @@ AFT_DEVICE void stage_columns(const device_call<C>& p, index_t b, index_t h, ind
   }
 }
 
+/// Adds to a key's gradients those of the queries beyond the tiles; false where only the sum of all pairs will do.
+template <class C>
+AFT_DEVICE bool add_outside(const outer_folds<query_fold<C>>& outer, const tile_span& near, const column& col,
+                            const split_exp<C>& weight, C value, C& dv, C& dk) {
+  return (outer.before == nullptr ||
+          add_queries(fold_at(outer, outer.before, near.begin, col.b, col.c), weight, value, dv, dk)) &&
+         (outer.after == nullptr ||
+          add_queries(fold_at(outer, outer.after, near.end, col.b, col.c), weight, value, dv, dk));
+}
+
+/// With folds of the outside, flags what it cannot sum with them; without, it can sum anything.
 template <class C>
 AFT_KERNEL(fold_threads, sizeof(C) == 8 ? 1 : 2)
-fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan) {
+fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
+                 const AFT_PARAMETER outer_folds<query_fold<C>> outer) {
   key_fold_buffers<C>& tile = shared<key_fold_buffers<C>>();
   const fold_place at = fold_place::of(plan, block_index());
   const int lane = thread_index() % warp_size;
@@ -58,11 +69,12 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
   const index_t h = plan.cols.head(at.instance);
   const index_t b = plan.cols.batch(at.instance);
   const index_t s_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
-  const span queries = queries_of(p, at.first_row, s_end);
+  const span queries = queries_of(p, outer, at.first_row, s_end);
   if (plan.again) {
     std::uint32_t flagged = 0;
     for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
     if (flagged == 0) return;
+    sync();  // before anybody writes a word
   }
 
   key_fold<C> keys[tuning::rows_per_thread];
@@ -111,10 +123,19 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
   AFT_UNROLL
   for (int r = 0; r < tuning::rows_per_thread; ++r) {
     const index_t s = at.first_row + first + r;
-    if (!col.exists || s >= s_end) continue;
-    if (plan.again && (plan.flags[at.tile * fold_rows + first + r] >> lane & 1u) == 0) continue;
-    if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, keys[r].dv);
-    if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, keys[r].dk);
+    const index_t flag = at.tile * fold_rows + first + r;
+    key_fold<C>& own = keys[r];
+    const bool wanted = col.exists && s < s_end && (!plan.again || (plan.flags[flag] >> lane & 1u) != 0);
+    bool done = wanted;
+    if (outer.used) {
+      if (wanted && own.key != -number<C>::infinity)
+        done = add_outside(outer, tiles_of(queries), col, own.split, own.value, own.dv, own.dk);
+      const std::uint32_t word = ballot(wanted && !done);
+      if (lane == 0) plan.flags[flag] = word;
+    }
+    if (!done) continue;
+    if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, own.dv);
+    if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, own.dk);
   }
 }
 

@@ -4,10 +4,8 @@
 
 #include <optional>
 
-#include "exact.cuh"
 #include "expand.cuh"
-#include "runtime.cuh"
-#include "scan.cuh"
+#include "outer_scan.cuh"
 #include "tensor.cuh"
 
 namespace aft {
@@ -41,28 +39,6 @@ inline bias_source to_bias(const problem& p) {
   return s;
 }
 
-/// How far a key inside the window or filter can be from its query; all of Tk where there is neither.
-template <class C>
-void set_reach(const problem& p, device_call<C>& call) {
-  index_t before = p.Tk, after = p.Tk;
-  if (p.win.bounded) {
-    before = p.win.before;
-    after = p.win.after;
-  } else if (p.bias.kind == bias_kind::filter) {
-    before = after = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      // Along an axis no key is further away than the axis is long.
-      const index_t back = p.left[i];
-      const index_t ahead = p.taps[i] - 1 - p.left[i];
-      before = before * p.grid[i] + (back < p.grid[i] ? back : p.grid[i]);
-      after = after * p.grid[i] + (ahead < p.grid[i] ? ahead : p.grid[i]);
-    }
-  }
-  const auto cut = [&](index_t x) { return x < -p.Tk ? -p.Tk : (x > p.Tk ? p.Tk : x); };
-  call.reach_before = cut(before);
-  call.reach_after = cut(after);
-}
-
 template <class C>
 device_call<C> to_call(const problem& p) {
   device_call<C> c;
@@ -81,7 +57,9 @@ device_call<C> to_call(const problem& p) {
   c.bias = to_bias(p);
   c.causal = p.causal;
   c.excluded = p.excluded;
-  set_reach(p, c);
+  const reach r = reach_of(p);
+  c.reach_before = r.before;
+  c.reach_after = r.after;
   c.gate_fn = p.gate_fn;
   c.mask = p.mask;
   c.mask_sb = p.mask_sb;
@@ -97,10 +75,11 @@ device_call<C> to_call(const problem& p) {
 template <class C>
 class row_parts {
  public:
-  row_parts(const problem& p, device_scratch& memory) : cols_(columns_of(p)), step_(p.Tq) {
+  row_parts(const problem& p, device_scratch& memory)
+      : cols_(columns_of(p)), step_(p.Tq), width_(expanded_width(p)), banded_(expands_band(p)) {
     if (p.bias.kind == bias_kind::factorized) {
-      step_ = rows_at_once<C>(p.bias.heads, p.Tk, p.Tq, fold_rows);
-      if (step_ > 0) memory.reserve(weights_, p.bias.heads * step_ * p.Tk);
+      step_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, fold_rows);
+      if (step_ > 0) memory.reserve(weights_, p.bias.heads * step_ * width_);
       expands_ = step_ > 0;
       if (!expands_) step_ = p.Tq;
     }
@@ -118,7 +97,8 @@ class row_parts {
       fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tq ? r0 + step_ : call.Tq);
       plan.flags = flags_;
       if (expands_) {
-        const expand_plan<C> expansion = plan_expansion(call.bias, plan.r0, plan.r1, 0, call.Tk, weights_);
+        const expand_plan<C> expansion = banded_ ? plan_band(call.bias, plan.r0, plan.r1, call.Tk, width_, weights_)
+                                                 : plan_expansion(call.bias, plan.r0, plan.r1, 0, call.Tk, weights_);
         stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
         part.bias = expanded(call.bias, expansion);
       }
@@ -131,21 +111,24 @@ class row_parts {
 
  private:
   columns cols_;
-  index_t step_ = 0;
-  bool expands_ = false;
+  index_t step_ = 0, width_ = 0;
+  bool banded_ = false, expands_ = false;
   C* weights_ = nullptr;
   std::uint32_t* flags_ = nullptr;
 };
 
-/// Folds the rows of any problem pair by pair. O(B Tq Tk d).
+/// Folds the rows of any problem pair by pair: O(B Tq s d) for s keys in a window, of a block's rows rather than of
+/// one.
 template <class C>
 class pair_forward {
  public:
-  pair_forward(const problem& p, device_scratch& memory) : call(to_call<C>(p)), rows_(p, memory) {}
+  pair_forward(const problem& p, device_scratch& memory)
+      : call(to_call<C>(p)), rows_(p, memory), outer_(p, p.Tk, folds_outside(p, fold_rows), true, !p.causal, memory) {}
 
   void run(const call_stream& stream) const {
+    outer_.run(scan_chunks_kernel<C>, call, stream);
     rows_.run(call, stream, [&](const device_call<C>& part, const fold_plan& plan) {
-      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan);
+      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan, outer_.folds());
     });
   }
 
@@ -153,18 +136,20 @@ class pair_forward {
 
  private:
   row_parts<C> rows_;
+  outer_scan<running_fold<C>> outer_;
 };
 
 /// Calls that the matrix product serves. Nothing here may depend on the batch, or on what it holds.
 inline bool is_product(const problem& p) {
   // Rows that see a part of a tile go pair by pair there too, which a mask for each pair would make of all of them.
   if (has_pair_mask(p) || p.excluded) return false;
-  if (p.bias.kind == bias_kind::factorized && rows_at_once<float>(p.bias.heads, p.Tk, p.Tq, fold_rows) == 0)
+  if (p.bias.kind == bias_kind::factorized &&
+      rows_at_once<float>(p.bias.heads, expanded_width(p), p.Tq, fold_rows) == 0)
     return false;
   return product_forced() || (p.d / p.bias.heads >= tuning::tensor_channels && p.Tk >= tuning::tensor_keys);
 }
 
-/// The rows of a float problem as a matrix product on the tensor cores. O(B Tq Tk d), and O(B Tk d) of scratch.
+/// The rows of a float problem as a matrix product on the tensor cores: the work of pair_forward, O(B Tk d) of scratch.
 class product_forward {
  public:
   product_forward(const problem& p, device_scratch& memory)
@@ -172,6 +157,7 @@ class product_forward {
         // The range of half is that of weights from half numbers, more or less: what is beyond is found and folded.
         halves_(p.k.type != dtype::f32),
         rows_(p, memory),
+        outer_(p, p.Tk, folds_outside(p, tensor_rows), true, !p.causal, memory),
         keys_(plan_pack(columns_of(p), p.Tk)) {
     memory.reserve(keys_.tiles, keys_.count());
   }
@@ -190,17 +176,19 @@ class product_forward {
   void run_with(const call_stream& stream) const {
     stream.launch(pack_kernel<Operand>, (keys_.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys_,
                   keys_.count());
+    outer_.run(scan_chunks_kernel<float>, call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
       const tensor_plan product = plan_product(plan, keys_);
-      stream.launch(tensor_kernel<Operand>, product.blocks(), tensor_threads, part, product);
+      stream.launch(tensor_kernel<Operand>, product.blocks(), tensor_threads, part, product, outer_.folds());
       fold_plan again = plan;
       again.again = true;
-      stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again);
+      stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again, outer_.folds());
     });
   }
 
   bool halves_;
   row_parts<float> rows_;
+  outer_scan<running_fold<float>> outer_;
   pack_plan keys_;
 };
 

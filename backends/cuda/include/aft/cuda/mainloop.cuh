@@ -62,11 +62,11 @@ AFT_DEVICE void multiply_split(float (&d)[4], const split_fragments<Operand, 4>&
   for (int i = 0; i < Operand::together; ++i) Operand::multiply(d, a.hi[i], b.hi[i]);
 }
 
-/// The tile's sums from 0: tensor cores cut off what lies below the last bit of a sum, so that long sums would drift
-/// towards 0. A tile of 32 keys stops that after a few additions, and tiles are joined by rounding ones.
+/// The sums of two tiles of operands, from 0: tensor cores cut off what lies below the last bit of a sum, so that long
+/// sums would drift towards 0. A tile of 32 keys stops that after a few additions, and tiles are joined by rounding
+/// ones.
 template <class Operand>
-AFT_DEVICE void multiply_tile(const weight_tile& weights, const packed_tile& keys, const warp_tile& at,
-                              tile_sums& acc) {
+AFT_DEVICE void multiply_tile(const std::byte* left, const std::byte* right, const warp_tile& at, tile_sums& acc) {
   constexpr int rows = warp_tile::row_blocks, columns = warp_tile::column_blocks, together = Operand::together;
   AFT_UNROLL
   for (int m = 0; m < rows; ++m) AFT_UNROLL
@@ -81,16 +81,15 @@ AFT_DEVICE void multiply_tile(const weight_tile& weights, const packed_tile& key
     AFT_UNROLL
     for (int m = 0; m < rows; ++m) AFT_UNROLL
     for (int j = 0; j < together; ++j)
-      Operand::load(weights.operand, at.first_row + 16 * m + 8 * (matrix % 2) + within, matrix / 2, step + j,
-                    a[m].hi[j], a[m].lo[j]);
+      Operand::load(left, at.first_row + 16 * m + 8 * (matrix % 2) + within, matrix / 2, step + j, a[m].hi[j],
+                    a[m].lo[j]);
     AFT_UNROLL
     for (int n = 0; n < columns; n += 2) {
       split_fragments<Operand, 2> b[2];
       AFT_UNROLL
       for (int j = 0; j < together; ++j) {
         std::uint32_t hi[4], lo[4];
-        Operand::load(keys.operand, 2 * (at.first_column + 4 * n) + 8 * (matrix / 2) + within, matrix % 2, step + j, hi,
-                      lo);
+        Operand::load(right, 2 * (at.first_column + 4 * n) + 8 * (matrix / 2) + within, matrix % 2, step + j, hi, lo);
         AFT_UNROLL
         for (int i = 0; i < 4; ++i) {
           b[i / 2].hi[j][i % 2] = hi[i];
@@ -138,8 +137,9 @@ AFT_DEVICE void join_tile(const weight_tile& weights, const packed_tile& keys, c
 }
 
 /// From global to shared memory, by all threads of the block.
-AFT_DEVICE void start_copy(const packed_tile& from, packed_tile& to) {
-  constexpr int chunks = static_cast<int>(sizeof(packed_tile)) / chunk_bytes;
+template <class Tile>
+AFT_DEVICE void start_copy(const Tile& from, Tile& to) {
+  constexpr int chunks = static_cast<int>(sizeof(Tile)) / chunk_bytes;
   auto* const source = reinterpret_cast<const std::byte*>(&from);
   auto* const target = reinterpret_cast<std::byte*>(&to);
   for (int i = thread_index(); i < chunks; i += tensor_threads)

@@ -15,19 +15,27 @@ inline constexpr int pair_threads = tuning::pairs * tuning::pairs;
 
 /// Instances [first, first + count) of `cols` and queries [r0, r1); the tiles of keys cover the pairs inside the window
 /// or filter. Results go to `out`, a matrix of pairs or of bands, or to `scratch`, (count, r1 - r0, width), whose last
-/// axis is the key, or the tap of a filter.
+/// axis is the key, the place in the window, or the tap of a filter.
 template <class C>
 struct pair_plan {
   columns cols{};
   index_t first = 0, count = 0, r0 = 0, r1 = 0;
   index_t row_tiles = 0, key_tiles = 0;
-  bool limited = false;  ///< key tiles begin reach_before ahead of the rows
-  bool banded = false;   ///< out has a column for each place in the window
+  bool limited = false;          ///< key tiles begin reach_before ahead of the rows
+  index_t step = tuning::pairs;  ///< rows that have their key tiles in common, which begin at a multiple of it
+  bool banded = false;           ///< there is a column for each place in the window
   matrix out{};
   C* scratch = nullptr;
   index_t width = 0;
 
+  std::uint32_t* flags = nullptr;  ///< of each tile; where set, only the tiles that are not 0 are worked on
+
   index_t blocks() const { return count * row_tiles * key_tiles; }
+  /// The first key of the first tile of the rows from t0 on.
+  AFT_DEVICE index_t first_key(const device_call<C>& p, index_t t0) const {
+    const index_t begin = limited ? r0 + (t0 - r0) / step * step - p.reach_before : 0;
+    return begin < 0 ? 0 : begin / step * step;
+  }
 };
 
 template <class C>
@@ -43,7 +51,10 @@ AFT_DEVICE void store_pair(const device_call<C>& p, const pair_plan<C>& plan, in
                            C x) {
   if (plan.scratch != nullptr) {
     index_t place = s;
-    if (p.bias.kind == bias_kind::filter) {
+    if (plan.banded) {
+      if (!inside(p, t, s)) return;
+      place = s - t + p.bias.before;
+    } else if (p.bias.kind == bias_kind::filter) {
       point tap{};
       if (!find_tap(p, t, s, tap)) return;
       place = (tap.x0 * p.bias.taps.n1 + tap.x1) * p.bias.taps.n2 + tap.x2;
@@ -62,15 +73,12 @@ AFT_DEVICE void store_pair(const device_call<C>& p, const pair_plan<C>& plan, in
 template <class C>
 AFT_KERNEL(pair_threads, 2)
 pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER pair_plan<C> plan) {
+  if (plan.flags != nullptr && plan.flags[block_index()] == 0) return;
   pair_buffers<C>& tile = shared<pair_buffers<C>>();
   const index_t row_tile = block_index() / plan.key_tiles;
   const index_t instance = plan.first + row_tile / plan.row_tiles;
   const index_t t0 = plan.r0 + row_tile % plan.row_tiles * tuning::pairs;
-  index_t s0 = block_index() % plan.key_tiles * tuning::pairs;
-  if (plan.limited) {
-    const index_t begin = t0 - p.reach_before;
-    s0 += begin < 0 ? 0 : begin / tuning::pairs * tuning::pairs;
-  }
+  const index_t s0 = plan.first_key(p, t0) + block_index() % plan.key_tiles * tuning::pairs;
   const int across = thread_index() % tuning::pairs;
   const int down = thread_index() / tuning::pairs;
   const index_t t = t0 + down;

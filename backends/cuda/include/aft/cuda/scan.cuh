@@ -13,11 +13,11 @@ namespace cuda_impl {
 
 inline constexpr int scan_threads = warp_size * tuning::warps;
 
-/// All columns (b, c), and the positions [0, length) in chunks. `flags` is laid out as that of a fold.
+/// All columns (b, c), and the positions [0, length) in chunks of `chunk`.
 template <class Partial>
 struct scan_plan {
   columns cols{};
-  index_t length = 0, chunks = 0, column_tiles = 0;
+  index_t length = 0, chunk = 0, chunks = 0, column_tiles = 0;
   Partial* partials = nullptr;  ///< (chunks, columns)
 
   index_t warps() const { return chunks * column_tiles; }
@@ -25,11 +25,12 @@ struct scan_plan {
 };
 
 template <class Partial>
-scan_plan<Partial> plan_scan(index_t B, index_t d, index_t length) {
+scan_plan<Partial> plan_scan(index_t B, index_t d, index_t length, index_t chunk = tuning::scan_length) {
   scan_plan<Partial> plan;
   plan.cols = {1, B, d, false};
   plan.length = length;
-  plan.chunks = (length + tuning::scan_length - 1) / tuning::scan_length;
+  plan.chunk = chunk;
+  plan.chunks = (length + chunk - 1) / chunk;
   plan.column_tiles = (plan.cols.count() + tuning::lanes - 1) / tuning::lanes;
   return plan;
 }
@@ -46,8 +47,8 @@ struct scan_place {
     scan_place place{};
     place.exists = word < plan.chunks * plan.column_tiles;
     place.chunk = word / plan.column_tiles;
-    place.begin = place.chunk * tuning::scan_length;
-    const index_t end = place.begin + tuning::scan_length;
+    place.begin = place.chunk * plan.chunk;
+    const index_t end = place.begin + plan.chunk;
     place.end = end < plan.length ? end : plan.length;
     place.column_tile = word - place.chunk * plan.column_tiles;
     const index_t j = place.column_tile * tuning::lanes + thread_index() % warp_size;
@@ -56,19 +57,6 @@ struct scan_place {
     return place;
   }
 };
-
-/// Both sums in units of the larger power of two.
-template <class C>
-AFT_DEVICE running_fold<C> joined(const running_fold<C>& a, const running_fold<C>& b) {
-  running_fold<C> sum;
-  sum.top = larger(a.top, b.top);
-  const C left = pow2<C>(a.top - sum.top);
-  const C right = pow2<C>(b.top - sum.top);
-  sum.num = fused(a.num, left, b.num * right);
-  sum.den = fused(a.den, left, b.den * right);
-  sum.largest = larger(a.largest, b.largest);
-  return sum;
-}
 
 /// Adds key s to the fold; one that is hidden or does not exist adds nothing, whatever its value holds.
 template <class C>

@@ -92,6 +92,24 @@ scan_suffix_kernel(const AFT_PARAMETER scan_plan<query_fold<C>> plan, const bool
   if (!causal) plan.partials[j] = after;
 }
 
+/// The fold one tile further on, around the tile's centre: keys ahead have values like those near by.
+template <class C>
+AFT_DEVICE query_fold<C> carried(const query_fold<C>& sum, const query_fold<C>& tile) {
+  return tile.top == no_exponent<C> ? sum : joined(tile, sum);
+}
+
+/// Adds to dv and dk of a key what the folded queries give it; false where only the exact sums will do.
+template <class C>
+AFT_DEVICE bool add_queries(const query_fold<C>& sum, const split_exp<C>& weight, C value, C& dv, C& dk) {
+  const C e = weight.exponent + sum.top;
+  // A visible weight is at most 1; more than that is a sum that has lost its small terms below the normal numbers.
+  if (!(e <= C(number<C>::mantissa_bits))) return false;
+  const C factor = weight.mantissa * pow2<C>(e);
+  dv = fused(factor, sum.a, dv);
+  dk = fused(factor, fused(value - sum.centre, sum.a, -sum.b), dk);
+  return is_finite(dv) && is_finite(dk);
+}
+
 /// dv and dk of one key, or false where only the exact sums will do.
 template <class C>
 AFT_DEVICE bool finish_key(const device_call<C>& p, const column& col, index_t s, const query_fold<C>& sum) {
@@ -99,14 +117,7 @@ AFT_DEVICE bool finish_key(const device_call<C>& p, const column& col, index_t s
   C dv = C(0), dk = C(0);
   if (key != -number<C>::infinity) {
     const C value = load<C>(p.v, p.positions, col.b, s, col.c);
-    const split_exp<C> weight = stage_logit(key);
-    const C e = weight.exponent + sum.top;
-    // A visible weight is at most 1; more than that is a sum that has lost its small terms below the normal numbers.
-    if (!(e <= C(number<C>::mantissa_bits))) return false;
-    const C factor = weight.mantissa * pow2<C>(e);
-    dv = factor * sum.a;
-    dk = factor * fused(value - sum.centre, sum.a, -sum.b);
-    if (!is_finite(dv) || !is_finite(dk)) return false;
+    if (!add_queries(sum, stage_logit(key), value, dv, dk)) return false;
   }
   if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, dv);
   if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, dk);
@@ -125,7 +136,7 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   const bool summed = p.causal ? at.chunk < queries.chunks : queries.chunks > 0;
   if (at.col.exists && summed) sum = queries.partials[p.causal ? at.at : at.at - at.chunk * keys.cols.count()];
   // Causal, the last chunk of keys may hold queries that come after every key.
-  for (index_t s = p.causal ? at.begin + tuning::scan_length : at.end; s-- > at.begin;) {
+  for (index_t s = p.causal ? at.begin + keys.chunk : at.end; s-- > at.begin;) {
     if (at.col.exists && p.causal && s < p.Tq) add_query(p, at.col, s, sum);
     if (s >= at.end) continue;
     const bool done = !at.col.exists || finish_key(p, at.col, s, sum);

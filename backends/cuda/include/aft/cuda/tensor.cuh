@@ -34,6 +34,11 @@ struct tensor_place {
     return {instance, plan.rows.r0 + (row_tile - instance * plan.row_tiles) * tensor_rows,
             block - row_tile * plan.rows.column_tiles};
   }
+  /// This lane's. Asked for where it is needed: kept through the mainloop it would cost registers that are not there.
+  AFT_DEVICE static column own_column(const tensor_plan& plan) {
+    const tensor_place place = of(plan, block_index());
+    return plan.rows.cols.at(place.instance, place.column_tile * tuning::lanes + thread_index() % warp_size);
+  }
   AFT_DEVICE const packed_tile* tiles(const tensor_plan& plan) const {
     return plan.keys.tiles + (instance * plan.rows.column_tiles + column_tile) * plan.keys.key_tiles;
   }
@@ -78,9 +83,42 @@ AFT_DEVICE bool proven_product(const running_fold<float>& sum, float terms) {
          (sum.largest == 0.0f || sum.den * sum.largest >= 0x1p-100f);
 }
 
+/// What becomes of the block's sums, which are in shared memory. Where it is and what it has seen is worked out once
+/// more: the mainloop has no registers to remember it in.
+template <class Operand>
+AFT_DEVICE void finish_product(const device_call<float>& p, const tensor_plan& plan,
+                               const outer_folds<running_fold<float>>& outer, const tensor_buffers& buffers) {
+  const fold_plan& rows = plan.rows;
+  const tensor_place place = tensor_place::of(plan, block_index());
+  const index_t first_row = place.first_row;
+  const index_t t_end = first_row + tensor_rows < rows.r1 ? first_row + tensor_rows : rows.r1;
+  const tile_span tiles_seen = tiles_of(keys_of(p, outer, first_row, t_end));
+  const int lane = thread_index() % warp_size;
+  const column col = tensor_place::own_column(plan);
+  const float terms = static_cast<float>(tiles_seen.end - tiles_seen.begin) * tuning::depth;
+  AFT_UNROLL_BY(1)
+  for (int r = thread_index() / warp_size; r < tensor_rows; r += tuning::tensor_warps) {
+    const index_t t = first_row + r;
+    if (t - rows.r0 >= rows.row_tiles * fold_rows) break;
+    const bool wanted = col.exists && t < t_end;
+    running_fold<float> sum = buffers.end.sums[r][lane];
+    if (wanted) sum = with_outside(sum, outer, tiles_seen, col.b, col.c);
+    const bool done = proven_product<Operand>(sum, terms);
+    const std::uint32_t word = ballot(wanted && !done);
+    if (lane == 0) rows.flags[place.flag(plan, t)] = word;
+    if (!wanted || !done) continue;
+    row_result<float> result;
+    result.average = average_of(sum);
+    result.den = sum.den;
+    result.exponent = sum.top;
+    finish_row(p, col.b, t, col.c, result);
+  }
+}
+
 template <class Operand>
 AFT_KERNEL(tensor_threads, 2)
-tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tensor_plan plan) {
+tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tensor_plan plan,
+              const AFT_PARAMETER outer_folds<running_fold<float>> outer) {
   tensor_buffers& buffers = shared<tensor_buffers>();
   const fold_plan& rows = plan.rows;
   const tensor_place place = tensor_place::of(plan, block_index());
@@ -89,8 +127,7 @@ tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tens
   const index_t h = rows.cols.head(place.instance);
   const index_t b = rows.cols.batch(place.instance);
   const int lane = thread_index() % warp_size;
-  const column col = rows.cols.at(place.instance, place.column_tile * tuning::lanes + lane);
-  const span keys = keys_of(p, first_row, t_end);
+  const tile_span tiles_seen = tiles_of(keys_of(p, outer, first_row, t_end));
   const warp_tile at = warp_tile::own();
   const packed_tile* const packed = place.tiles(plan);
 
@@ -98,15 +135,14 @@ tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tens
   {
     weight_part part;
     const bool plain = is_plain(p);
-    const index_t begin = keys.lo / tuning::depth;
-    const index_t end = (keys.hi + tuning::depth - 1) / tuning::depth;
+    const auto [begin, end] = tiles_seen;
     if (begin < end) {
       start_copy(packed[begin], buffers.loop.keys[begin % 2]);
-      if (plain) load_plain(p, b, h, first_row, t_end, begin * tuning::depth, part);
+      if (plain) load_plain(p, b, h, first_row, t_end, begin * index_t{tuning::depth}, part);
     }
     commit_copies();
-    for (index_t tile = begin; tile < end; ++tile) {
-      const index_t s0 = tile * tuning::depth;
+    for (int tile = begin; tile < end; ++tile) {
+      const index_t s0 = tile * index_t{tuning::depth};
       const packed_tile& own = buffers.loop.keys[tile % 2];
       sync();  // all threads have done with the weights, and with the keys of the tile before
       if (tile + 1 < end) start_copy(packed[tile + 1], buffers.loop.keys[(tile + 1) % 2]);
@@ -119,10 +155,11 @@ tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tens
       if (plain && tile + 1 < end) load_plain(p, b, h, first_row, t_end, s0 + tuning::depth, part);
       tile_sums acc;
       if (ballot(buffers.loop.weights.view[at.first_row + lane] == row_view::all) != 0) {
-        multiply_tile<Operand>(buffers.loop.weights, own, at, acc);
+        multiply_tile<Operand>(buffers.loop.weights.operand, own.operand, at, acc);
         join_tile<Operand>(buffers.loop.weights, own, at, acc, sums);
       }
       if (!hides) continue;
+      const column col = tensor_place::own_column(plan);
       AFT_UNROLL_BY(1)
       for (int i = 0; i < tuning::depth; i += hidden_depth) {
         sync();
@@ -137,23 +174,7 @@ tensor_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tens
   sync();
   hand_over(sums, at, buffers.end.sums);
   sync();
-  const float terms = static_cast<float>(keys.hi - keys.lo);
-  AFT_UNROLL_BY(1)
-  for (int r = thread_index() / warp_size; r < tensor_rows; r += tuning::tensor_warps) {
-    const index_t t = first_row + r;
-    if (t - rows.r0 >= rows.row_tiles * fold_rows) break;
-    const running_fold<float> sum = buffers.end.sums[r][lane];
-    const bool wanted = col.exists && t < t_end;
-    const bool done = proven_product<Operand>(sum, terms);
-    const std::uint32_t word = ballot(wanted && !done);
-    if (lane == 0) rows.flags[place.flag(plan, t)] = word;
-    if (!wanted || !done) continue;
-    row_result<float> result;
-    result.average = average_of(sum);
-    result.den = sum.den;
-    result.exponent = sum.top;
-    finish_row(p, col.b, t, col.c, result);
-  }
+  finish_product<Operand>(p, plan, outer, buffers);
 }
 
 }  // namespace cuda_impl

@@ -102,7 +102,8 @@ AFT_DEVICE key_gradient gradient_of(const running_fold<float>& sum, float key, f
 /// Rows are keys; `plan.keys` holds the packed queries.
 template <class Operand>
 AFT_KERNEL(tensor_threads, 2)
-tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tensor_plan plan) {
+tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tensor_plan plan,
+                   const AFT_PARAMETER outer_folds<query_fold<float>> outer) {
   tensor_key_buffers& buffers = shared<tensor_key_buffers>();
   const fold_plan& rows = plan.rows;
   const tensor_place place = tensor_place::of(plan, block_index());
@@ -111,17 +112,16 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
   const index_t b = rows.cols.batch(place.instance);
   const int lane = thread_index() % warp_size;
   const column col = rows.cols.at(place.instance, place.column_tile * tuning::lanes + lane);
-  const span queries = queries_of(p, place.first_row, s_end);
+  const tile_span tiles_seen = tiles_of(queries_of(p, outer, place.first_row, s_end));
   const warp_tile at = warp_tile::own();
   const packed_tile* const packed = place.tiles(plan);
 
   row_sums sums;
-  const index_t begin = queries.lo / tuning::depth;
-  const index_t end = (queries.hi + tuning::depth - 1) / tuning::depth;
+  const auto [begin, end] = tiles_seen;
   if (begin < end) start_copy(packed[begin], buffers.loop.queries[begin % 2]);
   commit_copies();
-  for (index_t tile = begin; tile < end; ++tile) {
-    const index_t t0 = tile * tuning::depth;
+  for (int tile = begin; tile < end; ++tile) {
+    const index_t t0 = tile * index_t{tuning::depth};
     const packed_tile& own = buffers.loop.queries[tile % 2];
     sync();  // all threads have done with the weights, and with the queries of the tile before
     if (tile + 1 < end) start_copy(packed[tile + 1], buffers.loop.queries[(tile + 1) % 2]);
@@ -134,7 +134,7 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
     const bool hides = sync_any(any_part);
     tile_sums acc;
     if (ballot(buffers.loop.weights.view[at.first_row + lane] == row_view::all) != 0) {
-      multiply_tile<Operand>(buffers.loop.weights, own, at, acc);
+      multiply_tile<Operand>(buffers.loop.weights.operand, own.operand, at, acc);
       join_tile<Operand>(buffers.loop.weights, own, at, acc, sums);
     }
     if (!hides) continue;
@@ -151,7 +151,7 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
   sync();
   hand_over(sums, at, buffers.end.sums);
   sync();
-  const float terms = static_cast<float>(queries.hi - queries.lo);
+  const float terms = static_cast<float>(tiles_seen.end - tiles_seen.begin) * tuning::depth;
   AFT_UNROLL_BY(1)
   for (int r = thread_index() / warp_size; r < tensor_rows; r += tuning::tensor_warps) {
     const index_t s = place.first_row + r;
@@ -159,8 +159,11 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
     const bool wanted = col.exists && s < s_end;
     const float key = wanted ? load_key(p, col.b, s, col.c) : -number<float>::infinity;
     key_gradient g{0.0f, 0.0f, true};
-    if (key != -number<float>::infinity)
-      g = gradient_of<Operand>(buffers.end.sums[r][lane], key, load<float>(p.v, p.positions, col.b, s, col.c), terms);
+    if (key != -number<float>::infinity) {
+      const float value = load<float>(p.v, p.positions, col.b, s, col.c);
+      g = gradient_of<Operand>(buffers.end.sums[r][lane], key, value, terms);
+      g.proven = g.proven && add_outside(outer, tiles_seen, col, stage_logit(key), value, g.dv, g.dk);
+    }
     const std::uint32_t word = ballot(wanted && !g.proven);
     if (lane == 0) rows.flags[place.flag(plan, s)] = word;
     if (!wanted || !g.proven) continue;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file outside.cuh  What lies outside a window or a filter, folded once for all rows: O(B T d) in place of O(B T^2
+/// d).
+///
+/// Pairs out there have bias 0, so every row that looks past a tile of keys from afar sees the same sums of it. A block
+/// of rows multiplies the tiles that its windows touch, and joins the fold of all tiles before them and that of all
+/// tiles after: nothing is ever subtracted.
+#pragma once
+
+#include "call.cuh"
+#include "sums.cuh"
+#include "tuning.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// Folds of the positions before, and from, each multiple of tuning::depth: (tiles + 1, columns), column b d + c. A
+/// direction is null where nobody looks. Without `used` every pair is summed by itself.
+template <class Fold>
+struct outer_folds {
+  bool used = false;
+  index_t columns = 0, channels = 0, tiles = 0;
+  Fold* partials = nullptr;  ///< each tile's own, (tiles, columns)
+  Fold* before = nullptr;
+  Fold* after = nullptr;
+};
+
+/// Begins at a multiple of tuning::depth, and what lies beyond its end is visible and outside, or hidden.
+AFT_DEVICE span whole_tiles(index_t lo, index_t hi, index_t most, bool hidden_beyond) {
+  constexpr index_t depth = tuning::depth;
+  lo = clamp_to(lo, most) / depth * depth;
+  hi = clamp_to(hi, most);
+  if (!hidden_beyond) hi = clamp_to((hi + depth - 1) / depth * depth, most);
+  return {lo, hi};
+}
+
+/// The keys that queries [t0, t1) have to look at one by one.
+template <class C, class Fold>
+AFT_DEVICE span keys_of(const device_call<C>& p, const outer_folds<Fold>& outer, index_t t0, index_t t1) {
+  if (!outer.used) return keys_of(p, t0, t1);
+  // Causal, keys between a window that ends early and the query are neither before nor after a tile.
+  const index_t lo = t0 - (p.causal && p.reach_before < 0 ? 0 : p.reach_before);
+  return whole_tiles(lo, p.causal ? t1 : t1 + p.reach_after, p.Tk, p.causal);
+}
+
+/// The queries that keys [s0, s1) have to look at one by one. Causal, those before the first of them see none.
+template <class C, class Fold>
+AFT_DEVICE span queries_of(const device_call<C>& p, const outer_folds<Fold>& outer, index_t s0, index_t s1) {
+  if (!outer.used) return queries_of(p, s0, s1);
+  const index_t hi = s1 + (p.causal && p.reach_before < 0 ? 0 : p.reach_before);
+  return whole_tiles(p.causal ? s0 : s0 - p.reach_after, hi, p.Tq, false);
+}
+
+/// Tiles by their numbers, which are few.
+struct tile_span {
+  int begin, end;
+};
+
+AFT_DEVICE tile_span tiles_of(const span& x) {
+  return {static_cast<int>(x.lo / tuning::depth), static_cast<int>((x.hi + tuning::depth - 1) / tuning::depth)};
+}
+
+/// Of all that lies before, or from, the beginning of a tile.
+template <class Fold>
+AFT_DEVICE const Fold& fold_at(const outer_folds<Fold>& outer, const Fold* folds, int tile, index_t b, index_t c) {
+  return folds[tile * outer.columns + b * outer.channels + c];
+}
+
+/// A row's sums of the tiles `near`, and of all others.
+template <class C>
+AFT_DEVICE running_fold<C> with_outside(running_fold<C> sum, const outer_folds<running_fold<C>>& outer,
+                                        const tile_span& near, index_t b, index_t c) {
+  if (outer.before != nullptr) sum = joined(sum, fold_at(outer, outer.before, near.begin, b, c));
+  if (outer.after != nullptr) sum = joined(sum, fold_at(outer, outer.after, near.end, b, c));
+  return sum;
+}
+
+/// The fold one tile further on.
+template <class C>
+AFT_DEVICE running_fold<C> carried(const running_fold<C>& sum, const running_fold<C>& tile) {
+  return joined(sum, tile);
+}
+
+inline constexpr int outer_threads = 128;
+
+/// From the tiles' own folds to those of all before and of all from there on, in order; a thread a column and
+/// direction.
+template <class Fold>
+AFT_KERNEL(outer_threads, 4)
+outer_folds_kernel(const AFT_PARAMETER outer_folds<Fold> outer) {
+  const index_t i = block_index() * outer_threads + thread_index();
+  const bool forwards = i < outer.columns;
+  const index_t column = forwards ? i : i - outer.columns;
+  Fold* const to = forwards ? outer.before : outer.after;
+  if (column >= outer.columns || to == nullptr) return;
+  Fold sum;
+  to[(forwards ? 0 : outer.tiles) * outer.columns + column] = sum;
+  for (index_t n = 0; n < outer.tiles; ++n) {
+    const index_t tile = forwards ? n : outer.tiles - 1 - n;
+    sum = carried(sum, outer.partials[tile * outer.columns + column]);
+    to[(forwards ? tile + 1 : tile) * outer.columns + column] = sum;
+  }
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft
