@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file outside.cuh  What lies outside a window or a filter, folded once for all rows: O(B T d) in place of O(B T^2
-/// d).
+/// @file outside.cuh  What lies outside a window or a filter, folded once for all rows.
 ///
 /// Pairs out there have bias 0, so every row that looks past a tile of keys from afar sees the same sums of it. A block
-/// of rows multiplies the tiles that its windows touch, and joins the fold of all tiles before them and that of all
-/// tiles after: nothing is ever subtracted.
+/// of rows looks at the tiles that its windows touch, and joins the fold of all tiles before them and that of all tiles
+/// after: O(B T d) for the folds, and nothing is ever subtracted.
 #pragma once
 
 #include "call.cuh"
@@ -26,7 +25,7 @@ struct outer_folds {
   Fold* after = nullptr;
 };
 
-/// Begins at a multiple of tuning::depth, and what lies beyond its end is visible and outside, or hidden.
+/// [lo, hi) widened to whole tiles; not its end, where nothing beyond is seen anyway.
 AFT_DEVICE span whole_tiles(index_t lo, index_t hi, index_t most, bool hidden_beyond) {
   constexpr index_t depth = tuning::depth;
   lo = clamp_to(lo, most) / depth * depth;
@@ -39,7 +38,7 @@ AFT_DEVICE span whole_tiles(index_t lo, index_t hi, index_t most, bool hidden_be
 template <class C, class Fold>
 AFT_DEVICE span keys_of(const device_call<C>& p, const outer_folds<Fold>& outer, index_t t0, index_t t1) {
   if (!outer.used) return keys_of(p, t0, t1);
-  // Causal, keys between a window that ends early and the query are neither before nor after a tile.
+  // Causal, what is seen ends within the block's own tile, wherever the windows are: only one side can be folded.
   const index_t lo = t0 - (p.causal && p.reach_before < 0 ? 0 : p.reach_before);
   return whole_tiles(lo, p.causal ? t1 : t1 + p.reach_after, p.Tk, p.causal);
 }

@@ -91,7 +91,7 @@ pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
   const index_t index = block_index() * pack_pair_warps + thread_index() / warp_size;
   if (index >= count) return;
   const int lane = thread_index() % warp_size;
-  const index_t padded = side.row_tiles * pair_rows;
+  const index_t padded = side.padded_rows();
   const index_t instance = index / padded;
   const index_t row = index - instance * padded;
   const auto pair_at = [&](index_t j) -> packed_pair {
