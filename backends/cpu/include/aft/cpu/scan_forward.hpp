@@ -131,8 +131,8 @@ class forward_pass {
     out.around = around_ && y_.direct(x) && on_lines(out.y);
   }
 
-  [[gnu::flatten]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r, const C* num,
-                                            const C* den) {
+  [[gnu::flatten, gnu::noinline]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r,
+                                                           const C* num, const C* den) {
     const fold_rows<C> out = to;
     for (index_t i = 0; i < width; i += lanes<C>) {
       prefetch(out.q.row(r) + i, out.q.ahead);
@@ -170,7 +170,7 @@ void scan_forward(const problem& p, const cpu& exec) {
   const scan::scan_plan<C> plan(p, threads);
   const scan::forward_pass<C> pass(p, plan);
   const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
-  const bool whole = p.causal && plan.count() >= threads;
+  const bool whole = plan.whole(threads, p.causal);
   const int team = static_cast<int>(
       std::min<index_t>(threads, plan.count() * (whole ? 1 : std::max(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
 
@@ -182,7 +182,12 @@ void scan_forward(const problem& p, const cpu& exec) {
     parallel_for(plan.count(), team, [&](index_t i, int thread) {
       const scan::forward_desk<C> mine = desk(thread);
       mine.before.clear(plan.width());
-      for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
+      if (p.causal) {
+        for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
+      } else {
+        pass.keys().fold_all(plan.at(i), mine);
+        pass.same_rows(plan.at(i), 0, p.Tq, mine);
+      }
       fence_stores();
     });
     return;

@@ -19,7 +19,23 @@ struct panel {
   index_t stride = 0;
   index_t ahead = 0;  ///< from a row to that of the next panel, which is worth a prefetch; 0 where rows are staged
   C* row(index_t r) const { return data + r * stride; }
+
+  /// From a column to the one that is asked for beside it, where `turn` is turn_of(width) and `last` says whether the
+  /// column is beyond it.
+  index_t next(index_t width, index_t turn, bool last) const {
+    if (ahead == 0 || turn == 0) return ahead;
+    return last ? ahead - turn : width - turn;
+  }
 };
+
+/// The column of a strip from which on columns of the next panel are asked for; 0 where these are asked for from the
+/// start. Two panels of what lies in a cache do not fit the first-level one, so there the distance is short. From
+/// memory
+/// (`far`) the same column of the next panel is not too far.
+template <class C>
+inline index_t turn_of(index_t width, bool far) {
+  return far || width <= scan_tuning<C>::reach ? 0 : width - scan_tuning<C>::reach;
+}
 
 /// True for arrays of so many elements that writing them around the caches pays.
 template <class C>

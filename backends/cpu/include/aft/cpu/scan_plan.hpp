@@ -61,6 +61,13 @@ class scan_plan {
   }
 
   index_t count() const { return count_; }
+  /// True where a thread had better take a stretch from its first key to its last row. What is causal would have to
+  /// fold its keys twice otherwise; else it spares the threads two meetings, as long as none of them is left without
+  /// work.
+  bool whole(int threads, bool causal) const {
+    if (causal || count_ < threads) return count_ >= threads;
+    return count_ % threads == 0 || count_ >= 4 * threads;
+  }
   /// Lanes of the widest stretch.
   index_t width() const { return width_; }
 
