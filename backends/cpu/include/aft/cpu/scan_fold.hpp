@@ -94,10 +94,8 @@ template <class C, emission What>
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> zero(C(0));
-  const index_t turn = turn_of<C>(x.width, job.far);
-  const bool last = end == x.width;
-  const index_t next_key = keys.next(x.width, turn, last), next_value = values.next(x.width, turn, last);
-  const index_t next_q = out.q.next(x.width, turn, last), next_y = out.y.next(x.width, turn, last);
+  const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, job.far, end == x.width, 1); };
+  const lines_ahead<C> next_keys = next(keys), next_values = next(values), next_q = next(out.q), next_y = next(out.y);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;
     vec<C> k[rows];
@@ -110,11 +108,11 @@ template <class C, emission What>
     for (index_t r = 0; r < rows; ++r) {
       k[r] = load(keys.row(r) + i);
       v[r] = load(values.row(r) + i);
-      prefetch(keys.row(r) + i, next_key);
-      prefetch(values.row(r) + i, next_value);
+      next_keys.ask(r, i);
+      next_values.ask(r, i);
       if constexpr (What == emission::gated) {
-        prefetch(out.q.row(r) + i, next_q);
-        if (!out.around) prefetch_to_write(out.y.row(r) + i, next_y);
+        next_q.ask(r, i);
+        if (!out.around) next_y.ask_to_write(r, i);
       }
       steps[r] = exp_steps<C>(k[r]);
       top = max_of_bits<C>(top, steps[r]);

@@ -19,23 +19,43 @@ struct panel {
   index_t stride = 0;
   index_t ahead = 0;  ///< from a row to that of the next panel, which is worth a prefetch; 0 where rows are staged
   C* row(index_t r) const { return data + r * stride; }
-
-  /// From a column to the one that is asked for beside it, where `turn` is turn_of(width) and `last` says whether the
-  /// column is beyond it.
-  index_t next(index_t width, index_t turn, bool last) const {
-    if (ahead == 0 || turn == 0) return ahead;
-    return last ? ahead - turn : width - turn;
-  }
 };
 
 /// The column of a strip from which on columns of the next panel are asked for; 0 where these are asked for from the
-/// start. Two panels of what lies in a cache do not fit the first-level one, so there the distance is short. From
-/// memory
-/// (`far`) the same column of the next panel is not too far.
+/// start. Two panels of what lies in a cache do not fit the first-level one, so there the distance is short.
 template <class C>
 inline index_t turn_of(index_t width, bool far) {
   return far || width <= scan_tuning<C>::reach ? 0 : width - scan_tuning<C>::reach;
 }
+
+/// The lines that are asked for beside row r and column i of a panel. Of memory (`far`) the whole next panel, and in
+/// the order in which it lies there if its rows follow one another: asked for row by row it takes 1.4 times as long.
+template <class C>
+class lines_ahead {
+ public:
+  /// For columns before or beyond the turn; `step` is 1 where panels go upwards and -1 where they go downwards.
+  lines_ahead(const panel<C>& rows, index_t width, bool far, bool beyond, index_t step)
+      : from_(rows.data), row_(rows.stride), ahead_(rows.ahead * step) {
+    const index_t turn = turn_of<C>(width, far);
+    if (rows.ahead == 0) return;
+    if (turn != 0) {
+      ahead_ = beyond ? ahead_ - turn : width - turn;
+    } else if (far && rows.stride == width) {
+      column_ = scan_tuning<C>::rows;
+      row_ = lanes<C>;
+    }
+  }
+  [[gnu::always_inline]] void ask(index_t r, index_t i) const { prefetch(from_, ahead_ + r * row_ + i * column_); }
+  [[gnu::always_inline]] void ask_to_write(index_t r, index_t i) const {
+    prefetch_to_write(from_, ahead_ + r * row_ + i * column_);
+  }
+
+ private:
+  C* from_;
+  index_t row_;
+  index_t ahead_;
+  index_t column_ = 1;
+};
 
 /// True for arrays of so many elements that writing them around the caches pays.
 template <class C>

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan_same_rows.hpp  Rows that all see the same keys: gate, dq and the sums of A and B in one loop.
+#pragma once
+
+#include "gates.hpp"
+#include "scan_suffix.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// What a row brings along besides what it shares with all others.
+template <class C>
+struct same_inputs {
+  panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
+  bool around = false;       ///< dq is written around the caches
+  bool far = false;          ///< the arrays are in memory, not in a cache
+};
+
+/// The frames that sums without a term have after their first row, as suffix_any chooses them. Rows see keys, and their
+/// base is 0.
+template <class C>
+inline void enter_same_frames(const suffix_lanes<C>& chunk, const C* power, index_t width) {
+  for (index_t l = 0; l < width; l += lanes<C>)
+    store(chunk.exponent + l, load(power + l) + vec<C>(scan_tuning<C>::headroom));
+}
+
+/// Sums scan_tuning::rows rows with the sigmoid gate of columns [i, end), up to the first vector that is for
+/// suffix_any, whose g then stands in rows.g and whose dq is written; returns where it stopped. Without a call in its
+/// loop, and with copies, as fold_ordinary is.
+template <class C>
+[[gnu::flatten, gnu::noinline]] index_t sum_same_rows(const suffix_job<C>& job, const same_inputs<C>& inputs,
+                                                      const strip& x, index_t i, index_t end) {
+  constexpr index_t rows = scan_tuning<C>::rows;
+  const suffix_lanes<C> chunk = job.chunk;
+  const suffix_rows<C> shared = job.rows;
+  const C* const limit = job.view.limit;
+  const same_inputs<C> in = inputs;
+  const index_t lane = x.lane;
+  const vec<C> low(scan_tuning<C>::value_low);
+  const vec<C> high(scan_tuning<C>::value_high);
+  const vec<C> zero(C(0));
+  const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, in.far, end == x.width, 1); };
+  const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
+  for (; i < end; i += lanes<C>) {
+    const index_t l = lane + i;
+    const vec<C> o = load(shared.o.data + i);
+    const vec<C> power = load(shared.power.data + i);
+    vec<C> g[rows];
+    vec<C> g_peak = load(chunk.g_peak + l);
+#pragma GCC unroll 4
+    for (index_t r = 0; r < rows; ++r) {
+      next_dy.ask(r, i);
+      next_q.ask(r, i);
+      const vec<C> up = load(in.dy.row(r) + i);
+      const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(load(in.q.row(r) + i));
+      g[r] = up * gate.value;
+      g_peak = max_of_bits<C>(g_peak, xsimd::abs(g[r]));
+      if (in.dq.data == nullptr) continue;
+      if (!in.around) next_dq.ask_to_write(r, i);
+      put(in.dq.row(r) + i, up * gate.slope * o, in.around);
+    }
+    const vec<C> o_peak = max_ignoring_nan<C>(load(chunk.o_peak + l), xsimd::abs(o));
+    const auto ordinary = (power <= load(limit + l)) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero)) &
+                          (o_peak <= high) & ((o_peak >= low) | (o_peak == zero));
+    if (!xsimd::all(ordinary)) {
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) store(shared.g.row(r) + i, g[r]);
+      return i;
+    }
+    const vec<C> weight = times_pow2<C>(load(shared.inverse.data + i), power - load(chunk.exponent + l));
+    vec<C> a = load(chunk.a + l);
+    const vec<C> off = o - load(chunk.centre + l);
+    if (xsimd::any(differs<C>(off, zero))) {
+      vec<C> b = load(chunk.b + l);
+#pragma GCC unroll 4
+      for (index_t r = rows - 1; r >= 0; --r) b = mul_add(weight * g[r], off, b);
+      store(chunk.b + l, b);
+    }
+#pragma GCC unroll 4
+    for (index_t r = rows - 1; r >= 0; --r) a = mul_add(weight, g[r], a);
+    store(chunk.a + l, a);
+    store(chunk.g_peak + l, g_peak);
+    store(chunk.o_peak + l, o_peak);
+  }
+  return i;
+}
+
+/// The same for whole strips, whatever the rows hold.
+template <class C>
+inline void same_panel(const suffix_job<C>& job, const same_inputs<C>& in, const strip& x) {
+  const index_t turn = turn_of<C>(x.width, in.far);
+  for (index_t i = 0; i < x.width;) {
+    const index_t end = i < turn ? turn : x.width;
+    i = sum_same_rows<C>(job, in, x, i, end);
+    if (i == end) continue;
+    for (index_t r = scan_tuning<C>::rows - 1; r >= 0; --r) suffix_any<C, false>(job, x.lane + i, i, r);
+    i += lanes<C>;
+  }
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
