@@ -7,6 +7,7 @@
 #include <aft/core/options.hpp>
 
 #include "exp_parts.hpp"
+#include "exp_weight.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -78,10 +79,12 @@ inline vec<C> tanh(const vec<C>& x) {
 /// it counts as e^-|q| at most.
 template <class C>
 inline vec<C> quotient_growth(const vec<C>& q) {
-  const vec<C> x = gate_detail::growth_argument<C>(q);
-  const split_exp<C> e = exp_weight<C>(x, exp_steps<C>(x));
+  const split_exp<C> e = exp_weight<C>(gate_detail::growth_argument<C>(q));
   return times_pow2<C>(e.mantissa, e.exponent);
 }
+/// Up to this |q| exp_near gives the same bits.
+template <class C>
+inline constexpr C near_gate = sizeof(C) == 4 ? C(80) : C(700);
 
 /// A gate and its derivative from one exponential.
 template <class C>
@@ -95,12 +98,19 @@ namespace gate_detail {
 /// sigmoid'(x) = s (1 - s), the second factor as e^-x s, which no near-equal numbers are subtracted for. Where e^-x is
 /// past the range s is 0 or subnormal, and a smaller number will do.
 template <class C>
+struct sigmoid_parts {
+  vec<C> value, rest;
+
+  explicit sigmoid_parts(const vec<C>& growth) {
+    const vec<C> one(C(1));
+    value = one / (one + growth);
+    rest = min_ignoring_nan<C>(growth, vec<C>(C(1) / std::numeric_limits<C>::min())) * value;
+  }
+};
+template <class C>
 inline gate_pair<C> sigmoid_pair(const vec<C>& x) {
-  const vec<C> e = quotient_growth<C>(x);
-  const vec<C> one(C(1));
-  const vec<C> value = one / (one + e);
-  const vec<C> rest = min_ignoring_nan<C>(e, vec<C>(C(1) / std::numeric_limits<C>::min())) * value;
-  return {value, value * rest};
+  const sigmoid_parts<C> s(quotient_growth<C>(x));
+  return {s.value, s.value * s.rest};
 }
 
 }  // namespace gate_detail

@@ -214,7 +214,7 @@ class backward_pass {
     }
   }
 
-  suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
+  [[gnu::noinline]] suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
     suffix_keys<C> out;
     out.far = around_;
     out.k = keys_.read_keys(x, s, n, desk.keys);
@@ -230,7 +230,7 @@ class backward_pass {
     return out;
   }
 
-  void close(const strip& x, index_t s, index_t n, const suffix_keys<C>& from) const {
+  [[gnu::noinline]] void close(const strip& x, index_t s, index_t n, const suffix_keys<C>& from) const {
     if (dk_.set()) {
       if (p_.hk == p_.d) {
         dk_.close(x, s, n, from.dk);

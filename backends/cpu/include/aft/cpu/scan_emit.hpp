@@ -40,7 +40,7 @@ struct fold_lanes {
 /// unit N / D. Keeping the chunk in its own frame makes its sum the same whether or not the past is known yet.
 template <class C>
 struct fold_view {
-  static constexpr index_t arrays = 8;
+  static constexpr index_t arrays = 9;
   C* limit = nullptr;  ///< keys whose exp_steps are up to it, with ordinary values, need no change of frame
   C* num_unit = nullptr;
   C* den_unit = nullptr;
@@ -49,6 +49,7 @@ struct fold_view {
   C* base = nullptr;
   C* exponent = nullptr;
   C* unit = nullptr;
+  C* near = nullptr;  ///< the same for nearest_keys
 
   fold_view() = default;
   fold_view(C* at, index_t width)
@@ -59,7 +60,8 @@ struct fold_view {
         den_before(at + 4 * width),
         base(at + 5 * width),
         exponent(at + 6 * width),
-        unit(at + 7 * width) {}
+        unit(at + 7 * width),
+        near(at + 8 * width) {}
 };
 
 /// What becomes of a row: nothing, y alone, or whatever fold_rows asks for.
@@ -125,8 +127,9 @@ inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, c
     store(view.exponent + l, j.frames.common.exponent);
     store(view.unit + l, pow2<C>(j.shift));
   }
-  store(view.limit + l,
-        xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()), highest_step<C>(f.exponent)));
+  const vec<C> none(-std::numeric_limits<C>::infinity());
+  store(view.limit + l, xsimd::select(special, none, highest_step<C>(f.exponent)));
+  store(view.near + l, xsimd::select(special, none, nearest_keys<C>(f.exponent)));
 }
 
 /// The sums and results that a kernel works on.

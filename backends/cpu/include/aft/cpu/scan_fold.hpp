@@ -44,7 +44,7 @@ template <class C, emission What>
 
   const frame<C> f = chunk.in(l);
   const vec<C> near = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
-  const split_exp<C> e = exp_weight<C>(near, exp_steps<C>(near));
+  const split_exp<C> e = exp_weight<C>(near);
   frame<C> next = f;
   next.exponent = xsimd::select(near > highest_key<C>(f.exponent),
                                 exponent_of<C>(near) + vec<C>(scan_tuning<C>::headroom), f.exponent);
@@ -74,6 +74,20 @@ template <class C, emission What>
   if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
 
+/// Whether the keys of a column fit its frame, see fold_view::limit, and are sure to be in range.
+template <class C>
+inline vec_mask<C> in_range(const vec<C> (&k)[scan_tuning<C>::rows], const vec<C>& limit) {
+  vec<C> top = exp_steps<C>(k[0]);
+  vec<C> bottom = top;
+#pragma GCC unroll 4
+  for (index_t r = 1; r < scan_tuning<C>::rows; ++r) {
+    const vec<C> steps = exp_steps<C>(k[r]);
+    top = max_ignoring_nan<C>(top, steps);
+    bottom = min_ignoring_nan<C>(bottom, steps);
+  }
+  return (top <= limit) & (bottom >= vec<C>(step_zero<C> - far_step<C>));
+}
+
 /// Folds scan_tuning::rows rows of columns [i, end), up to the first vector that is for fold_any; returns where it
 /// stopped. A function of its own, without a call in its loop, so that constants stay in registers. Flattened: left to
 /// itself the compiler calls exp and the emitter, which then spill and reload every vector (1.8x). All that the loop
@@ -89,10 +103,9 @@ template <class C, emission What>
   const panel<C> keys = from_keys;
   const panel<C> values = from_values;
   const index_t lane = x.lane;
-  const vec<C> least(step_zero<C> - far_step<C>);
-  const vec<C> most(step_zero<C> + far_step<C>);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
+  const vec<C> near_q(near_gate<C>);
   const vec<C> zero(C(0));
   const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, job.far, end == x.width, 1); };
   const lines_ahead<C> next_keys = next(keys), next_values = next(values), next_q = next(out.q), next_y = next(out.y);
@@ -100,9 +113,8 @@ template <class C, emission What>
     const index_t l = lane + i;
     vec<C> k[rows];
     vec<C> v[rows];
-    vec<C> steps[rows];
-    vec<C> top = least;
-    vec<C> bottom = most;
+    vec<C> size = zero;
+    vec<C> size_q = zero;
     vec<C> peak = load(chunk.peak + l);
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
@@ -113,27 +125,35 @@ template <class C, emission What>
       if constexpr (What == emission::gated) {
         next_q.ask(r, i);
         if (!out.around) next_y.ask_to_write(r, i);
+        size_q = larger_size<C>(size_q, load(out.q.row(r) + i));
       }
-      steps[r] = exp_steps<C>(k[r]);
-      top = max_of_bits<C>(top, steps[r]);
-      bottom = min_of_bits<C>(bottom, steps[r]);
-      peak = max_of_bits<C>(peak, xsimd::abs(v[r]));
+      size = larger_size<C>(size, k[r]);
+      peak = larger_size<C>(peak, v[r]);
     }
-    const auto ordinary =
-        (top <= load(view.limit + l)) & (bottom >= least) & (peak <= high) & ((peak >= low) | (peak == zero));
-    if (!xsimd::all(ordinary)) return i;
     // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
     const vec<C> exponent = load(chunk.exponent + l);
     vec<C> weight[rows];
     vec<C> growth[rows];
+    const auto plain = (peak <= high) & ((peak >= low) | (peak == zero));
+    if (xsimd::all(plain & (size <= load(view.near + l)))) {
 #pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) {
-      const split_exp<C> e = exp_weight<C>(k[r], steps[r]);
-      weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
+      for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
+    } else {
+      if (!xsimd::all(plain & in_range<C>(k, load(view.limit + l)))) return i;
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        const split_exp<C> e = exp_weight<C>(k[r]);
+        weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
+      }
     }
     if constexpr (What == emission::gated) {
+      if (xsimd::all(size_q <= near_q)) {
 #pragma GCC unroll 4
-      for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(out.q.row(r) + i));
+        for (index_t r = 0; r < rows; ++r) growth[r] = exp_near<C, true>(load(out.q.row(r) + i), zero);
+      } else {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(out.q.row(r) + i));
+      }
     }
     vec<C> num = load(chunk.num + l);
     vec<C> den = load(chunk.den + l);
@@ -159,8 +179,8 @@ template <class C, emission What>
 
 /// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows.
 template <class C, emission What>
-inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
-                       index_t n) {
+[[gnu::noinline]] void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
+                                  index_t n) {
   const index_t turn = turn_of<C>(x.width, job.far);
   for (index_t i = 0; i < x.width;) {
     const index_t end = i < turn ? turn : x.width;

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "exp_parts.hpp"
+#include "exp_weight.hpp"
 #include "tuning_scan.hpp"
 
 namespace aft {
@@ -89,6 +89,15 @@ template <class C>
 inline vec<C> highest_step(const vec<C>& exponent) {
   const vec<C> range(far_step<C>);
   return xsimd::select(exponent > range, range, exponent) + vec<C>(step_zero<C>);
+}
+
+/// Keys of this size and below are no higher than that either, and their weights are normal numbers: see exp_near.
+template <class C>
+inline vec<C> nearest_keys(const vec<C>& exponent) {
+  const vec<C> reach(exp_constants<C>::bias - C(7));
+  const vec<C> up = exponent - vec<C>(C(1));
+  const vec<C> down = reach - exponent;
+  return xsimd::select(up < down, up, down) * vec<C>(C(0.6931));
 }
 
 /// The exponent that values are divided by when the largest of them is `peak`: 0 for all ordinary ones. Only for

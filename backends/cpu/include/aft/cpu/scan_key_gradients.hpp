@@ -24,7 +24,6 @@ inline void find_key_limits(const suffix_view<C>& view, index_t l) {
   const vec<C> zero(C(0));
   const vec<C> reach(exp_constants<C>::bias - C(7));
   const vec<C> room(C(30));
-  const vec<C> range(far_step<C>);
   const vec<C> a = load(view.a_after + l);
   const vec<C> b = load(view.b_after + l);
   const vec<C> power = load(view.a_power + l);
@@ -36,10 +35,8 @@ inline void find_key_limits(const suffix_view<C>& view, index_t l) {
   const vec<C> low_a = xsimd::select(a == zero, zero, exponent_bits<C>(a));
   const vec<C> low_b = xsimd::select(b == zero, zero, exponent_bits<C>(b));
   const vec<C> low = min_ignoring_nan<C>(min_ignoring_nan<C>(low_a, low_b), zero);
-  const vec<C> least = max_ignoring_nan<C>(-reach - low - power, -range);
-  const vec<C> most = min_ignoring_nan<C>(room - power, range);
-  store(view.least + l, least + vec<C>(step_zero<C>));
-  store(view.most + l, xsimd::select(plain, most + vec<C>(step_zero<C>), vec<C>(-std::numeric_limits<C>::infinity())));
+  const vec<C> size = min_ignoring_nan<C>(room - power, reach + low + power) * vec<C>(C(0.6931));
+  store(view.near + l, xsimd::select(plain, size, vec<C>(-std::numeric_limits<C>::infinity())));
 }
 
 /// The gradients of scan_tuning::rows keys of columns [i, end), up to the first vector that is for emit_key; returns
@@ -51,32 +48,25 @@ template <class C>
   const suffix_keys<C> keys = job.keys;
   const suffix_view<C> view = job.view;
   const index_t lane = x.lane;
+  const vec<C> zero(C(0));
   const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, keys.far, end == x.width, 1); };
   const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;
     vec<C> k[rows];
-    vec<C> steps[rows];
-    vec<C> top(step_zero<C>);
-    vec<C> bottom(step_zero<C>);
+    vec<C> size = zero;
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
       k[r] = load(keys.k.row(r) + i);
       next_k.ask(r, i);
-      steps[r] = exp_steps<C>(k[r]);
-      top = r == 0 ? steps[r] : max_of_bits<C>(top, steps[r]);
-      bottom = r == 0 ? steps[r] : min_of_bits<C>(bottom, steps[r]);
+      size = larger_size<C>(size, k[r]);
     }
-    const auto ordinary = (top <= load(view.most + l)) & (bottom >= load(view.least + l));
-    if (!xsimd::all(ordinary)) return i;
-    const vec<C> power = load(view.a_power + l);
+    if (!xsimd::all(size <= load(view.near + l))) return i;
+    const vec<C> down = -load(view.a_power + l);
     const vec<C> a = load(view.a_after + l);
     vec<C> weight[rows];
 #pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) {
-      const split_exp<C> e = exp_weight<C>(k[r], steps[r]);
-      weight[r] = times_pow2<C>(e.mantissa, e.exponent + power);
-    }
+    for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], down);
     if (keys.dk.data != nullptr) {
       const vec<C> b = load(view.b_after + l);
       const vec<C> centre = load(view.centre + l);
@@ -110,7 +100,7 @@ template <class C>
 
 /// Keys [0, n) of a strip.
 template <class C>
-inline void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
+[[gnu::noinline]] void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
   const index_t turn = turn_of<C>(x.width, job.keys.far);
   for (index_t i = 0; i < x.width;) {
     const index_t end = i < turn ? turn : x.width;

@@ -173,7 +173,7 @@ class key_prefix {
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
-  void fold(index_t i, index_t c, key_desk<C> desk) const {
+  [[gnu::noinline]] void fold(index_t i, index_t c, key_desk<C> desk) const {
     const stretch x = plan_.at(i);
     const index_t s0 = c * scan_tuning<C>::chunk;
     desk.chunk = at(folds_, i * chunks_ + c);

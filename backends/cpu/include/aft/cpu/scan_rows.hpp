@@ -78,9 +78,13 @@ class gradient_rows {
     const bool around = around_ && dq.data != nullptr && dq_.direct(x) && on_lines(dq);
     // A switch inside the loop costs a third of it.
     if (gate_ == gate::sigmoid) {
-      gate_rows(x, n, dy, q, rows, dq, around, [](const vec<C>& z) { return gate_both<C>(gate::sigmoid, z); });
+      gate_rows(x, n, dy, q, rows, dq, around,
+                [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_growth<C>(z)); });
     } else {
-      gate_rows(x, n, dy, q, rows, dq, around, [this](const vec<C>& z) { return gate_both<C>(gate_, z); });
+      gate_rows(x, n, dy, q, rows, dq, around, [this](const vec<C>& up, const vec<C>& z) {
+        const gate_pair<C> both = gate_both<C>(gate_, z);
+        return gate_gradient_pair<C>{up * both.value, up * both.slope};
+      });
     }
     if (dq.data != nullptr) dq_.close(x, t, n, dq);
     return rows;
@@ -196,10 +200,10 @@ class gradient_rows {
         prefetch(dy.row(r) + i, step * dy.ahead);
         prefetch(q.row(r) + i, step * q.ahead);
         const vec<C> up = load(dy.row(r) + i);
-        const gate_pair<C> gate = both(load(q.row(r) + i));
-        store(to.g.row(r) + i, up * gate.value);
+        const gate_gradient_pair<C> gate = both(up, load(q.row(r) + i));
+        store(to.g.row(r) + i, gate.g);
         if (dq.data == nullptr) continue;
-        const vec<C> value = up * gate.slope * load(to.o.row(r) + i);
+        const vec<C> value = gate.slope * load(to.o.row(r) + i);
         put(dq.row(r) + i, xsimd::select(load(to.inverse.row(r) + i) == zero, zero, value), around);
       }
     }

@@ -10,6 +10,18 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 namespace scan {
 
+/// dy gate(q), and dy gate'(q), which o makes dq.
+template <class C>
+struct gate_gradient_pair {
+  vec<C> g, slope;
+};
+template <class C>
+inline gate_gradient_pair<C> sigmoid_gradient(const vec<C>& dy, const vec<C>& growth) {
+  const gate_detail::sigmoid_parts<C> s(growth);
+  const vec<C> g = dy * s.value;
+  return {g, g * s.rest};
+}
+
 /// What a row brings along besides what it shares with all others.
 template <class C>
 struct same_inputs {
@@ -40,6 +52,7 @@ template <class C>
   const index_t lane = x.lane;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
+  const vec<C> near_q(near_gate<C>);
   const vec<C> zero(C(0));
   const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, in.far, end == x.width, 1); };
   const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
@@ -47,19 +60,30 @@ template <class C>
     const index_t l = lane + i;
     const vec<C> o = load(shared.o.data + i);
     const vec<C> power = load(shared.power.data + i);
-    vec<C> g[rows];
-    vec<C> g_peak = load(chunk.g_peak + l);
+    vec<C> growth[rows];
+    vec<C> size = zero;
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
       next_dy.ask(r, i);
       next_q.ask(r, i);
-      const vec<C> up = load(in.dy.row(r) + i);
-      const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(load(in.q.row(r) + i));
-      g[r] = up * gate.value;
-      g_peak = max_of_bits<C>(g_peak, xsimd::abs(g[r]));
-      if (in.dq.data == nullptr) continue;
-      if (!in.around) next_dq.ask_to_write(r, i);
-      put(in.dq.row(r) + i, up * gate.slope * o, in.around);
+      if (in.dq.data != nullptr && !in.around) next_dq.ask_to_write(r, i);
+      size = larger_size<C>(size, load(in.q.row(r) + i));
+    }
+    if (xsimd::all(size <= near_q)) {
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) growth[r] = exp_near<C, true>(load(in.q.row(r) + i), zero);
+    } else {
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(in.q.row(r) + i));
+    }
+    vec<C> g[rows];
+    vec<C> g_peak = load(chunk.g_peak + l);
+#pragma GCC unroll 4
+    for (index_t r = 0; r < rows; ++r) {
+      const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), growth[r]);
+      g[r] = both.g;
+      g_peak = larger_size<C>(g_peak, g[r]);
+      if (in.dq.data != nullptr) put(in.dq.row(r) + i, both.slope * o, in.around);
     }
     const vec<C> o_peak = max_ignoring_nan<C>(load(chunk.o_peak + l), xsimd::abs(o));
     const auto ordinary = (power <= load(limit + l)) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero)) &
@@ -89,7 +113,7 @@ template <class C>
 
 /// The same for whole strips, whatever the rows hold.
 template <class C>
-inline void same_panel(const suffix_job<C>& job, const same_inputs<C>& in, const strip& x) {
+[[gnu::noinline]] void same_panel(const suffix_job<C>& job, const same_inputs<C>& in, const strip& x) {
   const index_t turn = turn_of<C>(x.width, in.far);
   for (index_t i = 0; i < x.width;) {
     const index_t end = i < turn ? turn : x.width;

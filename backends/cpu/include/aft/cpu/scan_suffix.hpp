@@ -9,7 +9,7 @@
 /// v A - B the digits that v - o keeps.
 #pragma once
 
-#include "exp_parts.hpp"
+#include "exp_weight.hpp"
 #include "scan_panel.hpp"
 #include "scan_suffix_sums.hpp"
 
@@ -99,8 +99,7 @@ inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, ind
   const vec<C> k = load(keys.k.row(r) + i);
   const auto hidden = k == vec<C>(-std::numeric_limits<C>::infinity());
   const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(abyss<C>));
-  const vec<C> x = min_ignoring_nan<C>(above, vec<C>(-abyss<C>));
-  const split_exp<C> e = exp_weight<C>(x, exp_steps<C>(x));
+  const split_exp<C> e = exp_weight<C>(min_ignoring_nan<C>(above, vec<C>(-abyss<C>)));
   const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
   if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_around);
   if (keys.dk.data != nullptr) {

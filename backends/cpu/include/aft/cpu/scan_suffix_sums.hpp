@@ -47,7 +47,7 @@ struct suffix_lanes {
 /// How a chunk's own sums and those after it make a key's: A = a a_unit + a_after, B = b b_unit + a cross + b_after.
 template <class C>
 struct suffix_view {
-  static constexpr index_t arrays = 12;
+  static constexpr index_t arrays = 11;
   C* limit = nullptr;  ///< rows whose power is up to it, with ordinary g and o, need no change of frame
   C* a_unit = nullptr;
   C* b_unit = nullptr;
@@ -58,8 +58,7 @@ struct suffix_view {
   C* centre = nullptr;
   C* a_power = nullptr;  ///< dv = e^k A 2^a_power
   C* b_power = nullptr;
-  C* least = nullptr;  ///< keys whose exp_steps lie between these two are for emit_ordinary_keys
-  C* most = nullptr;
+  C* near = nullptr;  ///< keys of this size and below are for emit_ordinary_keys
 
   suffix_view() = default;
   suffix_view(C* at, index_t width)
@@ -73,8 +72,7 @@ struct suffix_view {
         centre(at + 7 * width),
         a_power(at + 8 * width),
         b_power(at + 9 * width),
-        least(at + 10 * width),
-        most(at + 11 * width) {}
+        near(at + 10 * width) {}
 };
 
 /// Both sums in their common frame, with a common centre.

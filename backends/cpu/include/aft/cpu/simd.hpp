@@ -145,24 +145,15 @@ inline vec<C> min_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
   return xsimd::select(x < acc, x, acc);
 }
 
-/// The larger and the smaller of two numbers by their bits as signed integers, where the target compares those faster:
-/// four ports of Zen 5 against two. Of numbers above 0 the order is that of the numbers, and all others are below
-/// them. A NaN may be passed over or may stay.
+/// The larger of acc and |x|, acc being no less than 0; a NaN in x is passed over.
 template <class C>
-inline vec<C> max_of_bits(const vec<C>& a, const vec<C>& b) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4)
-    return vec<C>(_mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b))));
+inline vec<C> larger_size(const vec<C>& acc, const vec<C>& x) {
+#if defined(__AVX512DQ__)
+  // 11: by absolute value; 10: without its sign.
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return vec<C>(_mm512_range_ps(acc, x, 0b1011));
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return vec<C>(_mm512_range_pd(acc, x, 0b1011));
 #endif
-  return max_ignoring_nan<C>(a, b);
-}
-template <class C>
-inline vec<C> min_of_bits(const vec<C>& a, const vec<C>& b) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4)
-    return vec<C>(_mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b))));
-#endif
-  return min_ignoring_nan<C>(a, b);
+  return max_ignoring_nan<C>(acc, xsimd::abs(x));
 }
 
 /// The largest of the lanes, none of which is NaN.
