@@ -81,8 +81,7 @@ class columns {
 
   /// True where rows can be used as they lie.
   bool direct(const strip& x) const {
-    return f_.type == dtype_of<C> && f_.sc == 1 && group_ == 1 && x.count == x.width &&
-           x.first / d_ == (x.first + x.count - 1) / d_;
+    return f_.type == dtype_of<C> && f_.sc == 1 && group_ == 1 && x.count == x.width && x.alone;
   }
 
   /// Rows [t0, t0 + n). `buffer` takes them where they must be staged; unused lanes are 0.
@@ -143,7 +142,7 @@ class columns {
   }
 
   panel<C> in_place(const strip& x, index_t t0) const {
-    return {reinterpret_cast<C*>(address(x.first / d_, t0, x.first % d_)), f_.sx[2], f_.sx[2] * scan_tuning<C>::rows};
+    return {reinterpret_cast<C*>(address(x.b, t0, x.c)), f_.sx[2], f_.sx[2] * scan_tuning<C>::rows};
   }
 
   void stage(const strip& x, index_t t0, index_t n, C* buffer) const {
