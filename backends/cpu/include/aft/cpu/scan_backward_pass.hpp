@@ -100,17 +100,17 @@ class backward_pass {
     const index_t t1 = std::min(t0 + scan_tuning<C>::chunk, p_.Tq);
     const index_t s1 = Emit ? std::max(t0, std::min(t1, keys_.end(x))) : t0;
     suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
+    bool same = false;
     if (sums_wanted_) {
       job.chunk.clear(keys_.padded(x));
       plan_.for_strips(x,
                        [&](const strip& part) { rows_.find_centre(part, t0, t1, desk.rows, known, job.chunk.centre); });
-      if (rows_.same(known)) enter_same_frames<C>(job.chunk, known.power.data, keys_.padded(x));
+      if (rows_.same(known)) same = enter_same_frames<C>(job.chunk, job.view, rows_.shared(known), keys_.padded(x));
       start<Emit>(x, job);
     }
     panels(s1, t1, [&](index_t t, index_t n) {
       plan_.for_strips(x, [&](const strip& part) {
-        if (sums_wanted_ && n == scan_tuning<C>::rows && rows_.same(known))
-          return rows_.add_same(part, t, desk.rows, known, write_dq, job);
+        if (same && n == scan_tuning<C>::rows) return rows_.add_same(part, t, desk.rows, known, write_dq, job);
         job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
         if (sums_wanted_) suffix_panel<C, false>(job, part, n);
       });

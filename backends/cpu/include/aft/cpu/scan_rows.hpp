@@ -90,7 +90,16 @@ class gradient_rows {
     return rows;
   }
 
-  /// Whether add_same will do for whole panels.
+  /// What all rows share where one is known for all, at lane positions.
+  static suffix_rows<C> shared(const known_rows<C>& known) {
+    suffix_rows<C> rows;
+    rows.o = known.o;
+    rows.inverse = known.inverse;
+    rows.power = known.power;
+    return rows;
+  }
+
+  /// Whether add_same may do for whole panels, if enter_same_frames agrees.
   bool same(const known_rows<C>& known) const { return known.same && gate_ == gate::sigmoid; }
 
   /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` as well.

@@ -30,12 +30,27 @@ struct same_inputs {
   bool far = false;          ///< the arrays are in memory, not in a cache
 };
 
-/// The frames that sums without a term have after their first row, as suffix_any chooses them. Rows see keys, and their
-/// base is 0.
+/// What sums without a term are after their first row, as suffix_any leaves them, but for A. Rows see keys, and their
+/// base is 0. False where some o is extreme or not its centre, so that B is not 0: such rows are for suffix_panel.
 template <class C>
-inline void enter_same_frames(const suffix_lanes<C>& chunk, const C* power, index_t width) {
-  for (index_t l = 0; l < width; l += lanes<C>)
-    store(chunk.exponent + l, load(power + l) + vec<C>(scan_tuning<C>::headroom));
+inline bool enter_same_frames(const suffix_lanes<C>& chunk, const suffix_view<C>& view, const suffix_rows<C>& rows,
+                              index_t width) {
+  const vec<C> zero(C(0));
+  bool plain = true;
+  for (index_t l = 0; l < width; l += lanes<C>) {
+    const vec<C> power = load(rows.power.data + l);
+    const vec<C> exponent = power + vec<C>(scan_tuning<C>::headroom);
+    const vec<C> o = load(rows.o.data + l);
+    const vec<C> size = xsimd::abs(o);
+    store(chunk.exponent + l, exponent);
+    store(chunk.o_peak + l, raise_peak<C>(zero, o));
+    store(view.weight + l, times_pow2<C>(load(rows.inverse.data + l), power - exponent));
+    const auto ordinary = (size <= vec<C>(scan_tuning<C>::value_high)) &
+                          ((size >= vec<C>(scan_tuning<C>::value_low)) | (size == zero)) &
+                          (o == load(chunk.centre + l));
+    plain = plain && xsimd::all(ordinary);
+  }
+  return plain;
 }
 
 /// Sums scan_tuning::rows rows with the sigmoid gate of columns [i, end), up to the first vector that is for
@@ -48,18 +63,19 @@ template <class C>
   const suffix_lanes<C> chunk = job.chunk;
   const suffix_rows<C> shared = job.rows;
   const C* const limit = job.view.limit;
+  const C* const weights = job.view.weight;
   const same_inputs<C> in = inputs;
   const index_t lane = x.lane;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>);
+  const vec<C> lowest(empty_exponent<C>);
   const vec<C> zero(C(0));
   const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, in.far, end == x.width, 1); };
   const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;
     const vec<C> o = load(shared.o.data + i);
-    const vec<C> power = load(shared.power.data + i);
     vec<C> growth[rows];
     vec<C> size = zero;
 #pragma GCC unroll 4
@@ -85,28 +101,18 @@ template <class C>
       g_peak = larger_size<C>(g_peak, g[r]);
       if (in.dq.data != nullptr) put(in.dq.row(r) + i, both.slope * o, in.around);
     }
-    const vec<C> o_peak = max_ignoring_nan<C>(load(chunk.o_peak + l), xsimd::abs(o));
-    const auto ordinary = (power <= load(limit + l)) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero)) &
-                          (o_peak <= high) & ((o_peak >= low) | (o_peak == zero));
+    const auto ordinary = (load(limit + l) >= lowest) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero));
     if (!xsimd::all(ordinary)) {
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) store(shared.g.row(r) + i, g[r]);
       return i;
     }
-    const vec<C> weight = times_pow2<C>(load(shared.inverse.data + i), power - load(chunk.exponent + l));
+    const vec<C> weight = load(weights + l);
     vec<C> a = load(chunk.a + l);
-    const vec<C> off = o - load(chunk.centre + l);
-    if (xsimd::any(differs<C>(off, zero))) {
-      vec<C> b = load(chunk.b + l);
-#pragma GCC unroll 4
-      for (index_t r = rows - 1; r >= 0; --r) b = mul_add(weight * g[r], off, b);
-      store(chunk.b + l, b);
-    }
 #pragma GCC unroll 4
     for (index_t r = rows - 1; r >= 0; --r) a = mul_add(weight, g[r], a);
     store(chunk.a + l, a);
     store(chunk.g_peak + l, g_peak);
-    store(chunk.o_peak + l, o_peak);
   }
   return i;
 }
