@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <aft/cpu/exp_parts.hpp>
+#include <aft/cpu/exp_weight.hpp>
 
 namespace {
 
@@ -56,5 +57,32 @@ TEST_CASE_TEMPLATE("exp_parts and times_pow2 round to what exp gives, and pass N
   }
   const split_exp<C> e = exp_parts<C>(vec<C>(std::numeric_limits<C>::quiet_NaN()));
   store(out, times_pow2<C>(e.mantissa, e.exponent));
+  CHECK(std::isnan(out[0]));
+}
+
+TEST_CASE_TEMPLATE("exp of weights has one base for all, and the same bits wherever its power of two is taken", C,
+                   float, double) {
+  const index_t steps = 200000;
+  const C reach(sizeof(C) == 4 ? 80 : 700);
+  for (index_t n = 0; n < steps; n += lanes<C>) {
+    C x[lanes<C>], near[lanes<C>], minus[lanes<C>], parts[lanes<C>];
+    for (index_t l = 0; l < lanes<C>; ++l) x[l] = reach * (C(2 * (n + l)) / C(steps) - C(1));
+    const vec<C> shift(C(n % 11 - 5));
+    store(near, exp_near<C>(load(x), shift));
+    store(minus, exp_near<C, true>(-load(x), shift));
+    const split_exp<C> e = exp_weight<C>(load(x));
+    store(parts, times_pow2<C>(e.mantissa, e.exponent - shift));
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      CAPTURE(x[l]);
+      CHECK(near[l] == parts[l]);
+      CHECK(minus[l] == parts[l]);
+      const long double expected =
+          std::exp(static_cast<long double>(x[l])) * std::exp2(-static_cast<long double>(n % 11 - 5));
+      const long double ulps = 1.5L + (sizeof(C) == 4 ? std::abs(x[l]) * 0x1p-5L : 0);
+      CHECK(std::abs(near[l] - expected) <= ulps * std::numeric_limits<C>::epsilon() * expected);
+    }
+  }
+  C out[lanes<C>];
+  store(out, exp_near<C>(vec<C>(std::numeric_limits<C>::quiet_NaN()), vec<C>(C(0))));
   CHECK(std::isnan(out[0]));
 }

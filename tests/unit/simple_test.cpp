@@ -73,3 +73,21 @@ TEST_CASE("simple: keys that rise or fall along the sequence, so that the runnin
       }
     }
 }
+
+TEST_CASE("simple: several chunks, nothing saved, with logits and gates of every size") {
+  unsigned seed = 300;
+  for (double scale : {1, 10, 50, 200})
+    for (bool lengths : {false, true})
+      for (auto [Tk, d] : {std::pair<index_t, index_t>{290, 5}, {262, 40}}) {
+        check({.call = op::simple,
+               .B = 2,
+               .Tq = 270,
+               .Tk = Tk,
+               .d = d,
+               .lengths = lengths,
+               .q_scale = scale < 50 ? 1.0 : 60.0,
+               .k_scale = scale,
+               .seed = ++seed,
+               .save = false});
+      }
+}

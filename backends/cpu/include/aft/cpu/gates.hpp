@@ -2,9 +2,12 @@
 /// @file gates.hpp  The function of q that multiplies the average, and its derivative.
 #pragma once
 
+#include <limits>
+
 #include <aft/core/options.hpp>
 
 #include "exp_parts.hpp"
+#include "exp_weight.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -12,12 +15,18 @@ namespace cpu_impl {
 
 namespace gate_detail {
 
-/// exp(-x) for 1 / (1 + e): cut where e is past every number, so that the far ends come out as exactly 0 and 1.
+/// -x, cut where exp(-x) is past every number, so that the far ends of 1 / (1 + e) come out as exactly 0 and 1.
 template <class C>
-inline vec<C> growth(const vec<C>& x) {
+inline vec<C> growth_argument(const vec<C>& x) {
   const vec<C> low(sizeof(C) == 4 ? C(-105) : C(-750));
   const vec<C> high(sizeof(C) == 4 ? C(89) : C(709.9));
-  const split_exp<C> e = exp_parts<C>(min_ignoring_nan<C>(max_ignoring_nan<C>(-x, low), high));
+  return min_ignoring_nan<C>(max_ignoring_nan<C>(-x, low), high);
+}
+
+/// exp(-x) for 1 / (1 + e).
+template <class C>
+inline vec<C> growth(const vec<C>& x) {
+  const split_exp<C> e = exp_parts<C>(growth_argument<C>(x));
   return times_pow2<C>(e.mantissa, e.exponent);
 }
 
@@ -66,6 +75,17 @@ inline vec<C> tanh(const vec<C>& x) {
 
 }  // namespace gate_detail
 
+/// e^-q for growth_quotient: its relative error may grow with |q|, to 3 ulp at the ends of the range, since beside den
+/// it counts as e^-|q| at most.
+template <class C>
+inline vec<C> quotient_growth(const vec<C>& q) {
+  const split_exp<C> e = exp_weight<C>(gate_detail::growth_argument<C>(q));
+  return times_pow2<C>(e.mantissa, e.exponent);
+}
+/// Up to this |q| exp_near gives the same bits.
+template <class C>
+inline constexpr C near_gate = sizeof(C) == 4 ? C(80) : C(700);
+
 /// A gate and its derivative from one exponential.
 template <class C>
 struct gate_pair {
@@ -75,14 +95,22 @@ struct gate_pair {
 
 namespace gate_detail {
 
-/// sigmoid'(x) = e / (1 + e)^2, an even function.
+/// sigmoid'(x) = s (1 - s), the second factor as e^-x s, which no near-equal numbers are subtracted for. Where e^-x is
+/// past the range s is 0 or subnormal, and a smaller number will do.
+template <class C>
+struct sigmoid_parts {
+  vec<C> value, rest;
+
+  explicit sigmoid_parts(const vec<C>& growth) {
+    const vec<C> one(C(1));
+    value = one / (one + growth);
+    rest = min_ignoring_nan<C>(growth, vec<C>(C(1) / std::numeric_limits<C>::min())) * value;
+  }
+};
 template <class C>
 inline gate_pair<C> sigmoid_pair(const vec<C>& x) {
-  const vec<C> e = decay<C>(x);
-  const vec<C> one(C(1));
-  const vec<C> upper = one / (one + e);
-  const vec<C> lower = e * upper;
-  return {xsimd::select(x < vec<C>(C(0)), lower, upper), lower * upper};
+  const sigmoid_parts<C> s(quotient_growth<C>(x));
+  return {s.value, s.value * s.rest};
 }
 
 }  // namespace gate_detail
@@ -109,10 +137,15 @@ inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& 
   return xsimd::select(fits, shared, (num / den) * unscale * gate_detail::sigmoid<C>(q));
 }
 
-/// num / den * sigmoid(q) with one division. den is that of a fold: positive, and far from the ends of the range.
+/// num / den * sigmoid(q) with one division, where `growth` is e^-q. den is that of a fold: positive, and far from the
+/// ends of the range.
+template <class C>
+inline vec<C> growth_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& growth) {
+  return num / mul_add(den, growth, den);
+}
 template <class C>
 inline vec<C> sigmoid_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& q) {
-  return num / mul_add(den, gate_detail::growth<C>(q), den);
+  return growth_quotient<C>(num, den, quotient_growth<C>(q));
 }
 
 /// gate(q); 1 for gate::none, where q may be anything. A NaN stays a NaN, and +-inf gives the limit.

@@ -2,6 +2,7 @@
 /// @file scan_backward_pass.hpp  One chunk of the backward scan: its rows again, their sums, its keys' gradients.
 #pragma once
 
+#include "scan_key_gradients.hpp"
 #include "scan_rows.hpp"
 
 namespace aft {
@@ -87,6 +88,7 @@ class backward_pass {
     known_rows<C> rows = kept(desk, 1, 0, 0);
     keys_.last_row(x, desk, {rows.o, {}, rows.inverse, rows.power, rows.base});
     rows.far = far(rows.base.data, x);
+    rows.same = !rows.far && !some_empty(rows.inverse.data, x);
     return rows;
   }
 
@@ -98,14 +100,17 @@ class backward_pass {
     const index_t t1 = std::min(t0 + scan_tuning<C>::chunk, p_.Tq);
     const index_t s1 = Emit ? std::max(t0, std::min(t1, keys_.end(x))) : t0;
     suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
+    bool same = false;
     if (sums_wanted_) {
       job.chunk.clear(keys_.padded(x));
       plan_.for_strips(x,
                        [&](const strip& part) { rows_.find_centre(part, t0, t1, desk.rows, known, job.chunk.centre); });
+      if (rows_.same(known)) same = enter_same_frames<C>(job.chunk, job.view, rows_.shared(known), keys_.padded(x));
       start<Emit>(x, job);
     }
-    downwards(s1, t1, [&](index_t t, index_t n) {
+    panels(s1, t1, [&](index_t t, index_t n) {
       plan_.for_strips(x, [&](const strip& part) {
+        if (same && n == scan_tuning<C>::rows) return rows_.add_same(part, t, desk.rows, known, write_dq, job);
         job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
         if (sums_wanted_) suffix_panel<C, false>(job, part, n);
       });
@@ -129,6 +134,7 @@ class backward_pass {
     suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
     job.chunk.clear(keys_.padded(x));
     start<true>(x, job);
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
     for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
       const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
       plan_.for_strips(x, [&](const strip& part) {
@@ -177,9 +183,24 @@ class backward_pass {
     return xsimd::any(some);
   }
 
+  bool some_empty(const C* inverse, const stretch& x) const {
+    const vec<C> zero(C(0));
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>)
+      if (xsimd::any(load(inverse + l) == zero)) return true;
+    return false;
+  }
+
   template <bool Emit>
   void start(const stretch& x, const suffix_job<C>& job) const {
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, Emit>(job.chunk, job.after, job.view, l);
+  }
+
+  /// Panels of rows in the order in which their sums grow: only where rows see different keys has it to be from the
+  /// last to the first.
+  template <class F>
+  void panels(index_t t0, index_t t1, const F& f) const {
+    if (p_.causal) return downwards(t0, t1, f);
+    for (index_t t = t0; t < t1; t += scan_tuning<C>::rows) f(t, std::min(scan_tuning<C>::rows, t1 - t));
   }
 
   /// Panels of [t0, t1) from the last to the first, cut at multiples of their height.
@@ -193,8 +214,9 @@ class backward_pass {
     }
   }
 
-  suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
+  [[gnu::noinline]] suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
     suffix_keys<C> out;
+    out.far = around_;
     out.k = keys_.read_keys(x, s, n, desk.keys);
     if (dk_.set()) {
       out.v = v_.read(x, s, n, desk.values);
@@ -208,7 +230,7 @@ class backward_pass {
     return out;
   }
 
-  void close(const strip& x, index_t s, index_t n, const suffix_keys<C>& from) const {
+  [[gnu::noinline]] void close(const strip& x, index_t s, index_t n, const suffix_keys<C>& from) const {
     if (dk_.set()) {
       if (p_.hk == p_.d) {
         dk_.close(x, s, n, from.dk);

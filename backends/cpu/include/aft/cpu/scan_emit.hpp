@@ -40,8 +40,8 @@ struct fold_lanes {
 /// unit N / D. Keeping the chunk in its own frame makes its sum the same whether or not the past is known yet.
 template <class C>
 struct fold_view {
-  static constexpr index_t arrays = 8;
-  C* limit = nullptr;  ///< keys up to it, with ordinary values, need no change of frame
+  static constexpr index_t arrays = 9;
+  C* limit = nullptr;  ///< keys whose exp_steps are up to it, with ordinary values, need no change of frame
   C* num_unit = nullptr;
   C* den_unit = nullptr;
   C* num_before = nullptr;
@@ -49,6 +49,7 @@ struct fold_view {
   C* base = nullptr;
   C* exponent = nullptr;
   C* unit = nullptr;
+  C* near = nullptr;  ///< the same for nearest_keys
 
   fold_view() = default;
   fold_view(C* at, index_t width)
@@ -59,7 +60,8 @@ struct fold_view {
         den_before(at + 4 * width),
         base(at + 5 * width),
         exponent(at + 6 * width),
-        unit(at + 7 * width) {}
+        unit(at + 7 * width),
+        near(at + 8 * width) {}
 };
 
 /// What becomes of a row: nothing, y alone, or whatever fold_rows asks for.
@@ -125,8 +127,9 @@ inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, c
     store(view.exponent + l, j.frames.common.exponent);
     store(view.unit + l, pow2<C>(j.shift));
   }
-  store(view.limit + l,
-        xsimd::select(special, vec<C>(-std::numeric_limits<C>::infinity()), highest_key<C>(f.exponent)));
+  const vec<C> none(-std::numeric_limits<C>::infinity());
+  store(view.limit + l, xsimd::select(special, none, highest_step<C>(f.exponent)));
+  store(view.near + l, xsimd::select(special, none, nearest_keys<C>(f.exponent)));
 }
 
 /// The sums and results that a kernel works on.
@@ -135,6 +138,7 @@ struct fold_job {
   fold_lanes<C> chunk, before;
   fold_view<C> view;
   fold_rows<C> out;
+  bool far = false;  ///< the arrays are in memory, not in a cache
 };
 
 /// How the rows of a lane are made, loaded once for a panel.
@@ -149,22 +153,19 @@ struct fold_past {
 };
 
 /// Row r of the results, column i of the strip, of lanes that have all seen a key and whose values have no scale.
-template <class C, emission What>
+template <class C>
 inline void emit_ordinary(const fold_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
                           index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
   const vec<C> n = mul_add(num, past.num_unit, past.num_before);
   const vec<C> d = mul_add(den, past.den_unit, past.den_before);
-  if (What == emission::gated || out.y.data != nullptr)
-    put(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load(out.q.row(r) + i)), out.around);
-  if constexpr (What == emission::any) {
-    if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
-    if (out.lse.data != nullptr)
-      store(out.lse.row(r) + i, load(view.base + l) + log_shifted<C>(d, load(view.exponent + l)));
-    if (out.inverse.data != nullptr) {
-      store(out.inverse.row(r) + i, vec<C>(C(1)) / d);
-      store(out.power.row(r) + i, -load(view.exponent + l));
-      store(out.base.row(r) + i, -load(view.base + l));
-    }
+  if (out.y.data != nullptr) put(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load(out.q.row(r) + i)), out.around);
+  if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
+  if (out.lse.data != nullptr)
+    store(out.lse.row(r) + i, load(view.base + l) + log_shifted<C>(d, load(view.exponent + l)));
+  if (out.inverse.data != nullptr) {
+    store(out.inverse.row(r) + i, vec<C>(C(1)) / d);
+    store(out.power.row(r) + i, -load(view.exponent + l));
+    store(out.base.row(r) + i, -load(view.base + l));
   }
 }
 

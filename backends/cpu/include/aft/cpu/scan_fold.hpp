@@ -9,6 +9,22 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 namespace scan {
 
+/// The frames that sums without a term will have after their first key, the only row of `keys`: fold_any chooses the
+/// same. So the first rows of a chunk need not be for it.
+template <class C>
+[[gnu::flatten]] inline void enter_frames(const fold_lanes<C>& chunk, const strip& x, const panel<C>& keys) {
+  const C* const row = keys.data;
+  C* const to = chunk.exponent + x.lane;
+  const index_t width = x.width;
+  const vec<C> range(exp_constants<C>::range);
+  const vec<C> headroom(scan_tuning<C>::headroom);
+  const vec<C> empty(empty_exponent<C>);
+  for (index_t i = 0; i < width; i += lanes<C>) {
+    const vec<C> k = load(row + i);
+    store(to + i, xsimd::select(xsimd::abs(k) <= range, exponent_of<C>(k) + headroom, empty));
+  }
+}
+
 /// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
 /// fold_panel gives it, so its result does not depend on what its neighbours need.
 template <class C, emission What>
@@ -28,7 +44,7 @@ template <class C, emission What>
 
   const frame<C> f = chunk.in(l);
   const vec<C> near = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
-  const split_exp<C> e = exp_parts<C>(near);
+  const split_exp<C> e = exp_weight<C>(near);
   frame<C> next = f;
   next.exponent = xsimd::select(near > highest_key<C>(f.exponent),
                                 exponent_of<C>(near) + vec<C>(scan_tuning<C>::headroom), f.exponent);
@@ -58,66 +74,120 @@ template <class C, emission What>
   if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
 
-/// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows. Flattened: left to itself the compiler
-/// calls exp_split and the emitter, which then spill and reload every vector (1.8x). All that the loop reads is copied
-/// first: a vector store may alias anything in memory, so that pointers held there would be loaded again after each.
+/// Whether the keys of a column fit its frame, see fold_view::limit, and are sure to be in range.
+template <class C>
+inline vec_mask<C> in_range(const vec<C> (&k)[scan_tuning<C>::rows], const vec<C>& limit) {
+  vec<C> top = exp_steps<C>(k[0]);
+  vec<C> bottom = top;
+#pragma GCC unroll 4
+  for (index_t r = 1; r < scan_tuning<C>::rows; ++r) {
+    const vec<C> steps = exp_steps<C>(k[r]);
+    top = max_ignoring_nan<C>(top, steps);
+    bottom = min_ignoring_nan<C>(bottom, steps);
+  }
+  return (top <= limit) & (bottom >= vec<C>(step_zero<C> - far_step<C>));
+}
+
+/// Folds scan_tuning::rows rows of columns [i, end), up to the first vector that is for fold_any; returns where it
+/// stopped. A function of its own, without a call in its loop, so that constants stay in registers. Flattened: left to
+/// itself the compiler calls exp and the emitter, which then spill and reload every vector (1.8x). All that the loop
+/// reads is copied first: a vector store may alias anything in memory, so that pointers held there would be loaded
+/// again after each.
 template <class C, emission What>
-[[gnu::flatten]] inline void fold_panel(const fold_job<C>& job, const strip& x, const panel<C> keys,
-                                        const panel<C> values, index_t n) {
+[[gnu::flatten, gnu::noinline]] index_t fold_ordinary(const fold_job<C>& job, const strip& x, const panel<C>& from_keys,
+                                                      const panel<C>& from_values, index_t i, index_t end) {
   constexpr index_t rows = scan_tuning<C>::rows;
   const fold_lanes<C> chunk = job.chunk;
   const fold_view<C> view = job.view;
   const fold_rows<C> out = job.out;
-  const index_t width = x.width;
+  const panel<C> keys = from_keys;
+  const panel<C> values = from_values;
   const index_t lane = x.lane;
-  const vec<C> range(exp_constants<C>::range);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
+  const vec<C> near_q(near_gate<C>);
   const vec<C> zero(C(0));
-  for (index_t i = 0; i < width; i += lanes<C>) {
+  const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, job.far, end == x.width, 1); };
+  const lines_ahead<C> next_keys = next(keys), next_values = next(values), next_q = next(out.q), next_y = next(out.y);
+  for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;
-    if (n == rows) {
-      vec<C> k[rows];
-      vec<C> v[rows];
-      vec<C> top = -range;
-      vec<C> bottom = range;
-      vec<C> peak = load(chunk.peak + l);
+    vec<C> k[rows];
+    vec<C> v[rows];
+    vec<C> size = zero;
+    vec<C> size_q = zero;
+    vec<C> peak = load(chunk.peak + l);
+#pragma GCC unroll 4
+    for (index_t r = 0; r < rows; ++r) {
+      k[r] = load(keys.row(r) + i);
+      v[r] = load(values.row(r) + i);
+      next_keys.ask(r, i);
+      next_values.ask(r, i);
+      if constexpr (What == emission::gated) {
+        next_q.ask(r, i);
+        if (!out.around) next_y.ask_to_write(r, i);
+        size_q = larger_size<C>(size_q, load(out.q.row(r) + i));
+      }
+      size = larger_size<C>(size, k[r]);
+      peak = larger_size<C>(peak, v[r]);
+    }
+    // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
+    const vec<C> exponent = load(chunk.exponent + l);
+    vec<C> weight[rows];
+    vec<C> growth[rows];
+    const auto plain = (peak <= high) & ((peak >= low) | (peak == zero));
+    if (xsimd::all(plain & (size <= load(view.near + l)))) {
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
+    } else {
+      if (!xsimd::all(plain & in_range<C>(k, load(view.limit + l)))) return i;
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        k[r] = load(keys.row(r) + i);
-        v[r] = load(values.row(r) + i);
-        prefetch(keys.row(r) + i, keys.ahead);
-        prefetch(values.row(r) + i, values.ahead);
-        if constexpr (What == emission::gated) {
-          prefetch(out.q.row(r) + i, out.q.ahead);
-          if (!out.around) prefetch_to_write(out.y.row(r) + i, out.y.ahead);
-        }
-        top = max_ignoring_nan<C>(top, k[r]);
-        bottom = min_ignoring_nan<C>(bottom, k[r]);
-        peak = max_ignoring_nan<C>(peak, xsimd::abs(v[r]));
-      }
-      const auto special =
-          (top > load(view.limit + l)) | (bottom < -range) | (peak > high) | ((peak < low) & (peak > zero));
-      if (!xsimd::any(special)) {
-        const vec<C> exponent = load(chunk.exponent + l);
-        vec<C> num = load(chunk.num + l);
-        vec<C> den = load(chunk.den + l);
-        const fold_past<C> past(view, l);
-#pragma GCC unroll 4
-        for (index_t r = 0; r < rows; ++r) {
-          const split_exp<C> e = exp_parts<C>(k[r]);
-          const vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - exponent);
-          num = mul_add(weight, v[r], num);
-          den += weight;
-          if constexpr (What != emission::nothing) emit_ordinary<C, What>(out, view, past, l, i, r, num, den);
-        }
-        store(chunk.num + l, num);
-        store(chunk.den + l, den);
-        store(chunk.peak + l, peak);
-        continue;
+        const split_exp<C> e = exp_weight<C>(k[r]);
+        weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
       }
     }
-    for (index_t r = 0; r < n; ++r) fold_any<C, What>(job, l, i, r, keys.row(r) + i, values.row(r) + i);
+    if constexpr (What == emission::gated) {
+      if (xsimd::all(size_q <= near_q)) {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) growth[r] = exp_near<C, true>(load(out.q.row(r) + i), zero);
+      } else {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(out.q.row(r) + i));
+      }
+    }
+    vec<C> num = load(chunk.num + l);
+    vec<C> den = load(chunk.den + l);
+    const fold_past<C> past(view, l);
+#pragma GCC unroll 4
+    for (index_t r = 0; r < rows; ++r) {
+      num = mul_add(weight[r], v[r], num);
+      den += weight[r];
+      if constexpr (What == emission::gated) {
+        const vec<C> n = mul_add(num, past.num_unit, past.num_before);
+        const vec<C> d = mul_add(den, past.den_unit, past.den_before);
+        put(out.y.row(r) + i, growth_quotient<C>(n, d, growth[r]), out.around);
+      } else if constexpr (What == emission::any) {
+        emit_ordinary<C>(out, view, past, l, i, r, num, den);
+      }
+    }
+    store(chunk.num + l, num);
+    store(chunk.den + l, den);
+    store(chunk.peak + l, peak);
+  }
+  return i;
+}
+
+/// Folds rows [0, n) of the panels of a strip; n is at most scan_tuning::rows.
+template <class C, emission What>
+[[gnu::noinline]] void fold_panel(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
+                                  index_t n) {
+  const index_t turn = turn_of<C>(x.width, job.far);
+  for (index_t i = 0; i < x.width;) {
+    const index_t end = i < turn ? turn : x.width;
+    if (n == scan_tuning<C>::rows) i = fold_ordinary<C, What>(job, x, keys, values, i, end);
+    if (i == end) continue;
+    for (index_t r = 0; r < n; ++r) fold_any<C, What>(job, x.lane + i, i, r, keys.row(r) + i, values.row(r) + i);
+    i += lanes<C>;
   }
 }
 

@@ -84,7 +84,13 @@ class forward_pass {
         }
         fold_rows<C> out;
         open_y(part, t, n, desk, out);
-        for (index_t r = 0; r < n; ++r) quotient_row(out, part.width, r, desk.num + part.lane, desk.den + part.lane);
+        for (index_t r = 0; r < n; ++r) {
+          if (p_.causal) {
+            quotient_row<true>(out, part.width, r, desk.num + part.lane, desk.den + part.lane);
+          } else {
+            quotient_row<false>(out, part.width, r, average.data, nullptr);
+          }
+        }
         y_.close(part, t, n, out.y);
       }
       if (average_.set()) average_.write(part, t0, t1 - t0, average);
@@ -131,13 +137,39 @@ class forward_pass {
     out.around = around_ && y_.direct(x) && on_lines(out.y);
   }
 
-  [[gnu::flatten]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r, const C* num,
-                                            const C* den) {
+  /// Row r of rows that see the same keys. A causal one may also pass through the fold, whose formula it then shares;
+  /// others need no more than their average.
+  template <bool Causal>
+  [[gnu::flatten, gnu::noinline]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r,
+                                                           const C* num, const C* den) {
+    constexpr index_t few = 4;
     const fold_rows<C> out = to;
-    for (index_t i = 0; i < width; i += lanes<C>) {
-      prefetch(out.q.row(r) + i, out.q.ahead);
-      if (!out.around) prefetch_to_write(out.y.row(r) + i, out.y.ahead);
-      put(out.y.row(r) + i, sigmoid_quotient<C>(load(num + i), load(den + i), load(out.q.row(r) + i)), out.around);
+    const C* const q = out.q.row(r);
+    C* const y = out.y.row(r);
+    const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
+    const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
+      if constexpr (Causal) {
+        put(y + i, growth_quotient<C>(load(num + i), load(den + i), growth), out.around);
+      } else {
+        put(y + i, load(num + i) / (one + growth), out.around);
+      }
+    };
+    for (index_t i = 0; i < width;) {
+      const index_t n = std::min(width - i, few * lanes<C>);
+      vec<C> size = zero;
+      for (index_t j = i; j < i + n; j += lanes<C>) {
+        prefetch(q + j, out.q.ahead);
+        if (!out.around) prefetch_to_write(y + j, out.y.ahead);
+        size = larger_size<C>(size, load(q + j));
+      }
+      const index_t end = i + n;
+      if (n == few * lanes<C> && xsimd::all(size <= near_q)) {
+#pragma GCC unroll 4
+        for (index_t j = 0; j < few; ++j) finish(i + j * lanes<C>, exp_near<C, true>(load(q + i + j * lanes<C>), zero));
+        i = end;
+      } else {
+        for (; i < end; i += lanes<C>) finish(i, quotient_growth<C>(load(q + i)));
+      }
     }
   }
 
@@ -170,7 +202,7 @@ void scan_forward(const problem& p, const cpu& exec) {
   const scan::scan_plan<C> plan(p, threads);
   const scan::forward_pass<C> pass(p, plan);
   const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
-  const bool whole = p.causal && plan.count() >= threads;
+  const bool whole = plan.whole(threads, p.causal);
   const int team = static_cast<int>(
       std::min<index_t>(threads, plan.count() * (whole ? 1 : std::max(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
 
@@ -182,7 +214,12 @@ void scan_forward(const problem& p, const cpu& exec) {
     parallel_for(plan.count(), team, [&](index_t i, int thread) {
       const scan::forward_desk<C> mine = desk(thread);
       mine.before.clear(plan.width());
-      for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
+      if (p.causal) {
+        for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
+      } else {
+        pass.keys().fold_all(plan.at(i), mine);
+        pass.same_rows(plan.at(i), 0, p.Tq, mine);
+      }
       fence_stores();
     });
     return;

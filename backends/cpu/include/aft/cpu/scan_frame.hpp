@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "exp.hpp"
+#include "exp_weight.hpp"
 #include "tuning_scan.hpp"
 
 namespace aft {
@@ -80,6 +80,24 @@ inline vec<C> highest_key(const vec<C>& exponent) {
   const vec<C> range(exp_constants<C>::range);
   const vec<C> k = exponent * vec<C>(C(0.693147180559945309));
   return xsimd::select(k > range, range, k);
+}
+
+/// The same for the steps of a key, see exp_steps; and how far from 0 these are that are sure to be in range.
+template <class C>
+inline constexpr C far_step = C(5908);
+template <class C>
+inline vec<C> highest_step(const vec<C>& exponent) {
+  const vec<C> range(far_step<C>);
+  return xsimd::select(exponent > range, range, exponent) + vec<C>(step_zero<C>);
+}
+
+/// Keys of this size and below are no higher than that either, and their weights are normal numbers: see exp_near.
+template <class C>
+inline vec<C> nearest_keys(const vec<C>& exponent) {
+  const vec<C> reach(exp_constants<C>::bias - C(7));
+  const vec<C> up = exponent - vec<C>(C(1));
+  const vec<C> down = reach - exponent;
+  return xsimd::select(up < down, up, down) * vec<C>(C(0.6931));
 }
 
 /// The exponent that values are divided by when the largest of them is `peak`: 0 for all ordinary ones. Only for

@@ -57,7 +57,12 @@ class key_scan {
  public:
   /// Without values only the weights are summed.
   key_scan(const problem& p, const scan_plan<C>& plan, bool with_values = true)
-      : p_(p), plan_(plan), k_(p.k, p.d, p.d / p.hk), v_(p.v, p.d, 1), with_values_(with_values) {}
+      : p_(p),
+        plan_(plan),
+        k_(p.k, p.d, p.d / p.hk),
+        v_(p.v, p.d, 1),
+        with_values_(with_values),
+        far_(goes_around<C>(p.B * p.Tk * p.d)) {}
 
   static index_t chunks(index_t n) { return (n + scan_tuning<C>::chunk - 1) / scan_tuning<C>::chunk; }
 
@@ -73,7 +78,12 @@ class key_scan {
   void fold(const stretch& x, index_t s0, index_t s1, const key_desk<C>& desk, const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     constexpr bool wanted = what != emission::nothing;
-    fold_job<C> job{desk.chunk, desk.before, desk.view, {}};
+    fold_job<C> job{desk.chunk, desk.before, desk.view, {}, far_};
+    job.chunk.clear(padded(x));
+    if (s0 < s1) {
+      plan_.for_strips(x,
+                       [&](const strip& part) { enter_frames<C>(job.chunk, part, read_keys(part, s0, 1, desk.keys)); });
+    }
     start<wanted>(x, job);
     for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
       const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
@@ -87,12 +97,22 @@ class key_scan {
     }
   }
 
+  /// desk.before += all keys, chunk by chunk.
+  void fold_all(const stretch& x, const key_desk<C>& desk) const {
+    const index_t last = end(x);
+    for (index_t s = 0; s < last; s += scan_tuning<C>::chunk) {
+      fold(x, s, std::min(s + scan_tuning<C>::chunk, last), desk, no_rows{});
+      advance(x, desk);
+    }
+  }
+
   /// desk.before += desk.chunk
   void advance(const stretch& x, const key_desk<C>& desk) const { merge_folds<C>(desk.before, desk.chunk, padded(x)); }
 
   /// The row that sees exactly the keys of desk.before, at lane positions of `out`. Changes desk.chunk.
   void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
-    const fold_job<C> job{desk.chunk, desk.before, desk.view, out};
+    const fold_job<C> job{desk.chunk, desk.before, desk.view, out, far_};
+    job.chunk.clear(padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
   }
@@ -110,7 +130,6 @@ class key_scan {
  private:
   template <bool Emit>
   void start(const stretch& x, const fold_job<C>& job) const {
-    job.chunk.clear(padded(x));
     for (index_t l = 0; l < padded(x); l += lanes<C>) look_back<C, Emit>(job.chunk, job.before, job.view, l);
   }
 
@@ -119,6 +138,7 @@ class key_scan {
   columns<C> k_;
   columns<C> v_;
   bool with_values_;
+  bool far_;
 };
 
 /// The sums over all keys, or over those before each chunk, by threads: first every chunk apart, then joined in order.
@@ -153,7 +173,7 @@ class key_prefix {
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
-  void fold(index_t i, index_t c, key_desk<C> desk) const {
+  [[gnu::noinline]] void fold(index_t i, index_t c, key_desk<C> desk) const {
     const stretch x = plan_.at(i);
     const index_t s0 = c * scan_tuning<C>::chunk;
     desk.chunk = at(folds_, i * chunks_ + c);

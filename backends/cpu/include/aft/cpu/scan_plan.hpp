@@ -18,6 +18,8 @@ struct strip {
   index_t count = 0;
   index_t width = 0;
   index_t lane = 0;
+  index_t b = 0, c = 0;  ///< batch and channel of the first; divisions in every panel were a twentieth of the time
+  bool alone = true;     ///< all are of one batch element
 };
 
 /// A stretch: what one thread scans along the sequence. Either a range of channels of one batch element, or, where rows
@@ -25,6 +27,7 @@ struct strip {
 struct stretch {
   index_t first = 0;
   index_t count = 0;
+  index_t b = 0, c = 0;  ///< batch and channel of the first
 };
 
 /// Rows are read from memory in order and whole, or in pieces of kilobytes: walking down a column of one vector reaches
@@ -61,6 +64,13 @@ class scan_plan {
   }
 
   index_t count() const { return count_; }
+  /// True where a thread had better take a stretch from its first key to its last row. What is causal would have to
+  /// fold its keys twice otherwise; else it spares the threads two meetings, as long as none of them is left without
+  /// work.
+  bool whole(int threads, bool causal) const {
+    if (causal || count_ < threads) return count_ >= threads;
+    return count_ % threads == 0 || count_ >= 4 * threads;
+  }
   /// Lanes of the widest stretch.
   index_t width() const { return width_; }
 
@@ -68,10 +78,11 @@ class scan_plan {
     if (packed_) {
       const index_t first = i * columns_;
       const index_t left = B_ * d_ - first;
-      return {first, left < columns_ ? left : columns_};
+      return {first, left < columns_ ? left : columns_, first / d_, first % d_};
     }
+    const index_t b = i / pieces_;
     const index_t c = i % pieces_ * columns_;
-    return {i / pieces_ * d_ + c, d_ - c < columns_ ? d_ - c : columns_};
+    return {b * d_ + c, d_ - c < columns_ ? d_ - c : columns_, b, c};
   }
 
   /// Calls f for the whole vectors of a stretch, which can then be read in place, and for the rest. Channels that share
@@ -79,14 +90,21 @@ class scan_plan {
   template <class F>
   void for_strips(const stretch& x, const F& f) const {
     const index_t whole = shared_ ? 0 : x.count / lanes<C> * lanes<C>;
-    if (whole > 0) f(strip{x.first, whole, whole, 0});
+    if (whole > 0) f(strip{x.first, whole, whole, 0, x.b, x.c, x.c + whole <= d_});
     const index_t rest = x.count - whole;
-    if (rest > 0) f(strip{x.first + whole, rest, (rest + lanes<C> - 1) / lanes<C> * lanes<C>, whole});
+    if (rest == 0) return;
+    index_t b = x.b;
+    index_t c = x.c + whole;
+    if (c >= d_) {
+      b += c / d_;
+      c %= d_;
+    }
+    f(strip{x.first + whole, rest, (rest + lanes<C> - 1) / lanes<C> * lanes<C>, whole, b, c, c + rest <= d_});
   }
 
   /// A stretch may hold several batch elements, whose keys end at different places.
   bool packed() const { return packed_; }
-  index_t first_batch(const stretch& x) const { return x.first / d_; }
+  static index_t first_batch(const stretch& x) { return x.b; }
   index_t last_batch(const stretch& x) const { return (x.first + x.count - 1) / d_; }
 
  private:

@@ -4,7 +4,7 @@
 
 #include "gates.hpp"
 #include "scan_keys.hpp"
-#include "scan_suffix.hpp"
+#include "scan_same_rows.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -17,6 +17,7 @@ struct known_rows {
   panel<C> o, inverse, power, base;
   index_t t0 = 0;
   bool far = false;
+  bool same = false;  ///< one row for all, which sees keys and has no base
 };
 
 /// The buffers of one thread for a panel of rows.
@@ -51,7 +52,8 @@ class gradient_rows {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         dq_(p.dq, p.d, 1),
-        around_(goes_around<C>(p.B * p.Tq * p.d)) {}
+        around_(goes_around<C>(p.B * p.Tq * p.d)),
+        step_(p.causal ? -1 : 1) {}
 
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
   suffix_rows<C> read(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
@@ -61,11 +63,7 @@ class gradient_rows {
       rows.o = with_average_ ? average_.read(x, t, n, desk.o) : panel<C>{zeros, 0};
       weigh(x, n, lse_.read(x, t, n, desk.lse), desk, rows);
     } else {
-      rows.o = at(known.o, t - known.t0, x);
-      rows.inverse = at(known.inverse, t - known.t0, x);
-      rows.power = at(known.power, t - known.t0, x);
-      rows.base = at(known.base, t - known.t0, x);
-      rows.far = known.far;
+      rows = given_again(x, t, known);
     }
     const panel<C> dy = dy_.read(x, t, n, desk.dy);
     if (gate_ == gate::none) {
@@ -80,12 +78,44 @@ class gradient_rows {
     const bool around = around_ && dq.data != nullptr && dq_.direct(x) && on_lines(dq);
     // A switch inside the loop costs a third of it.
     if (gate_ == gate::sigmoid) {
-      gate_rows(x, n, dy, q, rows, dq, around, [](const vec<C>& z) { return gate_both<C>(gate::sigmoid, z); });
+      gate_rows(x, n, dy, q, rows, dq, around,
+                [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_growth<C>(z)); });
     } else {
-      gate_rows(x, n, dy, q, rows, dq, around, [this](const vec<C>& z) { return gate_both<C>(gate_, z); });
+      gate_rows(x, n, dy, q, rows, dq, around, [this](const vec<C>& up, const vec<C>& z) {
+        const gate_pair<C> both = gate_both<C>(gate_, z);
+        return gate_gradient_pair<C>{up * both.value, up * both.slope};
+      });
     }
     if (dq.data != nullptr) dq_.close(x, t, n, dq);
     return rows;
+  }
+
+  /// What all rows share where one is known for all, at lane positions.
+  static suffix_rows<C> shared(const known_rows<C>& known) {
+    suffix_rows<C> rows;
+    rows.o = known.o;
+    rows.inverse = known.inverse;
+    rows.power = known.power;
+    return rows;
+  }
+
+  /// Whether add_same may do for whole panels, if enter_same_frames agrees.
+  bool same(const known_rows<C>& known) const { return known.same && gate_ == gate::sigmoid; }
+
+  /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` as well.
+  void add_same(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, bool write_dq,
+                suffix_job<C>& job) const {
+    constexpr index_t rows = scan_tuning<C>::rows;
+    job.rows = given_again(x, t, known);
+    job.rows.g = {desk.g, x.width};
+    same_inputs<C> in;
+    in.dy = dy_.read(x, t, rows, desk.dy);
+    in.q = q_.read(x, t, rows, desk.q);
+    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
+    in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
+    in.far = around_;
+    same_panel<C>(job, in, x);
+    if (in.dq.data != nullptr) dq_.close(x, t, rows, in.dq);
   }
 
   /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is
@@ -128,6 +158,16 @@ class gradient_rows {
     }
   }
 
+  static suffix_rows<C> given_again(const strip& x, index_t t, const known_rows<C>& known) {
+    suffix_rows<C> rows;
+    rows.o = at(known.o, t - known.t0, x);
+    rows.inverse = at(known.inverse, t - known.t0, x);
+    rows.power = at(known.power, t - known.t0, x);
+    rows.base = at(known.base, t - known.t0, x);
+    rows.far = known.far;
+    return rows;
+  }
+
   static panel<C> at(const panel<C>& from, index_t r, const strip& x) { return {from.row(r) + x.lane, from.stride}; }
 
   /// e^-lse as inverse * 2^power * e^base.
@@ -158,21 +198,21 @@ class gradient_rows {
 
   /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o.
   template <class Gate>
-  [[gnu::flatten]] static void gate_rows(const strip& x, index_t n, const panel<C> dy, const panel<C> q,
-                                         const suffix_rows<C>& rows, const panel<C> dq, bool around, const Gate& both) {
+  [[gnu::flatten]] void gate_rows(const strip& x, index_t n, const panel<C> dy, const panel<C> q,
+                                  const suffix_rows<C>& rows, const panel<C> dq, bool around, const Gate& both) const {
     const suffix_rows<C> to = rows;
     const index_t width = x.width;
+    const index_t step = step_;
     const vec<C> zero(C(0));
-    // As the panels go by: from the last row to the first.
     for (index_t r = n - 1; r >= 0; --r) {
       for (index_t i = 0; i < width; i += lanes<C>) {
-        prefetch(dy.row(r) + i, -dy.ahead);
-        prefetch(q.row(r) + i, -q.ahead);
+        prefetch(dy.row(r) + i, step * dy.ahead);
+        prefetch(q.row(r) + i, step * q.ahead);
         const vec<C> up = load(dy.row(r) + i);
-        const gate_pair<C> gate = both(load(q.row(r) + i));
-        store(to.g.row(r) + i, up * gate.value);
+        const gate_gradient_pair<C> gate = both(up, load(q.row(r) + i));
+        store(to.g.row(r) + i, gate.g);
         if (dq.data == nullptr) continue;
-        const vec<C> value = up * gate.slope * load(to.o.row(r) + i);
+        const vec<C> value = gate.slope * load(to.o.row(r) + i);
         put(dq.row(r) + i, xsimd::select(load(to.inverse.row(r) + i) == zero, zero, value), around);
       }
     }
@@ -183,6 +223,7 @@ class gradient_rows {
   bool with_average_;
   columns<C> dy_, q_, average_, lse_, dq_;
   bool around_;
+  index_t step_;  ///< of the panels, see backward_pass::panels
 };
 
 }  // namespace scan

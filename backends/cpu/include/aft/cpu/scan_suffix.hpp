@@ -9,7 +9,7 @@
 /// v A - B the digits that v - o keeps.
 #pragma once
 
-#include "exp_parts.hpp"
+#include "exp_weight.hpp"
 #include "scan_panel.hpp"
 #include "scan_suffix_sums.hpp"
 
@@ -31,6 +31,7 @@ struct suffix_keys {
   panel<C> k{}, v{}, dk{}, dv{};
   bool dk_around = false;  ///< written around the caches
   bool dv_around = false;
+  bool far = false;  ///< keys and values are in memory, not in a cache
 };
 
 template <class C>
@@ -98,32 +99,13 @@ inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, ind
   const vec<C> k = load(keys.k.row(r) + i);
   const auto hidden = k == vec<C>(-std::numeric_limits<C>::infinity());
   const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(abyss<C>));
-  const split_exp<C> e = exp_parts<C>(min_ignoring_nan<C>(above, vec<C>(-abyss<C>)));
+  const split_exp<C> e = exp_weight<C>(min_ignoring_nan<C>(above, vec<C>(-abyss<C>)));
   const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
   if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_around);
   if (keys.dk.data != nullptr) {
     const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
     const vec<C> dk = mul_add(dv, load(keys.v.row(r) + i) - past.centre, -rest);
     put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_around);
-  }
-}
-
-/// Keys [0, n) of a strip that all rows see.
-template <class C>
-[[gnu::flatten]] inline void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
-  const suffix_keys<C> keys = job.keys;
-  const suffix_view<C> view = job.view;
-  const index_t width = x.width;
-  const index_t lane = x.lane;
-  const vec<C> zero(C(0));
-  for (index_t i = 0; i < width; i += lanes<C>) {
-    const suffix_past<C> past(view, lane + i);
-    const suffix_sums<C> sum(past, zero, zero);
-    for (index_t r = 0; r < n; ++r) {
-      prefetch(keys.k.row(r) + i, keys.k.ahead);
-      if (keys.dk.data != nullptr) prefetch(keys.v.row(r) + i, keys.v.ahead);
-      emit_key<C>(keys, past, i, r, sum);
-    }
   }
 }
 

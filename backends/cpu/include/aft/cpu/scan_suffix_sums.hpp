@@ -47,7 +47,7 @@ struct suffix_lanes {
 /// How a chunk's own sums and those after it make a key's: A = a a_unit + a_after, B = b b_unit + a cross + b_after.
 template <class C>
 struct suffix_view {
-  static constexpr index_t arrays = 10;
+  static constexpr index_t arrays = 12;
   C* limit = nullptr;  ///< rows whose power is up to it, with ordinary g and o, need no change of frame
   C* a_unit = nullptr;
   C* b_unit = nullptr;
@@ -58,6 +58,8 @@ struct suffix_view {
   C* centre = nullptr;
   C* a_power = nullptr;  ///< dv = e^k A 2^a_power
   C* b_power = nullptr;
+  C* weight = nullptr;  ///< of every row, where all are the same
+  C* near = nullptr;    ///< keys of this size and below are for emit_ordinary_keys
 
   suffix_view() = default;
   suffix_view(C* at, index_t width)
@@ -70,7 +72,9 @@ struct suffix_view {
         base(at + 6 * width),
         centre(at + 7 * width),
         a_power(at + 8 * width),
-        b_power(at + 9 * width) {}
+        b_power(at + 9 * width),
+        weight(at + 10 * width),
+        near(at + 11 * width) {}
 };
 
 /// Both sums in their common frame, with a common centre.

@@ -145,6 +145,17 @@ inline vec<C> min_ignoring_nan(const vec<C>& acc, const vec<C>& x) {
   return xsimd::select(x < acc, x, acc);
 }
 
+/// The larger of acc and |x|, acc being no less than 0; a NaN in x is passed over.
+template <class C>
+inline vec<C> larger_size(const vec<C>& acc, const vec<C>& x) {
+#if defined(__AVX512DQ__)
+  // 11: by absolute value; 10: without its sign.
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return vec<C>(_mm512_range_ps(acc, x, 0b1011));
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return vec<C>(_mm512_range_pd(acc, x, 0b1011));
+#endif
+  return max_ignoring_nan<C>(acc, xsimd::abs(x));
+}
+
 /// The largest of the lanes, none of which is NaN.
 template <class C>
 inline C largest_lane(const vec<C>& x) {

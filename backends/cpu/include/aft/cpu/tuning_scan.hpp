@@ -21,6 +21,8 @@ struct scan_tuning {
   /// Narrowest stretch that a row is cut into for the sake of more threads; below a kilobyte the memory system delivers
   /// half its bandwidth.
   static constexpr index_t narrowest = 1024 / static_cast<index_t>(sizeof(C));
+  /// Columns from a load to the prefetch beside it.
+  static constexpr index_t reach = 1024 / static_cast<index_t>(sizeof(C));
   /// Bytes of an output from which it is written around the caches. On outputs of 64 MiB a stream is 1.1 times as fast
   /// with such stores, on outputs of 4 MiB, which a cache of 32 MiB holds, 0.6 times (Zen 5, 2 threads, 2026-11);
   /// sizes between were not measured.

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file exp_weight.hpp  exp for weights that are only compared with one another.
+///
+/// With AVX-512 and float the base is not e but e^(1 + 2^-28.4), as if every argument were larger by a sixteenth of its
+/// last place: that saves the second half of ln 2. Averages do not notice, since all weights have the same base, nor
+/// does a sum's logarithm. Error against that base at most 1.5 ulp.
+#pragma once
+
+#include "exp.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// What is added to x / ln 2 to round it: with AVX-512 and float to 32nds, whose number then stands in the lowest five
+/// bits, else to integers.
+template <class C>
+inline constexpr C step_zero = exp_constants<C>::magic;
+
+#if defined(__AVX512F__)
+template <>
+inline constexpr float step_zero<float> = 0x1.8p18f;
+
+namespace exp_detail {
+
+/// e^x or e^-x as (1 + p) times 2^(i/32), i being the steps of x.
+template <bool Minus>
+struct weight_parts {
+  __m512 steps, i, p;
+
+  /// `from` is step_zero less an integer, which is then missing in `steps`.
+  explicit weight_parts(const __m512& x, const __m512& from) {
+    const __m512 log2e = _mm512_set1_ps(exp_constants<float>::log2e), ln2 = _mm512_set1_ps(0x1.62e430p-1f);
+    steps = Minus ? _mm512_fnmadd_ps(x, log2e, from) : _mm512_fmadd_ps(x, log2e, from);
+    i = _mm512_sub_ps(steps, from);
+    const __m512 f = Minus ? _mm512_fnmsub_ps(i, ln2, x) : _mm512_fnmadd_ps(i, ln2, x);
+    // e^f - 1 for |f| <= ln(2) / 64, off by 2^-24.2.
+    p = _mm512_mul_ps(f, _mm512_fmadd_ps(f, _mm512_set1_ps(0.500004f), _mm512_set1_ps(1.0000147f)));
+  }
+
+  /// 2^(j/32) for the lowest five bits j of `steps`, as bits and less j << 18.
+  __m512i table() const {
+    alignas(64) static constexpr std::uint32_t entries[32] = {
+        0x3f800000, 0x3f7ecd87, 0x3f7daac3, 0x3f7c980f, 0x3f7b95c2, 0x3f7aa43a, 0x3f79c3d3, 0x3f78f4f0,
+        0x3f7837f0, 0x3f778d3a, 0x3f76f532, 0x3f767043, 0x3f75fed7, 0x3f75a15b, 0x3f75583f, 0x3f7523f6,
+        0x3f7504f3, 0x3f74fbaf, 0x3f7508a4, 0x3f752c4d, 0x3f75672a, 0x3f75b9be, 0x3f76248c, 0x3f76a81e,
+        0x3f7744fd, 0x3f77fbb8, 0x3f78ccdf, 0x3f79b907, 0x3f7ac0c7, 0x3f7be4ba, 0x3f7d257d, 0x3f7e83b3};
+    return _mm512_permutex2var_epi32(_mm512_load_si512(entries), _mm512_castps_si512(steps),
+                                     _mm512_load_si512(entries + 16));
+  }
+};
+
+}  // namespace exp_detail
+#endif
+
+/// x / ln 2 rounded as exp_weight rounds it, plus step_zero.
+template <class C>
+inline vec<C> exp_steps(const vec<C>& x) {
+  return mul_add(x, vec<C>(exp_constants<C>::log2e), vec<C>(step_zero<C>));
+}
+
+/// For what goes straight into times_pow2 or raise: the exponent may have a fraction, and only its floor counts, as
+/// these two take it anyway.
+template <class C>
+inline split_exp<C> exp_weight(const vec<C>& x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
+    const exp_detail::weight_parts<false> e(x, _mm512_set1_ps(step_zero<float>));
+    const __m512i fraction = _mm512_and_si512(_mm512_castps_si512(e.steps), _mm512_set1_epi32(31));
+    const __m512 m = _mm512_castsi512_ps(_mm512_add_epi32(e.table(), _mm512_slli_epi32(fraction, 18)));
+    return {vec<C>(_mm512_fmadd_ps(m, e.p, m)), vec<C>(e.i)};
+  }
+#endif
+  return exp_split<C>(x);
+}
+
+/// e^x 2^-shift, or with Minus e^-x 2^-shift, where that is a normal number: exp_weight and times_pow2 in fewer
+/// instructions, with the same bits. `shift` is integral.
+template <class C, bool Minus = false>
+inline vec<C> exp_near(const vec<C>& x, const vec<C>& shift) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
+    const exp_detail::weight_parts<Minus> e(x, vec<C>(step_zero<C>) - shift);
+    // The steps' whole numbers arrive in the exponent, their fraction adds what the table lacks.
+    const __m512 m =
+        _mm512_castsi512_ps(_mm512_add_epi32(e.table(), _mm512_slli_epi32(_mm512_castps_si512(e.steps), 18)));
+    return vec<C>(_mm512_fmadd_ps(m, e.p, m));
+  }
+#endif
+  const split_exp<C> e = exp_split<C>(Minus ? -x : x);
+  return times_pow2<C>(e.mantissa, e.exponent - shift);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
