@@ -102,9 +102,10 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, const bias
   const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
   const pair_instances<C> instances(p);
+  const bool served = windows && in.average.type == dtype_of<C>;
   std::optional<fold_plan<C>> plan;
   if (keys_wanted)
-    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, windows,
+    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, served,
                  memory);
   const index_t per_slot = keys_wanted && !plan->narrow ? plan->group * p.Tq * lanes<C> : 0;
   C* const exponents = memory.take<C>(threads * per_slot);

@@ -70,14 +70,14 @@ struct fold_plan {
     return many > few ? many : (few < 1 ? 1 : few);
   }
 
-  /// `run` lane tiles lie side by side. `in_pairs` needs a geometry without a window, in which every panel's dense part
-  /// begins at key 0.
+  /// `run` lane tiles lie side by side. `serve_windows`: fold_window may serve them. `in_pairs` needs a geometry
+  /// without a window, in which every panel's dense part begins at key 0.
   fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
-            bool in_pairs, bool windows, scratch& memory)
+            bool in_pairs, bool serve_windows, scratch& memory)
       : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs) {
     panels = cut.count;
     width = cut.widest(g);
-    narrow = windows && g.bounded && width <= tuning<C>::window_widest;
+    narrow = serve_windows && g.bounded && width <= tuning<C>::window_widest;
     by_instance = threads > 1 && instances >= 4 * threads;
     const index_t teams = by_instance ? threads : 1;
     const index_t panel_bytes = steps(width) * M * static_cast<index_t>(sizeof(C));
