@@ -78,6 +78,30 @@ TEST_CASE("determinism: the same bits for any number of threads, and again on th
   }
 }
 
+TEST_CASE("determinism: a long sequence's window gives the same bits whether all of its keys are kept or a few") {
+  if (on_device()) return;  // one thread takes all channels and keeps few keys, several take few channels and keep all
+  for (bool causal : {false, true}) {
+    const setup s{.call = op::local,
+                  .B = 1,
+                  .Tq = 8100,
+                  .Tk = 8100,
+                  .d = 32,
+                  .bias = bias_form::banded_tj,
+                  .win = {9, 4},
+                  .causal = causal};
+    const numbers x = random_numbers(s);
+    const aft::dtype type = aft::dtype::f32;
+    if (!concerns(type, s)) continue;
+    const results forward = run_forward(type, s, x, aft::cpu{.threads = 1});
+    const results backward = run_backward(type, s, x, aft::cpu{.threads = 1});
+    for (int threads : {2, 7}) {
+      CAPTURE(threads);
+      CHECK(first_difference(forward, run_forward(type, s, x, aft::cpu{.threads = threads})) == "");
+      CHECK(first_difference(backward, run_backward(type, s, x, aft::cpu{.threads = threads})) == "");
+    }
+  }
+}
+
 TEST_CASE("determinism: a batch element alone gives the bits that it gives within the batch") {
   for (const setup& s : calls()) {
     const numbers x = random_numbers(s);

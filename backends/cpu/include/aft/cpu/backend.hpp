@@ -54,7 +54,7 @@ void cpu_forward(const problem& p, const cpu& given) {
     if (cpu_impl::is_scan(p)) return cpu_impl::scan_forward<C>(p, given);
   }
   cpu_impl::scratch memory(exec);
-  cpu_impl::pair_forward<C>(p, cpu_impl::row_state{}, exec, memory);
+  cpu_impl::pair_forward<C, F == family::local>(p, cpu_impl::row_state{}, exec, memory);
 }
 
 template <class C, family F>
@@ -70,7 +70,7 @@ void cpu_backward(const backward_problem& p, const cpu& given) {
   cpu_impl::bias_gradient_passes<C> passes;
   if constexpr (F != family::simple) passes.tiles = &cpu_impl::bias_gradient_job<C>::run_tiles;
   if constexpr (F == family::local) passes.band = &cpu_impl::bias_gradient_job<C>::run_band;
-  cpu_impl::pair_backward<C>(p, exec, passes, memory);
+  cpu_impl::pair_backward<C, F == family::local>(p, exec, passes, memory);
 }
 
 }  // namespace AFT_ISA

@@ -149,22 +149,23 @@ struct key_former {
         high(load(range.value_top)),
         low(load(range.value_low)) {}
 
-  /// num = exp(k - scale) v and den = exp(k - scale) of [v, k] at `from`; both exactly 0 for a hidden key, whatever its
-  /// v holds. `narrow` rounds den to bfloat16, and num is formed from what it became: their errors cancel in num / den.
-  template <bool narrow>
-  void form(const C* from, vec<C>& num, vec<C>& den) {
+  /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
+  /// rounds den to bfloat16, and num is formed from what it became: their errors cancel in num / den. `measured` adds
+  /// the key to the range.
+  template <bool narrow, bool measured = true>
+  void form(const vec<C>& value, const vec<C>& key, vec<C>& num, vec<C>& den) {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
-    const vec<C> value = load(from);
-    const vec<C> key = load(from + lanes<C>);
     const auto seen = differs<C>(key, hidden);
     den = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
     if constexpr (narrow) den = round_to_bf16(den);
     num = xsimd::select(seen, den * (value * by), zero);
     if constexpr (narrow) num = round_to_bf16(num);
-    const vec<C> size = xsimd::select(seen, xsimd::abs(value), zero);
-    top = max_ignoring_nan<C>(top, key);
-    high = max_ignoring_nan<C>(high, size);
-    low = xsimd::select(size > zero, min_ignoring_nan<C>(low, size), low);
+    if constexpr (measured) {
+      const vec<C> size = xsimd::select(seen, xsimd::abs(value), zero);
+      top = max_ignoring_nan<C>(top, key);
+      high = max_ignoring_nan<C>(high, size);
+      low = xsimd::select(size > zero, min_ignoring_nan<C>(low, size), low);
+    }
   }
 
   /// An infinite value counts as the largest.
@@ -187,8 +188,9 @@ template <class C>
       C* at = P + s0 / 2 * N;
       for (index_t s = 0; s < count; s += 2, at += N) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
-        former.template form<true>(staged + s * N, num0, den0);
-        if (s + 1 < count) former.template form<true>(staged + (s + 1) * N, num1, den1);
+        const C* const one = staged + s * N;
+        former.template form<true>(load(one), load(one + L), num0, den0);
+        if (s + 1 < count) former.template form<true>(load(one + N), load(one + N + L), num1, den1);
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
       }
@@ -199,7 +201,7 @@ template <class C>
   C* at = P + s0 * N;
   for (index_t s = 0; s < count; ++s, at += N) {
     vec<C> num, den;
-    former.template form<false>(staged + s * N, num, den);
+    former.template form<false>(load(staged + s * N), load(staged + s * N + L), num, den);
     store(at, num);
     store(at + L, den);
   }

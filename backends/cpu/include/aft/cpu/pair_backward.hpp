@@ -10,6 +10,9 @@
 #include "pair_forward.hpp"
 #include "query_columns.hpp"
 #include "shared_keys.hpp"
+#include "window_fold.hpp"
+#include "window_gradients.hpp"
+#include "window_queries.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -85,7 +88,7 @@ template <class C>
 }
 
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
-template <class C>
+template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& exec, const bias_gradient_passes<C>& passes,
                           scratch& memory) {
   const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
@@ -93,39 +96,59 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, const bias
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in = prepare_gradient<C>(p, memory, [&](const problem& forward, const row_state& state) {
     scratch own(exec);  // given back before the backward buffers are taken
-    pair_forward<C>(forward, state, exec, own);
+    pair_forward<C, windows>(forward, state, exec, own);
   });
   const bool shared = keys_wanted && p.dk.set && p.hk != p.d;
   const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
   const pair_instances<C> instances(p);
+  const bool served = windows && in.average.type == dtype_of<C>;
   std::optional<fold_plan<C>> plan;
   if (keys_wanted)
-    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, memory);
-  const index_t per_slot = keys_wanted ? plan->group * p.Tq * lanes<C> : 0;
+    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, served,
+                 memory);
+  const index_t per_slot = keys_wanted && !plan->narrow ? plan->group * p.Tq * lanes<C> : 0;
   C* const exponents = memory.take<C>(threads * per_slot);
   std::optional<bias_gradient_job<C>> bias;
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, passes, memory);
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
-  gate_gradient<C>(in, exec);
+  gate_gradient<C>(in, exec, bias ? bias->highs() : nullptr);
   if (keys_wanted) {
     for_each_instance(*plan, instances.count(), [&](index_t i, int thread) {
       const auto instance = instances.at(i);
       const pair_weights<C> weights(p, factors, instance.b, instance.h);
+      const auto fill = [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
+        weights.columns(r0, r1, t0, t1, out, ld);
+      };
+      const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                              const C* c) {
+        finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
+      };
+      if constexpr (windows) {
+        if (plan->narrow) {
+          const auto tiles_of = [&](index_t first, index_t count) {
+            return window_tiles<C>(count, [&](index_t j) { return instances.tile(instance, first + j); });
+          };
+          const auto run = [&](const fold_item& item) {
+            const window_tiles<C> tiles = tiles_of(item.tile, item.count);
+            query_source<C> source(in, tiles);
+            fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
+                                query_lines<C>(in, tiles_of(item.next, item.next_count)), finish_ref<C>(finish));
+          };
+          fold_window<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill),
+                         function_ref<void(const fold_item&)>(run));
+          return;
+        }
+      }
       fold_pairs<C>(
-          *plan, thread, instances.tiles(),
-          [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
-            weights.columns(r0, r1, t0, t1, out, ld);
-          },
+          *plan, thread, instances.tiles(), fill,
           [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
             pack_queries<C>(
                 in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents + slot * per_slot, P,
                 scales);
           },
-          [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
-            finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
-          });
+          finish);
     });
     if (shared) sum_shared_keys<C>(p, dk, exec);
   }

@@ -37,7 +37,11 @@ struct fold_plan {
   int threads = 1;
   bool paired = false;       ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
   bool by_instance = false;  ///< many instances: one a thread. Few: all threads on one
+  bool narrow = false;       ///< windows that fold_window serves
+  bool held = true;          ///< a group's packed columns are kept as a whole, not a window's at a time
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
+  index_t ring = 0;         ///< columns kept
+  index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
   C* weights = nullptr;
   row_scale<C>* scales = nullptr;
   C* rows = nullptr;
@@ -66,13 +70,14 @@ struct fold_plan {
     return many > few ? many : (few < 1 ? 1 : few);
   }
 
-  /// `run` lane tiles lie side by side. `in_pairs` needs a geometry without a window, in which every panel's dense part
-  /// begins at key 0.
+  /// `run` lane tiles lie side by side. `serve_windows`: fold_window may serve them. `in_pairs` needs a geometry
+  /// without a window, in which every panel's dense part begins at key 0.
   fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
-            bool in_pairs, scratch& memory)
+            bool in_pairs, bool serve_windows, scratch& memory)
       : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs) {
     panels = cut.count;
     width = cut.widest(g);
+    narrow = serve_windows && g.bounded && width <= tuning<C>::window_widest;
     by_instance = threads > 1 && instances >= 4 * threads;
     const index_t teams = by_instance ? threads : 1;
     const index_t panel_bytes = steps(width) * M * static_cast<index_t>(sizeof(C));
@@ -81,22 +86,51 @@ struct fold_plan {
     // Blocks of equal size: a short last one packs all keys for few rows.
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
-    const index_t tile_bytes = steps(g.K) * N * static_cast<index_t>(sizeof(C)) + 1;
     const index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
-    group = pick_group(tuning<C>::key_bytes / tile_bytes, tuning<C>::wide_bytes / tile_bytes, share, run);
+    const auto lanes_of = [&](index_t keys) {
+      const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1;
+      return pick_group(tuning<C>::key_bytes / bytes, tuning<C>::wide_bytes / bytes, share, run);
+    };
+    ring = steps(g.K);
+    group = lanes_of(ring);
+    if (narrow) {
+      const index_t window = width + tuning<C>::window_spare;
+      const index_t wide = lanes_of(window);
+      const index_t bytes = group * ring * N * static_cast<index_t>(sizeof(C));
+      held = window >= ring || group >= tuning<C>::group || (group >= wide && bytes <= tuning<C>::key_bytes);
+      if (!held) {
+        ring = window;
+        group = wide;
+      }
+      // A line more, else the same column of all tiles would lie in one set of the first-level cache.
+      column_size = (ring + 1) * N;
+      const index_t most = tuning<C>::weight_bytes / threads / (group * N * static_cast<index_t>(sizeof(C)));
+      block = block > most ? (most < 1 ? 1 : most) : block;
+    } else {
+      column_size = ring * N;
+    }
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
     // while the next one is multiplied.
-    strip = steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
-    weights = memory.take<C>(teams * block * steps(width) * M);
-    scales = memory.take<row_scale<C>>(teams * block);
-    rows = memory.take<C>(threads * M * ld());
-    columns = memory.take<C>(threads * group * steps(g.K) * N);
-    column_scales = memory.take<column_scale<C>>(threads * group);
-    tiles = memory.take<C>(threads * group * strip * M * N);
-    if (g.constant) {
-      before = memory.take<C>(threads * group * block * N);
-      after = memory.take<C>(threads * group * block * N);
-    }
+    strip =
+        narrow || steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
+    const index_t outside = g.constant ? threads * group * block * N : 0;
+    const index_t heads = narrow && g.constant ? threads * group * N : outside;
+    const index_t weight_count = teams * block * steps(width) * M, row_count = threads * M * ld();
+    const index_t column_count = threads * group * column_size, tile_count = threads * group * strip * M * N;
+    const index_t scale_count = teams * block, column_scale_count = threads * group;
+    constexpr index_t size = static_cast<index_t>(sizeof(C));
+    constexpr index_t rounding = 8 * 64 / size;
+    memory.reserve<C>(weight_count + row_count + column_count + tile_count + heads + outside + rounding +
+                      scale_count * static_cast<index_t>(sizeof(row_scale<C>)) / size +
+                      column_scale_count * static_cast<index_t>(sizeof(column_scale<C>)) / size);
+    weights = memory.take<C>(weight_count);
+    scales = memory.take<row_scale<C>>(scale_count);
+    rows = memory.take<C>(row_count);
+    columns = memory.take<C>(column_count);
+    column_scales = memory.take<column_scale<C>>(column_scale_count);
+    tiles = memory.take<C>(tile_count);
+    before = memory.take<C>(heads);
+    after = memory.take<C>(outside);
   }
 };
 
@@ -163,6 +197,61 @@ inline void add_outside(index_t rows, const row_scale<C>& rs, const C* before, c
   }
 }
 
+/// fill(r0, r1, s0, s1, out, ld) gives the log-weights of a panel.
+template <class C>
+using fill_ref = function_ref<void(index_t, index_t, index_t, index_t, C*, index_t)>;
+
+/// The weights of panels [p0, p1).
+template <class C>
+[[gnu::noinline]] inline void pack_weights(const fold_plan<C>& plan, int thread, index_t p0, index_t p1,
+                                           fill_ref<C> fill) {
+  constexpr index_t M = tuning<C>::rows;
+  const pair_geometry& g = plan.g;
+  const index_t panel_size = plan.steps(plan.width) * M;
+  const index_t team = plan.by_instance ? thread : 0;
+  parallel_for(p1 - p0, plan.by_instance ? 1 : plan.threads, [&](index_t i, int own) {
+    const index_t r0 = plan.cut.begin(p0 + i);
+    const index_t r1 = plan.cut.end(p0 + i);
+    const auto span = g.dense(r0, r1);
+    C* const rows = plan.rows + (plan.by_instance ? thread : own) * M * plan.ld();
+    fill(r0, r1, span.lo, span.hi, rows, plan.ld());
+    pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows, plan.ld(), g.has_prefix(span) || g.has_suffix(span),
+                         plan.paired, plan.weights + (team * plan.block + i) * panel_size,
+                         plan.scales[team * plan.block + i]);
+  });
+}
+
+/// A group of lane tiles and the panels that a thread takes them through.
+struct fold_item {
+  int slot;  ///< of the plan's buffers
+  index_t tile, count, first, last;
+  index_t block;             ///< the first panel whose weights are packed
+  index_t next, next_count;  ///< lane tiles that the same thread, or another, is likely to take soon; none: 0
+};
+
+/// Hands out panels [p0, p1) of all lane tiles: lane tiles first; rows are divided too when there are fewer groups than
+/// threads.
+template <class C, class Body>
+inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, index_t p0, index_t p1,
+                          const Body& body) {
+  const int team = plan.by_instance ? 1 : plan.threads;
+  const index_t groups = (tiles + plan.group - 1) / plan.group;
+  index_t parts = groups > 0 && groups < team ? (team + groups - 1) / groups : 1;
+  parts = parts > p1 - p0 ? p1 - p0 : parts;
+  const auto count_of = [&](index_t group) {
+    const index_t left = tiles - group * plan.group;
+    return left < plan.group ? (left > 0 ? left : 0) : plan.group;
+  };
+  parallel_for(groups * parts, team, [&](index_t i, int own) {
+    const index_t group = i / parts;
+    const index_t part = i % parts;
+    const index_t next = (i + team) / parts;
+    body(fold_item{plan.by_instance ? thread : own, group * plan.group, count_of(group), p0 + (p1 - p0) * part / parts,
+                   p0 + (p1 - p0) * (part + 1) / parts, p0, next * plan.group, next > group ? count_of(next) : 0});
+    fence_stores();  // of what was written around the caches
+  });
+}
+
 /// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(slot, tile, n, P, scales) packs the
 /// columns of n lane tiles with the buffers of a slot; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
 /// `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
@@ -174,35 +263,18 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
   const pair_geometry& g = plan.g;
   const index_t depth = tuning<C>::depth_block * (plan.paired ? 2 : 1);
   const index_t panel_size = plan.steps(plan.width) * M;
-  const index_t column_size = plan.steps(g.K) * N;
-  const int team = plan.by_instance ? 1 : plan.threads;
+  const index_t column_size = plan.column_size;
   C* const weights = plan.weights + (plan.by_instance ? thread : 0) * plan.block * panel_size;
   row_scale<C>* const scales = plan.scales + (plan.by_instance ? thread : 0) * plan.block;
   const row_panels& cut = plan.cut;
 
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
-    parallel_for(p1 - p0, team, [&](index_t i, int own) {
-      const index_t r0 = cut.begin(p0 + i);
-      const index_t r1 = cut.end(p0 + i);
-      const auto span = g.dense(r0, r1);
-      C* const rows = plan.rows + (plan.by_instance ? thread : own) * M * plan.ld();
-      fill(r0, r1, span.lo, span.hi, rows, plan.ld());
-      pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows, plan.ld(), g.has_prefix(span) || g.has_suffix(span),
-                           plan.paired, weights + i * panel_size, scales[i]);
-    });
+    pack_weights<C>(plan, thread, p0, p1, fill_ref<C>(fill));
 
-    // Lane tiles first; rows are divided too when there are fewer groups than threads.
-    const index_t groups = (tiles + plan.group - 1) / plan.group;
-    index_t parts = groups > 0 && groups < team ? (team + groups - 1) / groups : 1;
-    parts = parts > p1 - p0 ? p1 - p0 : parts;
-    parallel_for(groups * parts, team, [&](index_t item, int own) {
-      const int slot = plan.by_instance ? thread : own;
-      const index_t tile0 = item / parts * plan.group;
-      const index_t in_group = tile0 + plan.group < tiles ? plan.group : tiles - tile0;
-      const index_t part = item % parts;
-      const index_t a0 = p0 + (p1 - p0) * part / parts;
-      const index_t a1 = p0 + (p1 - p0) * (part + 1) / parts;
+    for_each_item<C>(plan, thread, tiles, p0, p1, [&](const fold_item& item) {
+      const int slot = item.slot;
+      const index_t tile0 = item.tile, in_group = item.count, a0 = item.first, a1 = item.last;
       C* const P = plan.columns + slot * plan.group * column_size;
       column_scale<C>* const cs = plan.column_scales + slot * plan.group;
       C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
@@ -257,7 +329,6 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
           }
         }
       }
-      fence_stores();  // of what was written around the caches
     });
   }
 }

@@ -2,141 +2,17 @@
 /// @file pair_forward.hpp  The forward call of every operator that weighs pairs: AFT Eq. 2 by the tile engine.
 #pragma once
 
-#include "exact.hpp"
-#include "gates.hpp"
 #include "key_columns.hpp"
+#include "pair_finish.hpp"
 #include "pair_fold.hpp"
 #include "pair_instances.hpp"
+#include "window_fold.hpp"
+#include "window_keys.hpp"
+#include "window_outputs.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
-
-/// Rows of a result that most calls do not ask for.
-template <class C>
-[[gnu::noinline]] inline void write_rows(const field& to, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
-                                         index_t share, index_t r0, index_t r1, const C* from) {
-  lane_field<C>(to, grid, tile, share).write(r0, r1, from);
-}
-
-/// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
-/// is read before its y is written.
-template <class C>
-[[gnu::flatten]] inline void finish_queries(const problem& p, const fold_plan<C>& plan, const row_state& state,
-                                            const pair_weights<C>& weights, const lane_tile<C>& tile,
-                                            const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
-                                            const C* c) {
-  using k_ = exp_constants<C>;
-  constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
-  constexpr index_t M = tuning<C>::rows;
-  const index_t group = p.d / p.hk;
-  const bool gated = p.gate_fn != gate::none && p.y.set;
-  C q[M * L], y[M * L], average[M * L], lse[M * L], inverse[M * L], exponent[M * L], hi[M * L], lo[M * L];
-  if (gated) {
-    const lane_field<C> queries(p.q, p.grid, tile, 1);
-    queries.read(r0, r1, q);
-    queries.prefetch(r1, r1 + M, p.Tq);
-  }
-  C used[L];
-  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
-  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
-  const auto unused = load(used) == zero;
-  const bool logs = p.lse.set || state.set;
-  // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
-  const bool quotient = gated && p.gate_fn == gate::sigmoid;
-  const bool averages = !quotient || p.average.set;
-  const vec<C> unscale = load(cs.unscale), floor = load(cs.floor), enough(k_::proof);
-  // Underflowed terms change num / den by at most T 2^-126 / den, relative to max |v|; above the bounds that is
-  // far below an ulp. NaN and infinities fail the comparisons.
-  const auto proof = [&](const vec<C>& num, const vec<C>& den, const vec<C>& o) {
-    return (den >= enough) && (den <= largest) && (xsimd::abs(o) <= largest) && (xsimd::abs(num) >= floor * den);
-  };
-  const auto write_y = [&] {
-    const lane_field<C> results(p.y, p.grid, tile, 1);
-    const bool around = p.win.bounded && results.goes_around(p);
-    results.write(r0, r1, y, around);
-    if (!around) results.prefetch(r1, r1 + M, p.Tq, true);
-  };
-  if (quotient && !averages && !logs) {
-    // The common call, the proof of all rows at once: a branch a row costs a third of the loop.
-    auto proven = zero == zero;
-    for (index_t r = 0; r < r1 - r0; ++r) {
-      const vec<C> num = load(c + r * N);
-      const vec<C> den = load(c + r * N + L);
-      const vec<C> growth = gate_detail::growth<C>(load(q + r * L));
-      const vec<C> out = shared_division<C>(num, den, unscale, growth);
-      store(y + r * L, out);
-      proven = proven && proof(num, den, out) && may_share_division<C>(growth);
-    }
-    if (xsimd::all(proven || unused)) return write_y();
-  }
-  for (index_t r = 0; r < r1 - r0; ++r) {
-    const vec<C> num = load(c + r * N);
-    const vec<C> den = load(c + r * N + L);
-    vec<C> o = zero, out = zero;
-    if (averages) {
-      o = (num / den) * unscale;
-      store(average + r * L, o);
-    }
-    if (quotient) {
-      out = gated_average<C>(num, den, unscale, load(q + r * L));
-      if (!averages) o = out;
-    }
-    const auto proven = proof(num, den, o) || unused;
-    if (logs) {
-      const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
-      const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
-      const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
-      if (state.set && xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
-      const vec<C> two(C(2)), half(C(0.5));
-      store(lse + r * L, two * (base.hi + (base.lo + log_shifted<C>(safe, scaled) * half)));
-      const split_exp<C> parts = split_denominator<C>(safe);
-      store(inverse + r * L, one / parts.mantissa);
-      store(exponent + r * L, parts.exponent + scaled);
-      store(hi + r * L, base.hi);
-      store(lo + r * L, base.lo);
-    }
-    if (!xsimd::all(proven)) {
-      // Lane by lane, so that a lane's bits never depend on which neighbours share its vector.
-      C flag[L];
-      store(flag, xsimd::select(proven, one, zero));
-      exact_row_result<C> exact;
-      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, exact);
-      for (index_t l = 0; l < tile.count; ++l) {
-        if (flag[l] != C(0)) continue;
-        average[r * L + l] = exact.average[l];
-        lse[r * L + l] = exact.lse[l];
-        inverse[r * L + l] = exact.inverse[l];
-        exponent[r * L + l] = exact.exponent[l];
-        hi[r * L + l] = exact.base_hi[l];
-        lo[r * L + l] = exact.base_lo[l];
-        if (state.set && exact.base_hi[l] != C(0)) state.beyond->store(true, std::memory_order_relaxed);
-      }
-      if (quotient) {
-        const vec<C> again = gated_average<C>(load(exact.num), load(exact.den), load(exact.unscale), load(q + r * L));
-        out = xsimd::select(proven, out, again);
-      }
-    }
-    if (p.y.set) {
-      if (!quotient) out = load(average + r * L);
-      if (gated && !quotient) out = out * gate_value<C>(p.gate_fn, load(q + r * L));
-      store(y + r * L, out);
-    }
-  }
-  if (p.y.set) write_y();
-  const auto put_rows = [&](const field& to, const std::array<index_t, 3>& grid, index_t share, const C* from) {
-    if (to.set) write_rows<C>(to, grid, tile, share, r0, r1, from);
-  };
-  const std::array<index_t, 3> flat{1, 1, p.Tq};
-  const index_t share = state.set ? p.d / state_channels(p) : 1;
-  put_rows(p.average, p.grid, 1, average);
-  put_rows(p.lse, p.grid, group, lse);
-  put_rows(state.inverse, flat, share, inverse);
-  put_rows(state.exponent, flat, share, exponent);
-  put_rows(state.base_hi, flat, share, hi);
-  put_rows(state.base_lo, flat, share, lo);
-}
 
 /// Whether the products of a call may be those of bfloat16 numbers. Data and results must be bfloat16: a lse, or an
 /// average in float, is as exact as float arithmetic. With u = 2^-8 both weights of a term, exp(w) and exp(k), are
@@ -150,30 +26,56 @@ inline bool multiplies_in_pairs(const problem& p) {
          !g.bounded;
 }
 
-/// Writes y, lse, average and `state`, those that are set. O(B Tq Tk d) multiply-adds for the dense part.
-template <class C>
+/// Writes y, lse, average and `state`, those that are set. O(B Tq Tk d) multiply-adds for the dense part. `windows`:
+/// whether the program has windows, else it need not compile what is for them alone.
+template <class C, bool windows>
 inline void pair_forward(const problem& p, const row_state& state, const cpu& exec, scratch& memory) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   const pair_instances<C> instances(p);
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, false);
+  // Of other types, keys are read faster many lane tiles at a time, as fold_pairs reads them.
+  const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
   const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), instances.run(), thread_count(exec),
-                          multiplies_in_pairs<C>(p) && !state.set, memory);
+                          multiplies_in_pairs<C>(p) && !state.set, served, memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);
     const pair_weights<C> weights(p, factors, instance.b, instance.h);
+    const auto fill = [&](index_t r0, index_t r1, index_t s0, index_t s1, C* out, index_t ld) {
+      if constexpr (windows) {
+        // A window is a few lines of a row, rows that the hardware does not foresee.
+        const index_t ahead = plan.by_instance ? tuning<C>::rows : plan.threads * tuning<C>::rows;
+        if (plan.narrow && r1 + ahead <= p.Tq && s1 + ahead <= p.Tk)
+          weights.prefetch(r0 + ahead, r1 + ahead, s0 + ahead, s1 + ahead);
+      }
+      weights.rows(r0, r1, s0, s1, out, ld);
+    };
+    const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                            const C* c) {
+      finish_queries<C>(p, plan, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
+    };
+    if constexpr (windows) {
+      if (plan.narrow) {
+        const auto tiles_of = [&](index_t first, index_t count) {
+          return window_tiles<C>(count, [&](index_t j) { return instances.tile(instance, first + j); });
+        };
+        const auto run = [&](const fold_item& item) {
+          const window_tiles<C> tiles = tiles_of(item.tile, item.count);
+          key_source<C> source(p, tiles);
+          fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles),
+                              key_lines<C>(p, tiles_of(item.next, item.next_count)), finish_ref<C>(finish));
+        };
+        fold_window<C>(plan, thread, instances.tiles(), fill_ref<C>(fill), function_ref<void(const fold_item&)>(run));
+        return;
+      }
+    }
     fold_pairs<C>(
-        plan, thread, instances.tiles(),
-        [&](index_t r0, index_t r1, index_t s0, index_t s1, C* out, index_t ld) {
-          weights.rows(r0, r1, s0, s1, out, ld);
-        },
+        plan, thread, instances.tiles(), fill,
         [&](int, index_t tile, index_t n, C* P, column_scale<C>* cs) {
           pack_keys<C>(
-              p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, plan.paired,
-              plan.steps(p.Tk) * tuning<C>::columns, P, cs);
+              p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, plan.paired, plan.column_size, P,
+              cs);
         },
-        [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* c) {
-          finish_queries<C>(p, plan, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
-        });
+        finish);
   });
 }
 

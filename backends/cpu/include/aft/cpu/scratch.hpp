@@ -53,6 +53,17 @@ class scratch {
     return taken;
   }
 
+  /// Makes the next `n` elements one block of the resource. A free list of many blocks that nothing holds any more is
+  /// what malloc gives back to the system, and its pages were a tenth of the time of the next call.
+  template <class T>
+  void reserve(index_t n) {
+    if constexpr (shared == 0) return;
+    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+    if (bytes <= left_) return;
+    next_ = block(bytes);
+    left_ = bytes;
+  }
+
  private:
   static constexpr std::size_t alignment = 64;
   // Small buffers share a block of the resource: a short call takes ten of them, and malloc was a quarter of its time.

@@ -253,6 +253,9 @@ class lane_group {
   }
 
   bool in_place() const { return in_place_; }
+  /// Where the rows lie if they can be used in place: tile i of row t at first() + t * step() + i lanes.
+  C* first() const { return reinterpret_cast<C*>(from_->data) + base_; }
+  index_t step() const { return from_->sx[2]; }
 
   /// Brings rows [t0, t1) to the second-level cache. Inlined by force, see lane_field::prefetch.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1) const {

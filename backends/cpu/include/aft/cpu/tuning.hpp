@@ -35,6 +35,12 @@ struct tuning {
   /// -> 17.9 ms, full 0.86 -> 0.89 of the sgemm, in bfloat16 0.50 -> 0.60 of the matmul. Longer sequences lose by it.
   static constexpr index_t wide_bytes = index_t{640} << 10;
   static constexpr index_t wide_group = 24;
+  /// Dense columns of a panel, at most, that are multiplied window by window; wider ones go the way of dense biases.
+  /// (strict(32) takes 0.80 to 0.92 of that way's time, strict(256) and strict(480) as long.)
+  static constexpr index_t window_widest = 1024;
+  /// Columns that are kept beside those of a panel before what is still needed moves to the front: 4 to 16 panels
+  /// differ by less than noise.
+  static constexpr index_t window_spare = 16 * rows;
   /// Rows of k and v that are asked for before they are read: 4 to 24 differ by less than noise.
   static constexpr index_t rows_ahead = 24;
   /// The gradient of a window's bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with

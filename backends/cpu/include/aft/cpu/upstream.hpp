@@ -156,11 +156,30 @@ inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memo
   return in;
 }
 
+/// The largest finite |x| so far, as a vector; null: not wanted.
+template <class C>
+class largest_size {
+ public:
+  explicit largest_size(C* to) : to_(to), high_(to != nullptr ? load(to) : vec<C>(C(0))) {}
+  void take(const vec<C>& x) {
+    const vec<C> size = xsimd::abs(x);
+    high_ = max_ignoring_nan<C>(high_,
+                                xsimd::select(size < vec<C>(std::numeric_limits<C>::infinity()), size, vec<C>(C(0))));
+  }
+  void leave() const {
+    if (to_ != nullptr) store(to_, high_);
+  }
+
+ private:
+  C* to_;
+  vec<C> high_;
+};
+
 /// g = dy gate(q) into its scratch and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
 /// whatever dy holds there.
 template <class C>
 [[gnu::flatten]] inline void gate_rows(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count, index_t t0,
-                                       index_t t1) {
+                                       index_t t1, C* highest) {
   constexpr index_t L = lanes<C>;
   constexpr index_t room = tuning<C>::gate_rows * tuning<C>::gate_group * L;
   const backward_problem& p = *in.p;
@@ -178,18 +197,22 @@ template <class C>
   if (wanted) o = lane_group<C>(in.average, p.grid, tiles, count, 1).rows(t0, t1, o_room);
   const vec<C> zero(C(0)), none(in.from_lse ? -std::numeric_limits<C>::infinity() : C(0));
   const index_t apart = (t1 - t0) * L;
+  largest_size<C> largest(highest);
   for (index_t r = 0; r < t1 - t0; ++r) {
     for (index_t i = 0; i < count; ++i) {
       const vec<C> up = load(dy.at(r, i));
       const auto empty = load(weight.at(r, i)) == none;
       // Both, wanted or not: gate_value rounds differently, and g must not depend on which gradients are wanted.
       const gate_pair<C> gate = gate_both<C>(p.gate_fn, load(q.at(r, i)));
-      store(g + i * apart + r * L, xsimd::select(empty, zero, up * gate.value));
+      const vec<C> upper = xsimd::select(empty, zero, up * gate.value);
+      largest.take(upper);
+      store(g + i * apart + r * L, upper);
       if (!wanted) continue;
       const vec<C> slope = gated ? (up * gate.slope) * load(o.at(r, i)) : zero;
       store(dq + i * apart + r * L, xsimd::select(empty, zero, slope));
     }
   }
+  largest.leave();
   for (index_t i = 0; i < count; ++i) {
     lane_field<C>(in.g, flat, tiles[i], 1).write(t0, t1, g + i * apart);
     if (!wanted) continue;
@@ -200,8 +223,8 @@ template <class C>
 /// Rows [t0, t1) of one batch element whose arrays all lie in rows of whole vectors: read and written as memory lies,
 /// which the hardware foresees.
 template <class C>
-[[gnu::flatten]] inline void gate_whole_rows(const gradient_inputs& in, index_t b, index_t t0, index_t t1,
-                                             bool around) {
+[[gnu::flatten]] inline void gate_whole_rows(const gradient_inputs& in, index_t b, index_t t0, index_t t1, bool around,
+                                             C* highest) {
   constexpr index_t L = lanes<C>;
   const backward_problem& p = *in.p;
   const auto row_of = [&](const field& f, index_t t) { return reinterpret_cast<C*>(f.data) + b * f.sb + t * f.sx[2]; };
@@ -211,6 +234,7 @@ template <class C>
   const bool wanted = p.dq.set;
   const vec<C> zero(C(0)), none(in.from_lse ? -std::numeric_limits<C>::infinity() : C(0));
   const auto apply = [&](const auto& both) __attribute__((always_inline)) {
+    largest_size<C> largest(highest);
     for (index_t t = t0; t < t1; ++t) {
       const C* const q = row_of(queries, t);
       const C* const dy = row_of(p.dy, t);
@@ -222,13 +246,16 @@ template <class C>
         const vec<C> up = load(dy + c);
         const auto empty = load(weight + c) == none;
         const gate_pair<C> gate = both(load(q + c));
-        store(g + c, xsimd::select(empty, zero, up * gate.value));
+        const vec<C> upper = xsimd::select(empty, zero, up * gate.value);
+        largest.take(upper);
+        store(g + c, upper);
         if (!wanted) continue;
         // Without a gate dq is 0, and not 0 times an average that may be infinite.
         const vec<C> slope = gated ? (up * gate.slope) * load(o + c) : zero;
         put(dq + c, xsimd::select(empty, zero, slope), around);
       }
     }
+    largest.leave();
   };
   // The usual gate has a loop of its own, in which its constants stay in registers.
   if (p.gate_fn == gate::sigmoid) {
@@ -238,9 +265,9 @@ template <class C>
   }
 }
 
-/// The gradients of the gate, row by row as memory lies.
+/// The gradients of the gate, row by row as memory lies. `highs`: a vector a thread for the largest |g|, or null.
 template <class C>
-inline void gate_gradient(const gradient_inputs& in, const cpu& exec) {
+inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) {
   const backward_problem& p = *in.p;
   constexpr index_t L = lanes<C>;
   constexpr index_t rows = tuning<C>::gate_rows;
@@ -258,18 +285,20 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec) {
     around = lane_field<C>(p.dq, p.grid, first, 1).goes_around(p) &&
              static_cast<std::uintptr_t>(p.dq.sb) * sizeof(C) % sizeof(vec<C>) == 0;
   }
-  parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int) {
+  for (index_t i = 0; highs != nullptr && i < thread_count(exec) * L; ++i) highs[i] = C(0);
+  parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int thread) {
+    C* const highest = highs != nullptr ? highs + thread * L : nullptr;
     const index_t t0 = item % strips * rows;
     const index_t t1 = t0 + rows < p.Tq ? t0 + rows : p.Tq;
     if (plain) {
-      gate_whole_rows<C>(in, item / strips, t0, t1, around);
+      gate_whole_rows<C>(in, item / strips, t0, t1, around, highest);
       return fence_stores();
     }
     lane_tile<C> tiles[most];
     for (index_t i0 = 0; i0 < count; i0 += most) {
       const index_t n = i0 + most < count ? most : count - i0;
       for (index_t i = 0; i < n; ++i) tiles[i] = make_lane_tile<C>(item / strips, 0, p.d, (i0 + i) * L, p.d);
-      gate_rows<C>(in, tiles, n, t0, t1);
+      gate_rows<C>(in, tiles, n, t0, t1, highest);
     }
     fence_stores();
   });

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file window_fold.hpp  The sums of pair_fold.hpp where a window makes the dense part of every panel short.
+///
+/// Panel by panel through all lane tiles of a group, so that rows of every array are read and written as they lie in
+/// memory and a panel's weights are read from the first-level cache. Of the packed columns only those of a window are
+/// kept where a sequence is too long to keep all; the sums after a panel then take a pass of their own.
+#pragma once
+
+#include "key_columns.hpp"
+#include "pair_fold.hpp"
+#include "window_lines.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Makes the packed columns of a few lane tiles.
+template <class C>
+class window_source {
+ public:
+  static constexpr index_t most = column_chunk;  ///< columns that are formed at a time
+
+  /// Columns [s0, s1) of tile i to P. `measured` adds them to what settled() looks at.
+  virtual void form(index_t i, index_t s0, index_t s1, C* P, bool measured) = 0;
+  /// Only the latter.
+  virtual void measure(index_t i, index_t s0, index_t s1) = 0;
+  /// Called once all columns of tile i were formed or measured. False: scales were wrong, and what was formed has to be
+  /// formed again.
+  virtual bool settled(index_t i, column_scale<C>& cs) = 0;
+
+  /// What columns are formed from, to ask for it ahead.
+  const window_lines<C>& lines() const { return lines_; }
+
+  window_source(const window_source&) = delete;
+  window_source& operator=(const window_source&) = delete;
+
+ protected:
+  explicit window_source(const window_lines<C>& lines) : lines_(lines) {}
+  ~window_source() = default;
+
+ private:
+  window_lines<C> lines_;
+};
+
+/// Finishes the sums of a panel if they need no more than most.
+template <class C>
+class window_finish {
+ public:
+  /// c are the sums of rows [r0, r1), `before` and `after` those outside, or null. False: not done.
+  virtual bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                      const C* before, const C* after, const C* c) const = 0;
+
+  /// What will be read, and what will be written through the caches.
+  const window_lines<C>& reads() const { return reads_; }
+  const window_lines<C>& writes() const { return writes_; }
+
+  window_finish(const window_finish&) = delete;
+  window_finish& operator=(const window_finish&) = delete;
+
+ protected:
+  window_finish(const window_lines<C>& reads, index_t rows) : reads_(reads), writes_(rows) {}
+  ~window_finish() = default;
+
+  window_lines<C> reads_, writes_;
+};
+
+/// The packed columns of a group of lane tiles and their sums outside the windows.
+template <class C>
+class window_columns {
+ public:
+  static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t L = lanes<C>;
+  static constexpr index_t most = window_source<C>::most;
+
+  window_columns(const fold_plan<C>& plan, const fold_item& item, window_source<C>& source)
+      : plan_(&plan),
+        source_(&source),
+        count_(item.count),
+        first_(item.first),
+        last_(item.last),
+        P_(plan.columns + item.slot * plan.group * plan.column_size),
+        before_(plan.g.constant ? plan.before + item.slot * plan.group * N : nullptr),
+        after_(plan.g.constant ? plan.after + item.slot * plan.group * plan.block * N : nullptr) {}
+
+  /// Finds the scales, the sums after every panel and, if columns are kept, packs them all.
+  void prepare(column_scale<C>* scales) {
+    pass(0, count_, true);
+    for (index_t i = 0; i < count_; ++i) {
+      if (!source_->settled(i, scales[i])) pass(i, i + 1, false);
+    }
+    filled_ = plan_->held ? plan_->g.K : 0;
+    for (index_t i = 0; before_ != nullptr && i < count_ * N; ++i) before_[i] = C(0);
+  }
+
+  /// Moves on to a panel whose dense columns are `span`. They are what at() reads; those before join the sum.
+  void enter(const pair_geometry::span& span, bool dense) {
+    if (!plan_->g.constant || plan_->g.causal < 0) {
+      if (!plan_->held && filled_ < span.lo) filled_ = base_ = span.lo;
+      at_ = span.lo;
+    } else if (span.lo > at_) {
+      join(span.lo);
+    }
+    if (dense) reach(span.hi);
+  }
+  const C* at(index_t i, index_t s) const { return P_ + i * plan_->column_size + (s - base_) * N; }
+  const C* before(index_t i) const { return before_ + i * N; }
+  const C* after(index_t i, index_t panel) const { return after_ + (i * plan_->block + panel - first_) * N; }
+
+ private:
+  /// Through all keys from the last to the first. The stretches between panels' edges are summed apart, as
+  /// fold_outside does it.
+  void pass(index_t i0, index_t i1, bool measured) {
+    const pair_geometry& g = plan_->g;
+    index_t at = g.K;
+    if (g.constant && g.causal <= 0) {
+      C sums[tuning<C>::wide_group * N];
+      for (index_t i = i0 * N; i < i1 * N; ++i) sums[i] = C(0);
+      for (index_t panel = plan_->panels; panel-- > first_;) {
+        const index_t hi = plan_->cut.dense(g, panel).hi;
+        if (hi < at) {
+          for (index_t i = i0; i < i1; ++i) {
+            source_->lines().ask(i, hi - 2 * (at - hi), hi - (at - hi));
+            vec<C> num(C(0)), den(C(0));
+            for (index_t s = hi; s < at; s += most) {
+              const index_t end = s + most < at ? s + most : at;
+              add(form(i, s, end, measured), end - s, num, den);
+            }
+            store(sums + i * N, load(sums + i * N) + num);
+            store(sums + i * N + L, load(sums + i * N + L) + den);
+          }
+          at = hi;
+        }
+        for (index_t i = i0; panel < last_ && i < i1; ++i) {
+          store(after_ + (i * plan_->block + panel - first_) * N, load(sums + i * N));
+          store(after_ + (i * plan_->block + panel - first_) * N + L, load(sums + i * N + L));
+        }
+      }
+    }
+    if (!plan_->held && !measured) return;
+    for (; at > 0; at -= at < most ? at : most) {
+      const index_t s = at > most ? at - most : 0;
+      for (index_t i = i0; i < i1; ++i) {
+        source_->lines().ask(i, s - 2 * most, s - most);
+        if (plan_->held) {
+          form(i, s, at, measured);
+        } else {
+          source_->measure(i, s, at);
+        }
+      }
+    }
+  }
+
+  /// Forms columns of a tile, where they are kept or else somewhere.
+  const C* form(index_t i, index_t s0, index_t s1, bool measured) {
+    C* const to = P_ + i * plan_->column_size + (plan_->held ? s0 * N : 0);
+    source_->form(i, s0, s1, to, measured);
+    return to;
+  }
+
+  static void add(const C* from, index_t count, vec<C>& num, vec<C>& den) {
+    for (index_t s = 0; s < count; ++s) {
+      num = num + load(from + s * N);
+      den = den + load(from + s * N + L);
+    }
+  }
+
+  /// Adds the stretch from at_ to lo, of which only a part may be packed at a time.
+  void join(index_t lo) {
+    if (lo - at_ <= plan_->ring) {
+      reach(lo);
+      for (index_t i = 0; i < count_; ++i) {
+        vec<C> num(C(0)), den(C(0));
+        add(at(i, at_), lo - at_, num, den);
+        store(before_ + i * N, load(before_ + i * N) + num);
+        store(before_ + i * N + L, load(before_ + i * N + L) + den);
+      }
+      at_ = lo;
+      return;
+    }
+    C sums[tuning<C>::wide_group * N] = {};
+    while (at_ < lo) {
+      const index_t end = at_ + plan_->ring < lo ? at_ + plan_->ring : lo;
+      reach(end);
+      for (index_t i = 0; i < count_; ++i) {
+        vec<C> num = load(sums + i * N), den = load(sums + i * N + L);
+        add(at(i, at_), end - at_, num, den);
+        store(sums + i * N, num);
+        store(sums + i * N + L, den);
+      }
+      at_ = end;
+    }
+    for (index_t x = 0; x < count_ * N; x += L) store(before_ + x, load(before_ + x) + load(sums + x));
+  }
+
+  /// Packs columns up to `end`. What lies before at_ is needed no more.
+  void reach(index_t end) {
+    while (filled_ < end) {
+      if (filled_ == base_ + plan_->ring) {
+        for (index_t i = 0; i < count_; ++i) {
+          C* const own = P_ + i * plan_->column_size;
+          std::memmove(own, own + (at_ - base_) * N, static_cast<std::size_t>((filled_ - at_) * N) * sizeof(C));
+        }
+        base_ = at_;
+      }
+      index_t until = filled_ + most < end ? filled_ + most : end;
+      until = until < base_ + plan_->ring ? until : base_ + plan_->ring;
+      for (index_t i = 0; i < count_; ++i)
+        source_->form(i, filled_, until, P_ + i * plan_->column_size + (filled_ - base_) * N, false);
+      filled_ = until;
+    }
+  }
+
+  const fold_plan<C>* plan_;
+  window_source<C>* source_;
+  index_t count_, first_, last_;
+  C *P_, *before_, *after_;
+  index_t base_ = 0;    ///< the column that lies first
+  index_t filled_ = 0;  ///< columns are packed up to here
+  index_t at_ = 0;      ///< columns are summed up to here
+};
+
+/// Takes a sum of a panel that window_finish has not finished, as in fold_pairs.
+template <class C>
+using finish_ref = function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*)>;
+
+/// The panels of one item. `next` is what the item after it reads.
+template <class C>
+[[gnu::noinline]] inline void fold_window_item(const fold_plan<C>& plan, int thread, const fold_item& item,
+                                               window_source<C>& source, const window_finish<C>& quick,
+                                               const window_lines<C>& next, finish_ref<C> finish) {
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t depth = tuning<C>::depth_block;
+  const pair_geometry& g = plan.g;
+  const index_t panel_size = plan.width * M;
+  const index_t team = plan.by_instance ? thread : 0;
+  const C* const weights = plan.weights + team * plan.block * panel_size;
+  const row_scale<C>* const scales = plan.scales + team * plan.block;
+  window_columns<C> columns(plan, item, source);
+  column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;
+  columns.prepare(cs);
+  const index_t own_panels = item.last - item.first;
+  C* const c = plan.tiles + item.slot * plan.group * plan.strip * M * N;
+  for (index_t panel = g.constant && g.causal >= 0 ? 0 : item.first; panel < item.last; ++panel) {
+    const index_t r0 = plan.cut.begin(panel);
+    const index_t r1 = plan.cut.end(panel);
+    const auto span = g.dense(r0, r1);
+    const bool own = panel >= item.first;
+    columns.enter(span, own);
+    if (!own) continue;
+    const C* const a = weights + (panel - item.block) * panel_size;
+    const row_scale<C>& rs = scales[panel - item.block];
+    for (index_t i = 0; i < item.count; ++i) {
+      if (!plan.held) source.lines().ask(i, span.hi, span.hi + M);
+      quick.reads().ask(i, r1, r1 + M);
+      quick.writes().ask(i, r1, r1 + M, true);
+      if (i < item.next_count)
+        next.ask(i, g.K * (panel - item.first) / own_panels, g.K * (panel + 1 - item.first) / own_panels);
+      if (span.lo == span.hi)
+        for (index_t x = 0; x < (r1 - r0) * N; ++x) c[x] = C(0);
+      for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
+        const index_t from = span.lo > k0 ? span.lo : k0;
+        const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
+        const C* const part = a + (from - span.lo) * M;
+        gemm_panel<C, false>(r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
+                             i == 0 && panel + 1 < item.last ? part + panel_size : part);
+      }
+      const C* const before = g.has_prefix(span) ? columns.before(i) : nullptr;
+      const C* const after = g.has_suffix(span) ? columns.after(i, panel) : nullptr;
+      if (quick.finish(i, cs[i], r0, r1, rs, before, after, c)) continue;
+      if (before != nullptr || after != nullptr) add_outside<C>(r1 - r0, rs, before, after, c);
+      finish(item.tile + i, cs[i], r0, r1, rs, c);
+    }
+  }
+}
+
+/// fold_pairs for the plan's windows: `run` calls fold_window_item for an item.
+template <class C>
+[[gnu::noinline]] inline void fold_window(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
+                                          function_ref<void(const fold_item&)> run) {
+  for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
+    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    pack_weights<C>(plan, thread, p0, p1, fill);
+    for_each_item<C>(plan, thread, tiles, p0, p1, run);
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file window_gradients.hpp  Finishes the keys of a window's panel: the common call in one loop from sums to dk and
+/// dv.
+#pragma once
+
+#include "exp_parts.hpp"
+#include "pair_fold.hpp"
+#include "row_state.hpp"
+#include "window_keys.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Where the gradients of a lane tile's keys go; null: not wanted.
+template <class C>
+struct written_rows {
+  C* to = nullptr;
+  index_t step = 0;
+  bool around = false;
+};
+
+/// dv = e^k A and dk = e^k (v A - B) of whole vectors, and whether every lane of every key is proven; if not, what was
+/// written is to be written again. The bits are those of finish_keys.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline bool finish_key_rows(index_t rows, const column_scale<C>& cs,
+                                                            const row_scale<C>& rs, const C* before, const C* after,
+                                                            const C* c, const C* k, index_t k_step, const C* v,
+                                                            index_t v_step, written_rows<C> dk, written_rows<C> dv) {
+  using k_ = exp_constants<C>;
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  const vec<C> zero(C(0)), largest(k_::largest), range(k_::range);
+  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
+  const vec<C> b0 = before != nullptr ? load(before) : zero, b1 = before != nullptr ? load(before + L) : zero;
+  const vec<C> e0 = after != nullptr ? load(after) : zero, e1 = after != nullptr ? load(after + L) : zero;
+  const vec<C> unscale = load(cs.unscale), lift = load(cs.lift), unlift = load(cs.unlift);
+  const vec<C> column_exponent = load(cs.exponent);
+  C dk_out[tuning<C>::rows * L], dv_out[tuning<C>::rows * L];
+  auto proven = zero == zero;
+  for (index_t r = 0; r < rows; ++r, k += k_step, v += v_step) {
+    if (rs.base[r] != C(0)) return false;
+    const vec<C> key = load(k);
+    const vec<C> outside(rs.outside[r]);
+    const vec<C> A = mul_add(outside, e0, mul_add(outside, b0, load(c + r * N)));
+    const vec<C> B = mul_add(outside, e1, mul_add(outside, b1, load(c + r * N + L)));
+    const split_exp<C> e = exp_parts<C>(key);
+    const vec<C> exponent = e.exponent + (column_exponent + vec<C>(rs.exponent[r]));
+    const vec<C> factor = times_pow2<C>(e.mantissa, exponent);
+    const vec<C> difference = (load(v) * lift) * A - B;
+    const vec<C> value_gradient = (factor * A) * unscale;
+    const vec<C> key_gradient = ((factor * difference) * unscale) * unlift;
+    store(dv_out + r * L, value_gradient);
+    store(dk_out + r * L, key_gradient);
+    proven = proven && (xsimd::abs(key) <= range) && (exponent <= most) && (exponent >= least) &&
+             (xsimd::abs(value_gradient) <= largest) && (xsimd::abs(key_gradient) <= largest);
+  }
+  if (!xsimd::all(proven)) return false;
+  for (index_t r = 0; dv.to != nullptr && r < rows; ++r) put(dv.to + r * dv.step, load(dv_out + r * L), dv.around);
+  for (index_t r = 0; dk.to != nullptr && r < rows; ++r) put(dk.to + r * dk.step, load(dk_out + r * L), dk.around);
+  return true;
+}
+
+/// dk and dv of whole vectors.
+template <class C>
+class quick_gradients final : public window_finish<C> {
+ public:
+  [[gnu::noinline]] quick_gradients(const backward_problem& p, const field& dk, const std::array<index_t, 3>& dk_grid,
+                                    const window_tiles<C>& tiles)
+      : window_finish<C>(key_lines<C>(p, tiles), p.Tk) {
+    ready_ = this->reads_.count() > 0 && !hides_keys(p);
+    const auto place = [&](const field& to, const std::array<index_t, 3>& grid, written_rows<C>& rows) {
+      if (!to.set || !ready_) return;
+      const lane_group<C> group(to, grid, tiles.at, tiles.count, 1);
+      ready_ = group.in_place();
+      if (!ready_) return;
+      rows = {group.first(), group.step(), lane_field<C>(to, grid, tiles.at[0], 1).goes_around(p)};
+      if (!rows.around) this->writes_.add(to, grid, tiles, 1);
+    };
+    place(p.dv, p.grid, dv_);
+    place(dk, dk_grid, dk_);
+  }
+
+  bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* before,
+              const C* after, const C* c) const override {
+    const auto at = [&](written_rows<C> rows) {
+      if (rows.to != nullptr) rows.to += r0 * rows.step + i * lanes<C>;
+      return rows;
+    };
+    const window_lines<C>& keys = this->reads_;
+    return ready_ && finish_key_rows<C>(r1 - r0, cs, rs, before, after, c, keys.at(0, i, r0), keys.step(0),
+                                        keys.at(1, i, r0), keys.step(1), at(dk_), at(dv_));
+  }
+
+ private:
+  bool ready_ = false;
+  written_rows<C> dk_, dv_;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file window_keys.hpp  The columns [exp(k) v | exp(k)] of a few lane tiles, formed where a window is about to use
+/// them.
+#pragma once
+
+#include "key_columns.hpp"
+#include "window_fold.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart.
+template <class C, bool measured>
+[[gnu::noinline, gnu::flatten]] inline void form_key_rows(const C* v, index_t v_step, const C* k, index_t k_step,
+                                                          index_t count, C* P, key_former<C> former,
+                                                          key_range<C>& range) {
+  constexpr index_t N = tuning<C>::columns;
+  for (index_t s = 0; s < count; ++s, P += N, v += v_step, k += k_step) {
+    vec<C> num, den;
+    former.template form<false, measured>(load(v), load(k), num, den);
+    store(P, num);
+    store(P + lanes<C>, den);
+  }
+  if constexpr (measured) former.leave(range);
+}
+
+/// Where keys and values lie; nothing if not side by side.
+template <class C>
+[[gnu::noinline]] inline window_lines<C> key_lines(const problem& p, const window_tiles<C>& tiles) {
+  window_lines<C> lines(p.Tk);
+  if (!lines.add(p.k, p.grid, tiles, p.d / p.hk) || !lines.add(p.v, p.grid, tiles, 1)) lines.clear();
+  return lines;
+}
+
+/// Keys begin with scale 1, which is right for those of ordinary size.
+template <class C>
+class key_source final : public window_source<C> {
+ public:
+  static constexpr index_t L = lanes<C>;
+  static constexpr index_t N = tuning<C>::columns;
+  using window_source<C>::most;
+
+  key_source(const problem& p, const window_tiles<C>& tiles)
+      : window_source<C>(key_lines<C>(p, tiles)), p_(&p), tiles_(&tiles) {
+    in_place_ = this->lines().count() > 0 && !hides_keys(p);
+    for (index_t i = 0; i < tiles.count; ++i) {
+      for (index_t l = 0; l < L; ++l) {
+        base_[i][l] = exponent_[i][l] = C(0);
+        by_[i][l] = C(1);
+      }
+    }
+  }
+
+  void form(index_t i, index_t s0, index_t s1, C* P, bool measured) override {
+    const key_former<C> former(ranges_[i], load(base_[i]), load(exponent_[i]), load(by_[i]));
+    C staged[most * N];
+    const C *v = staged, *k = staged + L;
+    index_t v_step = N, k_step = N;
+    if (in_place_) {
+      k_step = this->lines().step(0);
+      v_step = this->lines().step(1);
+      k = this->lines().at(0, i, s0);
+      v = this->lines().at(1, i, s0);
+    } else {
+      stage_keys<C>(*p_, 1, tiles_->at + i, s0, s1, staged, most);
+    }
+    if (measured) {
+      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, P, former, ranges_[i]);
+    } else {
+      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, P, former, ranges_[i]);
+    }
+  }
+
+  void measure(index_t i, index_t s0, index_t s1) override {
+    C staged[most * N];
+    stage_keys<C>(*p_, 1, tiles_->at + i, s0, s1, staged, most);
+    scan_keys<C>(staged, s1 - s0, ranges_[i]);
+  }
+
+  bool settled(index_t i, column_scale<C>& cs) override {
+    cs = key_scale<C>(ranges_[i], by_[i]);
+    const vec<C> zero(C(0));
+    if (xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(by_[i]) == vec<C>(C(1)))))
+      return true;
+    // An infinite value counts as the largest while keys are formed, and not otherwise.
+    ranges_[i] = key_range<C>();
+    for (index_t s = 0; s < p_->Tk; s += most) measure(i, s, s + most < p_->Tk ? s + most : p_->Tk);
+    cs = key_scale<C>(ranges_[i], by_[i]);
+    for (index_t l = 0; l < L; ++l) {
+      base_[i][l] = cs.base[l];
+      exponent_[i][l] = cs.exponent[l];
+    }
+    return false;
+  }
+
+ private:
+  const problem* p_;
+  const window_tiles<C>* tiles_;
+  bool in_place_ = false;
+  key_range<C> ranges_[tuning<C>::wide_group];
+  C base_[tuning<C>::wide_group][L], exponent_[tuning<C>::wide_group][L], by_[tuning<C>::wide_group][L];
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file window_queries.hpp  The columns [exp(-lse) g | exp(-lse) g o] of a few lane tiles, formed where a window is
+/// about to use them.
+#pragma once
+
+#include "query_columns.hpp"
+#include "window_fold.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Where g, o and the rows' weights lie, the latter an array or two; nothing if not side by side.
+template <class C>
+[[gnu::noinline]] inline window_lines<C> query_lines(const gradient_inputs& in, const window_tiles<C>& tiles) {
+  const backward_problem& p = *in.p;
+  const std::array<index_t, 3> flat{1, 1, p.Tq};
+  const index_t group = p.d / state_channels(p);
+  window_lines<C> lines(p.Tq);
+  bool all = !in.state.base_hi.set && lines.add(in.g, flat, tiles, 1) && lines.add(in.average, p.grid, tiles, 1);
+  if (in.from_lse) {
+    all = all && lines.add(p.lse, p.grid, tiles, group);
+  } else {
+    all = all && lines.add(in.state.inverse, flat, tiles, group) && lines.add(in.state.exponent, flat, tiles, group);
+  }
+  if (!all) lines.clear();
+  return lines;
+}
+
+/// What a lane tile's columns are multiplied by; NaN in `taint` makes them all NaN.
+template <class C>
+struct query_scale {
+  C by[lanes<C>], exponent[lanes<C>], lift[lanes<C>], taint[lanes<C>];
+};
+
+/// One row: its columns, and what it adds to the range.
+template <class C>
+class query_former {
+ public:
+  query_former(const query_scale<C>& scale, const query_range<C>& range)
+      : by_(load(scale.by)),
+        exponent_(load(scale.exponent)),
+        lift_(load(scale.lift)),
+        taint_(load(scale.taint)),
+        top_(load(range.top)),
+        high_(load(range.high)),
+        most_(load(range.average)),
+        beyond_(load(range.beyond)) {}
+
+  void form(const lane_state<C>& state, const vec<C>& upper, const vec<C>& average, C* P) {
+    const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
+    const auto empty = state.inverse == zero;
+    const vec<C> g = xsimd::select(empty, zero, state.inverse * upper);
+    const vec<C> o = xsimd::select(empty, zero, average);
+    const vec<C> scaled = times_pow2<C>(g * by_, -state.exponent - exponent_) + taint_;
+    store(P, scaled);
+    store(P + lanes<C>, scaled * (o * lift_));
+    const vec<C> g_size = xsimd::abs(g), o_size = xsimd::abs(o);
+    top_ = max_ignoring_nan<C>(top_, xsimd::select(empty, none, -state.exponent));
+    high_ = max_ignoring_nan<C>(high_, xsimd::select(g_size < inf, g_size, zero));
+    most_ = max_ignoring_nan<C>(most_, xsimd::select(o_size < inf, o_size, zero));
+    beyond_ = xsimd::select(differs<C>(state.base_hi, zero), one, beyond_);
+  }
+  void leave(query_range<C>& range) const {
+    store(range.top, top_);
+    store(range.high, high_);
+    store(range.average, most_);
+    store(range.beyond, beyond_);
+  }
+
+ private:
+  vec<C> by_, exponent_, lift_, taint_, top_, high_, most_, beyond_;
+};
+
+/// Columns [t0, t1) of tile i from rows as they lie in memory.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline void form_query_rows(const window_lines<C>& rows, index_t i, index_t t0,
+                                                            index_t t1, C* P, query_former<C> former,
+                                                            query_range<C>& range) {
+  constexpr index_t N = tuning<C>::columns;
+  const C *g = rows.at(0, i, t0), *o = rows.at(1, i, t0), *first = rows.at(2, i, t0);
+  const C* second = rows.count() > 3 ? rows.at(3, i, t0) : first;
+  const index_t g_step = rows.step(0), o_step = rows.step(1), first_step = rows.step(2), second_step = rows.step(3);
+  const auto run = [&](const auto& state_of) __attribute__((always_inline)) {
+    for (index_t t = t0; t < t1; ++t, P += N, g += g_step, o += o_step, first += first_step, second += second_step)
+      former.form(state_of(), load(g), load(o), P);
+  };
+  const vec<C> zero(C(0));
+  if (rows.count() == 3) {
+    run([&]() __attribute__((always_inline)) { return state_from_lse<C>(load(first)); });
+  } else {
+    run([&]() __attribute__((always_inline)) { return lane_state<C>{load(first), load(second), zero, zero}; });
+  }
+  former.leave(range);
+}
+
+/// Rows begin with scale 1, which is right for those of ordinary size.
+template <class C>
+class query_source final : public window_source<C> {
+ public:
+  static constexpr index_t L = lanes<C>;
+  static constexpr index_t N = tuning<C>::columns;
+  using window_source<C>::most;
+
+  [[gnu::noinline]] query_source(const gradient_inputs& in, const window_tiles<C>& tiles)
+      : window_source<C>(query_lines<C>(in, tiles)), in_(&in), tiles_(&tiles) {
+    for (index_t i = 0; i < tiles.count; ++i) {
+      for (index_t l = 0; l < L; ++l) {
+        scales_[i].by[l] = scales_[i].lift[l] = C(1);
+        scales_[i].exponent[l] = scales_[i].taint[l] = C(0);
+      }
+    }
+  }
+
+  void form(index_t i, index_t t0, index_t t1, C* P, bool) override {
+    const query_former<C> former(scales_[i], ranges_[i]);
+    if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, former, ranges_[i]);
+    form_staged(i, t0, t1, P, former);
+  }
+  void measure(index_t i, index_t t0, index_t t1) override {
+    C anywhere[most * N];
+    form(i, t0, t1, anywhere, true);
+  }
+  /// Lane by lane, whatever the neighbours.
+  bool settled(index_t i, column_scale<C>& cs) override {
+    const query_range<C>& range = ranges_[i];
+    query_scale<C>& scale = scales_[i];
+    bool as_formed = true;
+    for (index_t l = 0; l < L; ++l) {
+      cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
+      cs.unscale[l] = cs.lift[l] = cs.unlift[l] = C(1);
+      // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-126, stays
+      // below 2^-40 max |g| when finish_keys multiplies it by up to 2^40.
+      const C top = range.top[l], high = range.high[l], average = range.average[l];
+      const bool ordinary = (!(top > -std::numeric_limits<C>::infinity()) || (top >= C(-24) && top <= C(24))) &&
+                            (high == C(0) || (high >= C(0x1p-20) && high <= C(0x1p20)));
+      if (!ordinary) {
+        cs.exponent[l] = top > -std::numeric_limits<C>::infinity() ? top : C(0);
+        value_scale(high, scale.by[l], cs.unscale[l]);
+      }
+      // Averages near the bottom of the range are lifted, else v A - B would cancel between subnormal numbers.
+      if (average > C(0) && average < C(0x1p-20)) value_scale(average, cs.lift[l], cs.unlift[l]);
+      scale.exponent[l] = cs.exponent[l];
+      scale.lift[l] = cs.lift[l];
+      // Lanes with logits beyond exp_constants::range go to the exact sums.
+      if (range.beyond[l] > C(0)) scale.taint[l] = std::numeric_limits<C>::quiet_NaN();
+      as_formed = as_formed && scale.exponent[l] == C(0) && scale.by[l] == C(1) && scale.lift[l] == C(1) &&
+                  scale.taint[l] == C(0);
+    }
+    return as_formed;
+  }
+
+ private:
+  // Of other layouts and types.
+  [[gnu::noinline]] void form_staged(index_t i, index_t t0, index_t t1, C* P, query_former<C> former) {
+    C buffers[6 * most * L];
+    const query_rows<C> up(*in_, tiles_->at + i, 1, t0, t1, buffers, most * L);
+    for (index_t t = 0; t < t1 - t0; ++t) former.form(up.weights(t, 0, 0), up.g(t, 0, 0), up.o(t, 0, 0), P + t * N);
+    former.leave(ranges_[i]);
+  }
+
+  const gradient_inputs* in_;
+  const window_tiles<C>* tiles_;
+  query_range<C> ranges_[tuning<C>::wide_group];
+  query_scale<C> scales_[tuning<C>::wide_group];
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
