@@ -67,15 +67,6 @@ TEST_CASE("windows: every bias, keys shared, lengths, and masks of keys and of p
       }
 }
 
-TEST_CASE("windows: a factorized bias of many heads, which a device expands band by band in parts") {
-  setup s = local({60, 69}, false, bias_form::factorized_htn);
-  s.B = 1;
-  s.Tq = s.Tk = 330;
-  s.H = s.d = 100;
-  const numbers x = random_numbers(s);
-  check_both(aft::dtype::f32, s, x);
-}
-
 TEST_CASE("windows: the outside holds what peaks, what overflows, or what the window's weights drown") {
   for (setup s : calls())
     for (double level : {-500., 40., 800., 5000.}) {

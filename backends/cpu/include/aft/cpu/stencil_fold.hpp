@@ -84,6 +84,24 @@ class box_complement {
     vec<C> a, b;
     friend sums operator+(const sums& x, const sums& y) { return {x.a + y.a, x.b + y.b}; }
   };
+  /// A sum whose terms are joined in groups: its rounding is that of a group and of the number of groups, not of all
+  /// terms. On 104 positions a plain sum was seen to be 9 units off.
+  class long_sum {
+   public:
+    long_sum(const sums& start, index_t group) : before_(start), own_(zero_pair()), group_(group) {}
+    void add(const sums& x) {
+      own_ = own_ + x;
+      if (++n_ < group_) return;
+      before_ = before_ + own_;
+      own_ = zero_pair();
+      n_ = 0;
+    }
+    sums total() const { return before_ + own_; }
+
+   private:
+    sums before_, own_;
+    index_t group_, n_ = 0;
+  };
   static sums zero_pair() { return {vec<C>(C(0)), vec<C>(C(0))}; }
   static sums get(const C* p, index_t i) { return {load(p + i * pair), load(p + i * pair + lanes<C>)}; }
   static void put(C* p, index_t i, const sums& x) {
@@ -145,20 +163,21 @@ class box_complement {
     const index_t first = -s.left[2];
     const index_t past = s.taps[2] - s.left[2];
     const bool after = s.after, before = s.before;
-    sums run = elsewhere;
+    // The exact path adds up a causal row's keys one by one, and has to meet the same bits.
+    const index_t joined = after ? 16 : width;
+    long_sum run(elsewhere, joined);
     index_t next = width;
     for (index_t x = width; x-- > 0;) {
       const index_t end = after ? x + past : width;
-      for (; next > end && next > 0; --next) run = run + column(next - 1);
-      put(outside, x, run);
+      for (; next > end && next > 0; --next) run.add(column(next - 1));
+      put(outside, x, run.total());
     }
-    run = zero_pair();
+    run = long_sum(zero_pair(), joined);
     next = 0;
     for (index_t x = 0; x < width; ++x) {
       const index_t begin = before ? x + first : 0;
-      for (; next < begin && next < width; ++next) run = run + column(next);
-      // The row's prefix comes first: a causal row then is one plain sum in the order of its keys.
-      put(outside, x, run + get(outside, x));
+      for (; next < begin && next < width; ++next) run.add(column(next));
+      put(outside, x, run.total() + get(outside, x));
     }
   }
 
