@@ -78,10 +78,10 @@ TEST_CASE("simple: several chunks, nothing saved, with logits and gates of every
   unsigned seed = 300;
   for (double scale : {1, 10, 50, 200})
     for (bool lengths : {false, true})
-      for (auto [Tk, d] : {std::pair<index_t, index_t>{290, 5}, {262, 40}}) {
+      for (auto [Tk, d] : {std::pair<index_t, index_t>{270, 5}, {262, 18}}) {
         check({.call = op::simple,
-               .B = 2,
-               .Tq = 270,
+               .B = 1,
+               .Tq = d == 5 ? 260 : 140,
                .Tk = Tk,
                .d = d,
                .lengths = lengths,

@@ -18,7 +18,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr index_t T = 110;  // no multiple of a tile
 
 setup local(window win, bool causal, bias_form form = bias_form::banded_htj) {
-  return {.call = op::local, .B = 2, .Tq = T, .Tk = T, .d = 4, .H = 2, .bias = form, .win = win, .causal = causal};
+  return {.call = op::local, .B = 1, .Tq = T, .Tk = T, .d = 4, .H = 2, .bias = form, .win = win, .causal = causal};
 }
 
 /// One of each kind that has an outside.
@@ -28,7 +28,7 @@ std::vector<setup> calls() {
     all.push_back(local({5, 4}, causal));
     all.push_back(local({5, 4}, causal, bias_form::dense_htt));
     all.push_back(local({3, 2}, causal, bias_form::factorized_htn));
-    all.push_back({.call = op::conv, .B = 2, .d = 4, .hk = 2, .H = 2, .grid = {T}, .taps = {7}, .causal = causal});
+    all.push_back({.call = op::conv, .B = 1, .d = 4, .hk = 2, .H = 2, .grid = {T}, .taps = {7}, .causal = causal});
   }
   all.push_back({.call = op::conv, .B = 2, .d = 4, .H = 4, .grid = {22, 5}, .taps = {3, 3}});
   return all;
