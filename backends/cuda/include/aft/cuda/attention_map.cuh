@@ -26,7 +26,7 @@ AFT_DEVICE bool half_logit(const device_call<C>& p, index_t b, index_t h, index_
 /// A thread for every (b, t, c), channels on lanes; three passes over the keys, which are read again rather than kept.
 /// p.y is the map: its strides are of b, -, t, s, c.
 template <class C>
-AFT_KERNEL(map_threads, 4)
+AFT_KERNEL(map_threads, 2)
 attention_map_kernel(const AFT_PARAMETER device_call<C> p) {
   const index_t i = block_index() * map_threads + thread_index();
   if (i >= p.B * p.Tq * p.d) return;
