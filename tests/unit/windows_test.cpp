@@ -82,6 +82,7 @@ TEST_CASE("windows: the outside holds what peaks, what overflows, or what the wi
 TEST_CASE("windows: NaN and infinity outside reach the rows that see them, and hidden ones nobody") {
   for (setup s : calls())
     for (double value : {not_a_number, infinity}) {
+      s.B = 2;
       const std::vector<std::function<void(numbers&)>> places{
           [&](numbers& x) { x.v[9 * 4 + 2] = value; }, [&](numbers& x) { x.v[(T + 100) * 4 + 1] = -value; },
           [&](numbers& x) { x.k[static_cast<std::size_t>(75 * s.key_channels())] = value; },
