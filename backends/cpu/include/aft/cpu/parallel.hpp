@@ -25,11 +25,12 @@ inline int thread_count(const cpu& exec) {
 }
 
 #if !defined(AFT_PARALLEL_GRAIN)
-#define AFT_PARALLEL_GRAIN (index_t{1} << 20)
+#define AFT_PARALLEL_GRAIN (index_t{1} << 21)
 #endif
-/// Multiply-adds that another thread must find to be worth starting: some 9 us of a core's peak, where a team starts in
-/// 2 to 5 us and waits longer if the machine is busy. A call takes several teams. The tests set it to 1, to have
-/// threads on small sizes.
+/// Multiply-adds that another thread must find to be worth starting: some 18 us of a core's peak, where a team starts
+/// in 2 to 5 us and waits longer if the machine is busy. A call takes several teams. With half of it two threads took
+/// 39 to 45 us for gradients of 64 x 64 where one took 42 to 55, and 120 in a race with other numbers of threads (Zen
+/// 5, 2026-11). The tests set it to 1, to have threads on small sizes.
 inline constexpr double parallel_grain = static_cast<double>(AFT_PARALLEL_GRAIN);
 
 /// `exec` with no more threads than so many multiply-adds keep busy.
