@@ -17,7 +17,7 @@ struct gradient_worker {
   C* Q = nullptr;
 
   void take(const stencil_shape& shape, scratch& memory) {
-    forward.take(shape, 1, memory);
+    forward.take(shape, 1, 0, memory);
     rows.take(shape.positions(), memory);
     Q = memory.take<C>(shape.positions() * 2 * lanes<C>);
   }

@@ -26,22 +26,22 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
   constexpr index_t most = tuning_stencil<C>::group;
   const problem& p = call.p;
   box_complement<C> rest(call.shape, worker.rest);
-  const index_t size = p.Tk * 2 * L;
+  const index_t size = p.Tk * L;
   for (index_t i = first; i < last; ++i) {
-    const index_t in_group = (i - first) % most;
-    C* const P = worker.P + in_group * size;
+    const index_t in_group = (i - first) % worker.group;
+    C* const P = worker.P + in_group * 2 * size;
     const C* const gates = worker.gates + in_group * size;
     if (in_group == 0) {
       lane_tile<C> tiles[most];
-      const index_t count = i + most < last ? most : last - i;
+      const index_t count = i + worker.group < last ? worker.group : last - i;
       for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(group, i + j);
-      stage_columns<C>(p, tiles, count, P, size);
+      stage_columns<C>(p, tiles, count, P, 2 * size);
       if (p.gate_fn != gate::none) read_tiles<C>(p.q, p.grid, tiles, count, 1, p.Tq, worker.gates, size, L);
     }
     const lane_tile<C> tile = call.plan.tile(group, i);
-    const bool more = i + most < last;
+    const bool more = i + worker.group < last;
     const query_fields<C> fields(p, tile);
-    const query_fields<C> next(p, call.plan.tile(group, more ? i + most : i));
+    const query_fields<C> next(p, call.plan.tile(group, more ? i + worker.group : i));
     column_scales<C> cs;
     fill_columns<C>(p, call.tables[i], P, cs);
     const query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
@@ -73,7 +73,7 @@ void stencil_forward(const problem& given, const cpu& exec) {
   stencil_worker<C>* const workers = memory.take<stencil_worker<C>>(threads);
   tied_worker<C>* const tied_workers = memory.take<tied_worker<C>>(threads);
   for (int i = 0; i < threads; ++i) {
-    (::new (workers + i) stencil_worker<C>{})->take(shape, tuning_stencil<C>::group, memory);
+    (::new (workers + i) stencil_worker<C>{})->take(shape, tile_group<C>(shape.positions()), pairs > 0 ? 2 : 1, memory);
     (::new (tied_workers + i) tied_worker<C>{})->take(shape, pairs > 0 ? classes.tiles() : 0, memory);
   }
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });

@@ -58,7 +58,7 @@ struct tied_fold {
                        store(dens + t0 * 2 * L + at, load(tied.sums + at));
                    });
     }
-    constexpr index_t group = tuning_stencil<C>::group;
+    const index_t group = worker.group;
     for (index_t i = first; i < last; ++i) {
       const index_t in_group = (i - first) % group;
       if (in_group == 0) read_group(worker, b, i, i + group < last ? i + group : last);

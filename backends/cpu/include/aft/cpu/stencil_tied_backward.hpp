@@ -300,8 +300,8 @@ struct tied_gradients {
 /// Whether a call goes this way. It must not depend on B, on which no element's bits may depend.
 template <class C>
 inline bool ties_gradients(const backward_problem& p, const channel_classes<C>& classes) {
-  return classes.wide() && p.lse.set && p.average.set && p.hk % p.bias.heads == 0 &&
-         (p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none);
+  return classes.wide() && p.Tq <= tuning_stencil<C>::tied_positions && p.lse.set && p.average.set &&
+         p.hk % p.bias.heads == 0 && (p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none);
 }
 
 /// Every gradient that is set. `p` is flattened; B, Tq and d are not 0.

@@ -9,17 +9,28 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+/// Lane tiles whose inputs are read together, for grids of so many positions.
+template <class C>
+inline index_t tile_group(index_t positions) {
+  const index_t bytes = positions * 4 * lanes<C> * static_cast<index_t>(sizeof(C)) + 1;
+  const index_t fit = tuning_stencil<C>::group_bytes / bytes;
+  return fit < 1 ? 1 : (fit < tuning_stencil<C>::group ? fit : tuning_stencil<C>::group);
+}
+
 /// Buffers of one thread.
 template <class C>
 struct stencil_worker {
   C* P = nullptr;      ///< two vectors a position, of `group` lane tiles
-  C* gates = nullptr;  ///< q of two batch elements at most
+  C* gates = nullptr;  ///< q of one or two batch elements
+  index_t group = 1;
   C* rest = nullptr;
   query_block<C>* block = nullptr;
 
-  void take(const stencil_shape& shape, index_t group, scratch& memory) {
+  /// `batches` elements of the batch have gates kept, 0 to 2.
+  void take(const stencil_shape& shape, index_t tiles, index_t batches, scratch& memory) {
+    group = tiles;
     P = memory.take<C>(group * shape.positions() * 2 * lanes<C>);
-    gates = memory.take<C>(group * shape.positions() * 2 * lanes<C>);
+    gates = memory.take<C>(group * shape.positions() * batches * lanes<C>);
     rest = memory.take<C>(box_complement<C>::scratch_size(shape));
     block = memory.take<query_block<C>>(1);
   }

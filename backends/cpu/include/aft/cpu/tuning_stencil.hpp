@@ -21,10 +21,14 @@ struct tuning_stencil {
   /// Least channels with one key and one head for which denominators are folded apart: it saves nearly half of the
   /// multiply-adds, and costs spreading each denominator over its channels.
   static constexpr index_t tied_class = 4;
+  /// Most positions for which gradients are folded so: a thread keeps some 30 vectors for each of them, 8 MiB here.
+  static constexpr index_t tied_positions = 4096;
   /// Lane tiles whose inputs a forward call reads together, so that memory is read in stretches of several lines (Zen
   /// 5, 2026-11, 64 x 14 x 14 x 384, one thread): with 16 heads 1 and 4 to 8 tiles took 13.2 and 11.5 to 12 ms; with a
   /// head for every channel, and backward, 1 to 8 differ by less than noise.
   static constexpr index_t group = 6;
+  /// Their buffers take no more than this, half of a second-level cache; a single tile may.
+  static constexpr index_t group_bytes = index_t{512} << 10;
   /// Bytes from which on an output is written past the cache. The size of the third-level cache of the development
   /// machine: not measured for others.
   static constexpr index_t past_cache = index_t{16} << 20;
