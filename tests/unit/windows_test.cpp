@@ -97,7 +97,7 @@ TEST_CASE("windows: NaN and infinity outside reach the rows that see them, and h
         s.lengths = false;
         numbers x = random_numbers(s);
         put(x);
-        for (auto type : {aft::dtype::f32, aft::dtype::f64, aft::dtype::f16}) check_both(type, s, x);
+        check_both(aft::dtype::f32, s, x);
       }
     }
 }
