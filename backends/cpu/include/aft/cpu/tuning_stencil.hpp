@@ -24,11 +24,12 @@ struct tuning_stencil {
   /// Most positions for which gradients are folded so: a thread keeps some 30 vectors for each of them, 8 MiB here.
   static constexpr index_t tied_positions = 4096;
   /// Lane tiles whose inputs a forward call reads together, so that memory is read in stretches of several lines (Zen
-  /// 5, 2026-11, 64 x 14 x 14 x 384, one thread): with 16 heads 1 and 4 to 8 tiles took 13.2 and 11.5 to 12 ms; with a
-  /// head for every channel, and backward, 1 to 8 differ by less than noise.
-  static constexpr index_t group = 6;
-  /// Their buffers take no more than this, half of a second-level cache; a single tile may.
-  static constexpr index_t group_bytes = index_t{512} << 10;
+  /// 5, 2026-11, 256 x 14 x 14 x 384, two threads): 3, 6, 12 and 24 tiles took 22.9, 23.7, 23.8 and 21.4 ms with 16
+  /// heads, 36.0, 33.0, 34.1 and 31.5 ms with a head for every channel; one by one it was 24.8 and 35.7. No faster
+  /// backward.
+  static constexpr index_t group = 24;
+  /// Their buffers take no more than this, about a second-level cache; a single tile may.
+  static constexpr index_t group_bytes = index_t{1280} << 10;
   /// Bytes from which on an output is written past the cache. The size of the third-level cache of the development
   /// machine: not measured for others.
   static constexpr index_t past_cache = index_t{16} << 20;
