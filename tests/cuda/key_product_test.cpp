@@ -61,26 +61,13 @@ key_results run_keys(inputs x, std::vector<float> g) {
           terms_dk[key] += std::abs(ag * apart);
         }
       }
-  device_call<float> call;
-  call.B = x.B;
-  call.Tq = x.Tq;
-  call.Tk = x.Tk;
-  call.d = call.hk = call.state_channels = x.d;
-  call.positions = {1, 1, x.Tq};
-  call.causal = x.causal;
-  const auto sequence = [&](std::vector<float>& data, index_t T) {
-    return scratch_tensor(data.data(), grid{1, 1, T}, x.d);
-  };
-  call.k = sequence(x.k, x.Tk);
-  call.v = sequence(x.v, x.Tk);
-  call.dv = sequence(dv, x.Tk);
-  call.dk = sequence(dk, x.Tk);
-  call.lse = sequence(lse, x.Tq);
-  call.average = sequence(average, x.Tq);
+  device_call<float> call = dense_call(x);
+  call.dv = sequence_of(x, dv, x.Tk);
+  call.dk = sequence_of(x, dk, x.Tk);
+  call.lse = sequence_of(x, lse, x.Tq);
+  call.average = sequence_of(x, average, x.Tq);
   call.from_lse = true;
   call.g = g.data();
-  call.bias.kind = aft::bias_kind::dense;
-  call.bias.w = {reinterpret_cast<std::byte*>(x.w.data()), aft::dtype::f32, true, 0, 0, x.Tk, 1};
   const columns cols{1, x.B, x.d, false};
   fold_plan rows = plan_fold(cols, 0, x.Tk);
   std::vector<std::uint32_t> flags(static_cast<std::size_t>(rows.flag_words()), 0xffffffffu);

@@ -62,24 +62,11 @@ std::vector<pair_element> run_pairs(inputs x, std::vector<float> g) {
         lse[at(b, x.Tq, t, c)] = static_cast<float>(top + std::log(den));
         average[at(b, x.Tq, t, c)] = static_cast<float>(num / den);
       }
-  device_call<float> call;
-  call.B = x.B;
-  call.Tq = x.Tq;
-  call.Tk = x.Tk;
-  call.d = call.hk = call.state_channels = x.d;
-  call.positions = {1, 1, x.Tq};
-  call.causal = x.causal;
-  const auto sequence = [&](std::vector<float>& data, index_t T) {
-    return scratch_tensor(data.data(), grid{1, 1, T}, x.d);
-  };
-  call.k = sequence(x.k, x.Tk);
-  call.v = sequence(x.v, x.Tk);
-  call.lse = sequence(lse, x.Tq);
-  call.average = sequence(average, x.Tq);
+  device_call<float> call = dense_call(x);
+  call.lse = sequence_of(x, lse, x.Tq);
+  call.average = sequence_of(x, average, x.Tq);
   call.from_lse = true;
   call.g = g.data();
-  call.bias.kind = aft::bias_kind::dense;
-  call.bias.w = {reinterpret_cast<std::byte*>(x.w.data()), aft::dtype::f32, true, 0, 0, x.Tk, 1};
 
   const call_stream stream("product", nullptr);
   std::vector<float> centres = centres_of(x, call, stream);

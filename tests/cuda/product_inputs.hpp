@@ -31,6 +31,27 @@ struct inputs {
   float& bias(index_t t, index_t s) { return w[static_cast<std::size_t>(t * Tk + s)]; }
 };
 
+/// A tensor (B, T, d) over a test's own numbers.
+inline tensor sequence_of(const inputs& x, std::vector<float>& data, index_t T) {
+  return scratch_tensor(data.data(), grid{1, 1, T}, x.d);
+}
+
+/// AFT-full with a dense bias on `x`, which it points into; results are the test's to add.
+inline device_call<float> dense_call(inputs& x) {
+  device_call<float> call;
+  call.B = x.B;
+  call.Tq = x.Tq;
+  call.Tk = x.Tk;
+  call.d = call.hk = call.state_channels = x.d;
+  call.positions = {1, 1, x.Tq};
+  call.causal = x.causal;
+  call.k = sequence_of(x, x.k, x.Tk);
+  call.v = sequence_of(x, x.v, x.Tk);
+  call.bias.kind = aft::bias_kind::dense;
+  call.bias.w = {reinterpret_cast<std::byte*>(x.w.data()), aft::dtype::f32, true, 0, 0, x.Tk, 1};
+  return call;
+}
+
 /// What docs/cuda.md derives, in the same units.
 inline long double bound(const inputs& x) {
   return 110 + static_cast<long double>(x.Tk) / 16;

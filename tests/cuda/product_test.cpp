@@ -50,21 +50,8 @@ template <class Operand>
 std::vector<element> run(inputs x) {
   const auto size = static_cast<std::size_t>(x.B * x.Tq * x.d);
   std::vector<float> out(size, std::nanf(""));
-  device_call<float> call;
-  call.B = x.B;
-  call.Tq = x.Tq;
-  call.Tk = x.Tk;
-  call.d = call.hk = call.state_channels = x.d;
-  call.positions = {1, 1, x.Tq};
-  call.causal = x.causal;
-  const auto sequence = [&](std::vector<float>& data, index_t T) {
-    return scratch_tensor(data.data(), grid{1, 1, T}, x.d);
-  };
-  call.k = sequence(x.k, x.Tk);
-  call.v = sequence(x.v, x.Tk);
-  call.average = sequence(out, x.Tq);
-  call.bias.kind = aft::bias_kind::dense;
-  call.bias.w = {reinterpret_cast<std::byte*>(x.w.data()), aft::dtype::f32, true, 0, 0, x.Tk, 1};
+  device_call<float> call = dense_call(x);
+  call.average = sequence_of(x, out, x.Tq);
   const columns cols{1, x.B, x.d, false};
   fold_plan rows = plan_fold(cols, 0, x.Tq);
   std::vector<std::uint32_t> flags(static_cast<std::size_t>(rows.flag_words()), 0xffffffffu);
