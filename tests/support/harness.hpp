@@ -78,6 +78,10 @@ void expect_within(dtype type, const setup& s, const results& got, const oracle_
 /// Fails the running test where a result does not meet the oracle. Checks all executors, if the run concerns the call.
 void check_forward(dtype type, const setup& s, const numbers& x);
 void check_backward(dtype type, const setup& s, const numbers& x);
+inline void check_both(dtype type, const setup& s, const numbers& x) {
+  check_forward(type, s, x);
+  check_backward(type, s, x);
+}
 
 /// The same for random numbers, in all types, forward and backward.
 void check(const setup& s);

@@ -29,11 +29,6 @@ std::vector<setup> classes() {
   return all;
 }
 
-void check_both(aft::dtype type, const setup& s, const numbers& x) {
-  check_forward(type, s, x);
-  check_backward(type, s, x);
-}
-
 /// The index of (position, channel) of a tensor of `channels`, in batch element b.
 std::size_t at(const setup& s, index_t channels, index_t b, index_t t, index_t c) {
   return static_cast<std::size_t>((b * completed(s).Tk + t) * channels + c);

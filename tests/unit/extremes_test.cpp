@@ -48,11 +48,6 @@ double least(aft::dtype type) {
   return std::ldexp(least_normal(type), 1 - precision_of(type).digits);
 }
 
-void check_both(aft::dtype type, const setup& s, const numbers& x) {
-  check_forward(type, s, x);
-  check_backward(type, s, x);
-}
-
 }  // namespace
 
 TEST_CASE("extremes: k and w at every scale") {

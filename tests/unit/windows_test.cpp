@@ -34,11 +34,6 @@ std::vector<setup> calls() {
   return all;
 }
 
-void check_both(aft::dtype type, const setup& s, const numbers& x) {
-  check_forward(type, s, x);
-  check_backward(type, s, x);
-}
-
 }  // namespace
 
 TEST_CASE("windows: narrow, one-sided, and away from their query") {
