@@ -106,13 +106,33 @@ void expect_within(dtype type, const setup& s, const results& got, const oracle_
   CHECK_MESSAGE(right, wrong.str());
 }
 
+namespace {
+
+/// Whether the device may take the bfloat16 product, as far as types and shapes say.
+bool multiplies_on_device(dtype type, const setup& s) {
+  if (type != dtype::bf16 || s.call == op::simple) return false;
+  bool forced = false;
+#if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
+  forced = emulator::product_forced();
+#endif
+  const setup whole = completed(s);
+  constexpr index_t least_channels = 16, least_keys = 64;
+  return forced || (whole.heads() > 0 && whole.d / whole.heads() >= least_channels && whole.Tk >= least_keys);
+}
+
+}  // namespace
+
 long double pair_error(dtype type, const setup& s) {
   // A lse, or an average in float, is as exact as float arithmetic.
-  if (!functions_of(type).pairs || on_device() || (s.save && (s.has_lse() || !s.narrow_average))) return 0;
+  if (s.save && (s.has_lse() || !s.narrow_average)) return 0;
+  if (on_device() ? !multiplies_on_device(type, s) : !functions_of(type).pairs) return 0;
   // What docs/performance.md states: both weights of a term are rounded, and their product with v, by u each. The first
   // two move the average by (1 + u)^2 - 1 times the mean distance of v from it, which is at most max|v|.
   constexpr long double u = 0x1p-8L;
-  return 3 * u * (1 + 4 * u);
+  const long double rounding = 3 * u * (1 + 4 * u);
+  if (!on_device()) return rounding;
+  // A tensor core cuts: num and den lose up to 19 2^-24 with each 16 keys (docs/cuda.md).
+  return rounding + 2 * 19 * 0x1p-24L * static_cast<long double>(completed(s).Tk / 16 + 1);
 }
 
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec) {

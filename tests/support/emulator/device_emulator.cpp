@@ -10,32 +10,17 @@
 #include <vector>
 
 #include "fiber.hpp"
-
-// This file and fiber.cpp are compiled without AddressSanitizer; the build says where kernels are watched by it.
-#if defined(AFT_ASAN_FIBERS)
-#include <sanitizer/asan_interface.h>
-#endif
+#include "shared_memory.hpp"
 
 namespace aft::emulator {
 
 namespace {
 
-constexpr std::size_t shared_bytes = 48 * 1024;  // what every device gives without being asked for more
-constexpr std::size_t guard_bytes = 256;         // behind it, watched for writes
+constexpr std::size_t most_shared_bytes = 227 * 1024;  // of a device that gives more when asked
+constexpr std::size_t guard_bytes = 256;               // behind it, watched for writes
 constexpr std::size_t copy_bytes = 16;
 constexpr unsigned char poison[2] = {0xf5, 0x7f};
 constexpr int nobody = -1;
-
-void forbid([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
-#if defined(AFT_ASAN_FIBERS)
-  __asan_poison_memory_region(p, bytes);
-#endif
-}
-void allow([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
-#if defined(AFT_ASAN_FIBERS)
-  __asan_unpoison_memory_region(p, bytes);
-#endif
-}
 
 struct copy {
   unsigned char* to;
@@ -112,8 +97,8 @@ struct block_runner {
   std::vector<fiber*> idle;
   fiber launcher;
 
-  std::vector<unsigned char> shared_storage;
-  std::size_t shared_asked = 0;
+  shared_memory storage{most_shared_bytes + guard_bytes + 1};
+  std::size_t shared_allowed = 0, shared_asked = 0;
   const std::function<void()>* body = nullptr;
   std::exception_ptr failure;
   int count = 0;
@@ -154,17 +139,17 @@ block_runner& runner() {
 
 /// What lies behind the kernel's struct. AddressSanitizer forbids to touch it, others find it changed.
 bool guard_intact(block_runner& r) {
-  allow(r.shared_storage.data() + r.shared_asked, guard_bytes);
+  allow(r.storage.data() + r.shared_asked, guard_bytes);
   bool intact = true;
   for (std::size_t i = 0; i < guard_bytes; ++i)
-    intact = intact && r.shared_storage[r.shared_asked + i] == poison[i % 2];
-  forbid(r.shared_storage.data() + r.shared_asked, guard_bytes);
+    intact = intact && r.storage.data()[r.shared_asked + i] == poison[i % 2];
+  forbid(r.storage.data() + r.shared_asked, guard_bytes);
   return intact;
 }
 
 void block_runner::begin_block() {
   // The kernel's first block asks while it runs; the later ones find their memory as uninitialised as the first.
-  fill_poison(shared_storage.data(), shared_asked);
+  fill_poison(storage.data(), shared_asked);
   fill_poison(handed_in.data(), handed_in.size() * sizeof(slots));
   for (thread& t : threads) {
     t.runs = nullptr;
@@ -310,7 +295,7 @@ void fail(const char* what) {
   throw kernel_error(what);
 }
 
-void run(std::int64_t blocks, int threads, const std::function<void()>& body) {
+void run(std::int64_t blocks, int threads, const std::function<void()>& body, std::size_t shared_bytes) {
   block_runner& r = runner();
   r.body = &body;
   r.count = threads;
@@ -328,7 +313,7 @@ void run(std::int64_t blocks, int threads, const std::function<void()>& body) {
   r.turn_warp = 0;
   r.barrier = {};
   r.next_any = false;
-  r.shared_storage.resize(shared_bytes + guard_bytes + 1);
+  r.shared_allowed = shared_bytes;
   r.shared_asked = 0;
   for (r.block = 0; r.block < blocks; ++r.block) {
     r.begin_block();
@@ -357,16 +342,16 @@ std::int64_t block_index() {
 
 void* shared(std::size_t bytes) {
   block_runner& r = runner();
-  if (bytes > shared_bytes) throw kernel_error("more shared memory than a block has");
+  if (bytes > r.shared_allowed) throw kernel_error("more shared memory than a block has");
   if (r.shared_asked == 0) {
     r.shared_asked = (bytes + 1) / 2 * 2;
-    allow(r.shared_storage.data(), r.shared_storage.size());
-    fill_poison(r.shared_storage.data(), r.shared_asked + guard_bytes);
-    forbid(r.shared_storage.data() + r.shared_asked, guard_bytes);
+    allow(r.storage.data(), r.storage.size());
+    fill_poison(r.storage.data(), r.shared_asked + guard_bytes);
+    forbid(r.storage.data() + r.shared_asked, guard_bytes);
   } else if (r.shared_asked != (bytes + 1) / 2 * 2) {
     throw kernel_error("a kernel with two blocks of shared memory");
   }
-  return r.shared_storage.data();
+  return r.storage.data();
 }
 
 void sync(const place& at) {

@@ -32,8 +32,11 @@ struct place {
   static constexpr place here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
-/// Runs body() as every thread of `blocks` blocks of `threads` threads.
-void run(std::int64_t blocks, int threads, const std::function<void()>& body);
+constexpr std::size_t ordinary_shared_bytes = 48 * 1024;  ///< what every device gives without being asked for more
+
+/// Runs body() as every thread of `blocks` blocks of `threads` threads, which may have so much shared memory.
+void run(std::int64_t blocks, int threads, const std::function<void()>& body,
+         std::size_t shared_bytes = ordinary_shared_bytes);
 
 /// Barriers that blocks have passed on this host thread: a measure of the tiles that kernels work through.
 std::int64_t barriers_passed();
@@ -112,6 +115,7 @@ std::uint32_t to_tf32(float x);
 void load_matrices(std::uint32_t (&words)[4], const void* row, const place& at);
 void multiply_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at);
 void multiply_half(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at);
+void multiply_bfloat16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at);
 /// The 16 bytes arrive when their group is waited for, and not before: until then NaN is in their place.
 void copy_async(void* to, const void* from);
 void commit_copies();

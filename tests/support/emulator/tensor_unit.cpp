@@ -93,6 +93,15 @@ struct half_word {
   }
   static bool special(std::uint32_t word) { return (word & 0x7c000000) == 0x7c000000 || (word & 0x7c00) == 0x7c00; }
 };
+struct bfloat16_word {
+  static constexpr int numbers = 2;
+  static constexpr std::uint32_t magnitude = 0x7fff7fff;
+
+  static double number(std::uint32_t word, int i) {
+    return std::bit_cast<float>(i == 0 ? word << 16 : word & 0xffff0000u);
+  }
+  static bool special(std::uint32_t word) { return (word & 0x7f800000) == 0x7f800000 || (word & 0x7f80) == 0x7f80; }
+};
 
 /// The product of a warp, in place.
 template <class Word>
@@ -176,6 +185,10 @@ void multiply_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32
 
 void multiply_half(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at) {
   multiply<half_word>(d, a, b, at);
+}
+
+void multiply_bfloat16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at) {
+  multiply<bfloat16_word>(d, a, b, at);
 }
 
 bool product_forced() {

@@ -210,7 +210,7 @@ void backward(const backward_problem& p, const call_stream& stream) {
     memory.reserve(call.state.exponent, rows);
     memory.reserve(call.state.base_hi, rows);
     memory.reserve(call.state.base_lo, rows);
-    again.emplace(p, memory);
+    again.emplace(p, memory, true);
   }
   const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
   std::optional<key_backward<C>> keys;

@@ -42,6 +42,10 @@ namespace cuda_impl {
 
 inline constexpr int warp_size = 32;
 
+/// What a launch asks for, so that dynamic_shared<S>() finds room.
+template <class S>
+inline constexpr int dynamic_bytes = static_cast<int>(sizeof(S) + alignof(S));
+
 #if defined(AFT_DEVICE_EMULATOR)
 
 inline int thread_index() {
@@ -54,6 +58,12 @@ template <class S>
 S& shared() {
   return *static_cast<S*>(emulator::shared(sizeof(S)));
 }
+/// The same for a kernel that is launched with `dynamic_bytes<S>` of shared memory, more than every device gives
+/// unasked.
+template <class S>
+S& dynamic_shared() {
+  return shared<S>();
+}
 inline void sync(emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   emulator::sync(at);
 }
@@ -65,6 +75,14 @@ inline bool sync_any(bool x, emulator::place at = emulator::place::here(__builti
 template <class T>
 T shuffle_xor(T x, int mask, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   return emulator::shuffle(x, (thread_index() % warp_size) ^ mask, at);
+}
+/// A barrier of the lanes of a warp.
+inline void sync_warp(emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
+  (void)emulator::meet(at);
+}
+/// *at becomes the smaller of itself and x, for all threads of all blocks. The order cannot be seen in the result.
+inline void lower_to(int* at, int x) {
+  if (x < *at) *at = x;
 }
 /// Bit l is `x` of lane l.
 inline std::uint32_t ballot(bool x, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
@@ -90,6 +108,13 @@ __device__ __forceinline__ S& shared() {
   __shared__ alignas(16) unsigned char raw[sizeof(S)];
   return *reinterpret_cast<S*>(raw);
 }
+extern __shared__ unsigned char aft_dynamic_shared[];
+template <class S>
+__device__ __forceinline__ S& dynamic_shared() {
+  // The language promises 16 bytes of alignment, so the launch asks for as many more as S may need.
+  const auto begin = static_cast<unsigned>(__cvta_generic_to_shared(aft_dynamic_shared));
+  return *reinterpret_cast<S*>(aft_dynamic_shared + (0u - begin) % static_cast<unsigned>(alignof(S)));
+}
 __device__ __forceinline__ void sync() {
   __syncthreads();
 }
@@ -99,6 +124,12 @@ __device__ __forceinline__ bool sync_any(bool x) {
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   return __shfl_xor_sync(0xffffffffu, x, mask);
+}
+__device__ __forceinline__ void sync_warp() {
+  __syncwarp();
+}
+__device__ __forceinline__ void lower_to(int* at, int x) {
+  atomicMin(at, x);
 }
 __device__ __forceinline__ std::uint32_t ballot(bool x) {
   return __ballot_sync(0xffffffffu, x);

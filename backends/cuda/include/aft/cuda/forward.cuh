@@ -4,118 +4,15 @@
 
 #include <optional>
 
-#include "expand.cuh"
+#include "gemm_forward.cuh"
 #include "outer_scan.cuh"
+#include "row_parts.cuh"
 #include "tensor.cuh"
+#include "to_call.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cuda_impl {
-
-inline grid to_grid(const std::array<index_t, 3>& a) {
-  return {a[0], a[1], a[2]};
-}
-
-inline bias_source to_bias(const problem& p) {
-  bias_source s;
-  s.kind = p.bias.kind;
-  s.heads = p.bias.heads;
-  s.batched = p.bias.batch > 1;
-  s.w = p.bias.w;
-  s.u = p.bias.u;
-  s.v = p.bias.v;
-  s.rank = p.bias.rank;
-  s.r = p.bias.r;
-  s.r_type = p.bias.r_type;
-  s.r_sh = p.bias.r_sh;
-  s.r_s0 = p.bias.r_sj[0];
-  s.r_s1 = p.bias.r_sj[1];
-  s.r_s2 = p.bias.r_sj[2];
-  s.taps = to_grid(p.taps);
-  s.left = to_grid(p.left);
-  s.bounded = p.win.bounded;
-  s.before = p.win.before;
-  s.after = p.win.after;
-  return s;
-}
-
-template <class C>
-device_call<C> to_call(const problem& p) {
-  device_call<C> c;
-  c.B = p.B;
-  c.Tq = p.Tq;
-  c.Tk = p.Tk;
-  c.d = p.d;
-  c.hk = p.hk;
-  c.positions = to_grid(p.grid);
-  c.q = to_tensor(p.q);
-  c.k = to_tensor(p.k);
-  c.v = to_tensor(p.v);
-  c.y = to_tensor(p.y);
-  c.lse = to_tensor(p.lse);
-  c.average = to_tensor(p.average);
-  c.bias = to_bias(p);
-  c.causal = p.causal;
-  c.excluded = p.excluded;
-  const reach r = reach_of(p);
-  c.reach_before = r.before;
-  c.reach_after = r.after;
-  c.gate_fn = p.gate_fn;
-  c.mask = p.mask;
-  c.mask_sb = p.mask_sb;
-  c.mask_st = p.mask_st;
-  c.mask_ss = p.mask_ss;
-  c.lengths = p.lengths;
-  c.lengths_sb = p.lengths_sb;
-  c.state_channels = p.hk % p.bias.heads == 0 ? p.hk : p.d;
-  return c;
-}
-
-/// All rows of a problem, in parts whose share of a factorized bias fits the scratch.
-template <class C>
-class row_parts {
- public:
-  row_parts(const problem& p, device_scratch& memory)
-      : cols_(columns_of(p)), step_(p.Tq), width_(expanded_width(p)), banded_(expands_band(p)) {
-    if (p.bias.kind == bias_kind::factorized) {
-      step_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, fold_rows);
-      if (step_ > 0) memory.reserve(weights_, p.bias.heads * step_ * width_);
-      expands_ = step_ > 0;
-      if (!expands_) step_ = p.Tq;
-    }
-    memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
-  }
-  // The scratch remembers where its pointers go.
-  row_parts(const row_parts&) = delete;
-  row_parts& operator=(const row_parts&) = delete;
-
-  /// Sums each part with sum(call, plan), and what that has flagged by definition.
-  template <class F>
-  void run(const device_call<C>& call, const call_stream& stream, const F& sum) const {
-    for (index_t r0 = 0; r0 < call.Tq; r0 += step_) {
-      device_call<C> part = call;
-      fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tq ? r0 + step_ : call.Tq);
-      plan.flags = flags_;
-      if (expands_) {
-        const expand_plan<C> expansion = banded_ ? plan_band(call.bias, plan.r0, plan.r1, call.Tk, width_, weights_)
-                                                 : plan_expansion(call.bias, plan.r0, plan.r1, 0, call.Tk, weights_);
-        stream.launch(expand_kernel<C>, expansion.blocks(), expand_threads, expansion);
-        part.bias = expanded(call.bias, expansion);
-      }
-      sum(part, plan);
-      constexpr int words_a_block = exact_threads / warp_size;
-      stream.launch(exact_kernel<C>, (plan.flag_words() + words_a_block - 1) / words_a_block, exact_threads, part, plan,
-                    plan.flag_words());
-    }
-  }
-
- private:
-  columns cols_;
-  index_t step_ = 0, width_ = 0;
-  bool banded_ = false, expands_ = false;
-  C* weights_ = nullptr;
-  std::uint32_t* flags_ = nullptr;
-};
 
 /// Folds the rows of any problem pair by pair: O(B Tq s d) for s keys in a window, of a block's rows rather than of
 /// one.
@@ -138,16 +35,6 @@ class pair_forward {
   row_parts<C> rows_;
   outer_scan<running_fold<C>> outer_;
 };
-
-/// Calls that the matrix product serves. Nothing here may depend on the batch, or on what it holds.
-inline bool is_product(const problem& p) {
-  // Rows that see a part of a tile go pair by pair there too, which a mask for each pair would make of all of them.
-  if (has_pair_mask(p) || p.excluded) return false;
-  if (p.bias.kind == bias_kind::factorized &&
-      rows_at_once<float>(p.bias.heads, expanded_width(p), p.Tq, fold_rows) == 0)
-    return false;
-  return product_forced() || (p.d / p.bias.heads >= tuning::tensor_channels && p.Tk >= tuning::tensor_keys);
-}
 
 /// The rows of a float problem as a matrix product on the tensor cores: the work of pair_forward, O(B Tk d) of scratch.
 class product_forward {
@@ -240,14 +127,16 @@ class scan_forward {
   row_result<C>* totals_ = nullptr;
 };
 
-/// A forward call by the algorithm that suits it. A faster engine for some problems is one more member here, as one
-/// with wgmma for sm_90a would be.
+/// A forward call by the algorithm that suits it. A faster engine for some problems is one more member here. `exact`:
+/// the caller wants more than results in the type of the data.
 template <class C>
 class any_forward {
  public:
-  any_forward(const problem& p, device_scratch& memory) {
+  any_forward(const problem& p, device_scratch& memory, bool exact) {
     if (is_scan(p)) {
       scan_.emplace(p, memory);
+    } else if (sizeof(C) == sizeof(float) && !exact && is_gemm(p)) {
+      gemm_.emplace(p, memory);
     } else if (sizeof(C) == sizeof(float) && is_product(p)) {
       product_.emplace(p, memory);
     } else {
@@ -258,18 +147,21 @@ class any_forward {
   device_call<C>& call() {
     if constexpr (sizeof(C) == sizeof(float)) {
       if (product_) return product_->call;
+      if (gemm_) return gemm_->call;
     }
     return scan_ ? scan_->call : pairs_->call;
   }
   void run(const call_stream& stream) const {
     if (scan_) return scan_->run(stream);
     if (product_) return product_->run(stream);
+    if (gemm_) return gemm_->run(stream);
     pairs_->run(stream);
   }
 
  private:
   std::optional<scan_forward<C>> scan_;
   std::optional<product_forward> product_;
+  std::optional<gemm_forward> gemm_;
   std::optional<pair_forward<C>> pairs_;
 };
 
@@ -277,7 +169,7 @@ template <class C>
 void forward(const problem& p, const call_stream& stream) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   device_scratch memory(stream);
-  any_forward<C> job(p, memory);
+  any_forward<C> job(p, memory, false);
   memory.allocate();
   job.run(stream);
 }

@@ -4,7 +4,7 @@
 /// Fragments are as the PTX manual lays them out. With lane = 4 g + j of a warp:
 ///   A, 16 rows:  word 0 is row g, word 1 row g + 8, words 2 and 3 the same rows in the second half of the depth
 ///   B, 8 columns: word 0 is column g, word 1 the same column in the second half of the depth
-///   a word is depth j of its half (TF32), or depths 2j and 2j + 1 (half, the first in the low bits)
+///   a word is depth j of its half (TF32), or depths 2j and 2j + 1 (half and bfloat16, the first in the low bits)
 ///   D: elements 0, 1 are row g, columns 2j and 2j + 1; elements 2, 3 the same of row g + 8
 /// tests/cuda/mma_test.cpp holds the emulated twins to that.
 #pragma once
@@ -31,6 +31,10 @@ inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint
 inline void mma_half(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                      emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   emulator::multiply_half(d, a, b, at);
+}
+inline void mma_bfloat16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                         emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
+  emulator::multiply_bfloat16(d, a, b, at);
 }
 inline void copy_async(void* to, const void* from) {
   emulator::copy_async(to, from);
@@ -79,6 +83,14 @@ __device__ __forceinline__ void mma_tf32(float (&d)[4], const std::uint32_t (&a)
 __device__ __forceinline__ void mma_half(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/// d += a b, 16 x 8 x 16.
+__device__ __forceinline__ void mma_bfloat16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

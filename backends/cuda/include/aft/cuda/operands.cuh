@@ -30,6 +30,9 @@ AFT_DEVICE int chunk_at(int row, int chunk) {
 struct alignas(16) four_floats {
   float x[4];
 };
+struct alignas(16) four_words {
+  std::uint32_t x[4];
+};
 struct alignas(8) two_floats {
   float x[2];
 };

@@ -29,10 +29,13 @@ inline std::string device_clear(void* p, std::size_t bytes, void*) {
   std::memset(p, 0, bytes);
   return {};
 }
+/// `bytes` of dynamic shared memory.
 template <class... P, class... A>
-std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, void*, const A&... arguments) {
+std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void*, const A&... arguments) {
   if (emulator::launch_fails()) return "cudaErrorLaunchFailure (unspecified launch failure)";
-  emulator::run(blocks, threads, [&] { kernel(arguments...); });
+  const std::size_t shared = bytes == 0 ? emulator::ordinary_shared_bytes : static_cast<std::size_t>(bytes);
+  emulator::run(
+      blocks, threads, [&] { kernel(arguments...); }, shared);
   return {};
 }
 /// Tests put every size that can on the tensor cores.
@@ -73,13 +76,21 @@ inline std::string device_clear(void* p, std::size_t bytes, void* stream) {
   return error_text(cudaMemsetAsync(p, 0, bytes, stream_of(stream)));
 }
 template <class... P, class... A>
-std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, void* stream, const A&... arguments) {
+std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void* stream,
+                          const A&... arguments) {
+  constexpr int ordinary = 48 << 10;  // beyond it a kernel has to be allowed to have so much
+  if (bytes > ordinary) {
+    const std::string error = error_text(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    if (!error.empty()) return error;
+  }
   std::tuple<P...> values(arguments...);
   return std::apply(
       [&](auto&... value) {
         void* pointers[] = {&value...};
         return error_text(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
-                                           dim3(static_cast<unsigned>(threads)), pointers, 0, stream_of(stream)));
+                                           dim3(static_cast<unsigned>(threads)), pointers,
+                                           static_cast<std::size_t>(bytes), stream_of(stream)));
       },
       values);
 }
@@ -137,6 +148,11 @@ class call_stream {
 
   template <class... P, class... A>
   void launch(void (*kernel)(P...), index_t blocks, int threads, const A&... arguments) const {
+    launch_with(0, kernel, blocks, threads, arguments...);
+  }
+  /// With so many bytes of dynamic shared memory.
+  template <class... P, class... A>
+  void launch_with(int bytes, void (*kernel)(P...), index_t blocks, int threads, const A&... arguments) const {
     constexpr index_t most = 0x7fffffff;
     if (blocks == 0) return;
     if (blocks > most) {
@@ -144,7 +160,7 @@ class call_stream {
                   std::to_string(most) + ")",
               "too large a grid");
     }
-    require(device_launch(kernel, blocks, threads, stream_, arguments...), "launching a kernel");
+    require(device_launch(kernel, blocks, threads, bytes, stream_, arguments...), "launching a kernel");
   }
   /// One thread for each of n items.
   template <class... P, class... A>

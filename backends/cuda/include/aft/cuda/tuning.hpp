@@ -26,6 +26,20 @@ inline constexpr int tensor_warps = 4;
 /// of keys. Not of the batch, whose size no element's bits may depend on. Not measured.
 inline constexpr index_t tensor_channels = 16;
 inline constexpr index_t tensor_keys = 64;
+/// Rows, channels (num and den of each) and keys of a block's tile of the bfloat16 product: 128 x 256 x 64, 85 multiply-adds
+/// for each byte that is copied, and two tiles fit the 99 KiB that every device of compute capability 8.0 gives. Not
+/// measured.
+inline constexpr int gemm_rows = 128;
+inline constexpr int gemm_channels = 128;
+inline constexpr int gemm_depth = 64;
+/// Rows of tiles that go through all channels together: with 128 channels each, 16 blocks then share what they read of
+/// either side in the second-level cache. Not measured.
+inline constexpr int gemm_group = 16;
+/// Keys up to which that product is taken: it sums them in one row of additions, each of which may cut
+/// (docs/adr/0012-bfloat16-products-cuda.md). Derived, not measured.
+inline constexpr index_t gemm_keys = 65536;
+/// Scratch for its left side.
+inline constexpr index_t gemm_bytes = index_t{32} << 20;
 /// Queries and keys of a tile of the bias gradient, a pair a thread, and the channels staged for it. Not measured.
 inline constexpr int pairs = 16;
 inline constexpr int pair_channels = 16;

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm_inputs.hpp  The bfloat16 product without the fold behind it: packed, multiplied, and what it has flagged.
+#pragma once
+
+#include <aft/cuda/gemm_forward.cuh>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "product_inputs.hpp"
+
+namespace aft::test {
+
+/// Numbers that bfloat16 has, so that they lose nothing before the product.
+inline inputs in_bfloat16(inputs x) {
+  for (std::vector<float>* part : {&x.k, &x.v, &x.w})
+    for (float& e : *part) e = bfloat16_to_float(float_to_bfloat16(e));
+  return x;
+}
+
+struct gemm_element {
+  float average;
+  bool flagged;
+};
+
+/// What a test changes of the call, and of what has been packed.
+struct gemm_changes {
+  std::vector<std::int64_t> lengths{};  ///< of each batch element
+  std::vector<std::uint8_t> mask{};     ///< of keys
+  index_t rows_at_once = 0;             ///< 0: all
+  std::function<void(const gemm_plan&)> between{};
+};
+
+/// Packs and multiplies on the emulated device: (B, Tq, d).
+inline std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
+  std::vector<float> out(static_cast<std::size_t>(x.B * x.Tq * x.d), std::nanf(""));
+  device_call<float> call = dense_call(x);
+  call.average = sequence_of(x, out, x.Tq);
+  if (!changes.lengths.empty()) {
+    call.lengths = reinterpret_cast<const std::byte*>(changes.lengths.data());
+    call.lengths_sb = 1;
+  }
+  if (!changes.mask.empty()) {
+    call.mask = reinterpret_cast<const std::byte*>(changes.mask.data());
+    call.mask_ss = 1;
+  }
+  const columns cols{1, x.B, x.d, false};
+  fold_plan rows = plan_fold(cols, 0, x.Tq);
+  std::vector<std::uint32_t> flags(static_cast<std::size_t>(rows.flag_words()), 0xffffffffu);
+  rows.flags = flags.data();
+  gemm_plan whole = plan_gemm(cols, x.Tq, x.Tk, x.Tk);
+  if (changes.rows_at_once > 0) whole.row_tiles = changes.rows_at_once / gemm_rows;
+  std::vector<left_tile> left(static_cast<std::size_t>(whole.row_tiles * whole.left_tiles));
+  std::vector<right_tile> right(static_cast<std::size_t>(whole.right_count()));
+  std::vector<float> row_units(static_cast<std::size_t>(whole.left_rows()));
+  std::vector<gemm_column> columns(static_cast<std::size_t>(whole.right_columns()));
+  whole.left = left.data();
+  whole.right = right.data();
+  whole.row_units = row_units.data();
+  whole.columns = columns.data();
+  const call_stream stream("gemm", nullptr);
+  pack_gemm_keys(stream, call, whole);
+  if (changes.between) changes.between(whole);
+  for (index_t first = 0; first < x.Tq; first += whole.row_tiles * gemm_rows)
+    multiply_gemm(stream, call, plan_rows(whole, rows, first), {});
+
+  std::vector<gemm_element> result;
+  for (index_t b = 0; b < x.B; ++b)
+    for (index_t t = 0; t < x.Tq; ++t)
+      for (index_t c = 0; c < x.d; ++c) {
+        const index_t column = b * x.d + c;
+        const std::uint32_t word = flags[static_cast<std::size_t>(flag_word(rows, t, column / tuning::lanes))];
+        result.push_back(
+            {out[static_cast<std::size_t>((b * x.Tq + t) * x.d + c)], (word >> column % tuning::lanes & 1u) != 0});
+      }
+  return result;
+}
+
+/// What docs/cuda.md derives, relative to the largest |v|: three roundings of a term by u, and a cut of at most 19
+/// units of 2^-24 for every 16 keys, of num and of den; float arithmetic around it.
+inline long double gemm_bound(const inputs& x) {
+  constexpr long double u = 0x1p-8L;
+  const auto steps = static_cast<long double>(x.Tk / 16 + 4);
+  return 3 * u * (1 + 4 * u) + (2 * 19 * steps + 8) * 0x1p-24L;
+}
+
+struct gemm_verdict {
+  std::size_t flagged = 0, count = 0;
+  long double worst = 0;  ///< error of what is not flagged, relative to the largest |v| that the row sees
+};
+
+/// `sees`: whether row t of batch element b sees key s.
+template <class Sees>
+gemm_verdict judge_gemm(const inputs& x, const std::vector<gemm_element>& elements, Sees sees) {
+  gemm_verdict all;
+  for (index_t b = 0; b < x.B; ++b)
+    for (index_t t = 0; t < x.Tq; ++t)
+      for (index_t c = 0; c < x.d; ++c) {
+        const gemm_element& e = elements[all.count++];
+        all.flagged += e.flagged ? 1 : 0;
+        if (e.flagged) continue;
+        const auto at = [&](index_t s) { return static_cast<std::size_t>((b * x.Tk + s) * x.d + c); };
+        const auto logit = [&](index_t s) -> long double {
+          const long double w = x.w[static_cast<std::size_t>(t * x.Tk + s)];
+          return (x.causal && s > t) || !sees(b, t, s) ? -std::numeric_limits<long double>::infinity() : x.k[at(s)] + w;
+        };
+        long double top = -std::numeric_limits<long double>::infinity(), num = 0, den = 0, scale = 0;
+        for (index_t s = 0; s < x.Tk; ++s) top = std::max(top, logit(s));
+        for (index_t s = 0; s < x.Tk; ++s) {
+          const long double z = logit(s);
+          if (z == -std::numeric_limits<long double>::infinity()) continue;
+          const long double a = std::exp(z - top);
+          num += a * x.v[at(s)];
+          den += a;
+          scale = std::max(scale, std::abs(static_cast<long double>(x.v[at(s)])));
+        }
+        const long double error = den == 0 ? (e.average == 0 ? 0 : 1) : std::abs(e.average - num / den) / scale;
+        all.worst = std::isnan(e.average) ? std::numeric_limits<long double>::infinity() : std::max(all.worst, error);
+      }
+  return all;
+}
+inline gemm_verdict judge_gemm(const inputs& x, const std::vector<gemm_element>& elements) {
+  return judge_gemm(x, elements, [](index_t, index_t, index_t) { return true; });
+}
+
+/// Random numbers of some shape.
+inline inputs gemm_inputs(unsigned seed, index_t B, index_t Tq, index_t Tk, index_t d, float scale = 1,
+                          float v_scale = 1) {
+  inputs x;
+  x.B = B;
+  x.Tq = Tq;
+  x.Tk = Tk;
+  x.d = d;
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  for (index_t i = 0; i < B * Tk * d; ++i) x.k.push_back(scale * normal(engine));
+  for (index_t i = 0; i < B * Tk * d; ++i) x.v.push_back(v_scale * normal(engine));
+  for (index_t i = 0; i < Tq * Tk; ++i) x.w.push_back(scale * normal(engine));
+  return in_bfloat16(x);
+}
+
+}  // namespace aft::test
