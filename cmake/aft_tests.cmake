@@ -92,6 +92,11 @@ function(aft_repeat_on_tensor_cores)
   aft_repeat_as(tensor_cores tensor_cores ${ARGN})
 endfunction()
 
+# aft_repeat_on_warpgroups(<program>...): those of them that bfloat16 products serve, on the kernel for sm_90a.
+function(aft_repeat_on_warpgroups)
+  aft_repeat_as(warpgroups warpgroups ${ARGN})
+endfunction()
+
 function(aft_repeat_as prefix value)
   if(NOT "device" IN_LIST AFT_TEST_SUITES)
     return()

@@ -27,11 +27,14 @@ USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
 # Opcodes, the same from sm_80 to sm_100: the counts below would not come out otherwise.
 HMMA, LDSM, LDGSTS = 0x23C, 0x83B, 0xFAE
+# Products of a warpgroup, and changes of the number of registers; on sm_90a alone.
+HGMMA, USETMAXREG = 0x9F0, 0x9C8
 
 
 # HMMA of a tensor kernel: steps of depth, tiles of 16 x 8 a warp, and products of split operands.
 TF32, HALF = 4 * 8 * 4, 2 * 8 * 4
-PRODUCTS = {"tensor<tf32_operand>": TF32, "tensor<half_operand>": HALF, "tensor_keys<tf32_operand>": TF32,
+GEMM, GEMM_GROUP = 4 * 4 * 8, 4
+PRODUCTS = {"gemm": GEMM, "tensor<tf32_operand>": TF32, "tensor<half_operand>": HALF, "tensor_keys<tf32_operand>": TF32,
             "tensor_keys<half_operand>": HALF, "tensor_pairs<tf32_operand>": TF32}
 
 
@@ -90,7 +93,7 @@ def instructions(image):
     return found
 
 
-def missing_instructions(found):
+def missing_instructions(found, arch):
     """What tensor kernels are for; the multiplications of a tile are unrolled, so their number is known."""
     for name, products in PRODUCTS.items():
         have = found.get(name, {})
@@ -99,6 +102,15 @@ def missing_instructions(found):
         for opcode, what in ((LDSM, "LDSM (ldmatrix)"), (LDGSTS, "LDGSTS (cp.async)")):
             if have.get(opcode, 0) == 0:
                 yield f"{name}: no {what} instruction"
+    have = found.get("gemm_group", {})
+    for opcode, what, wanted in ((HGMMA, "HGMMA (wgmma)", GEMM_GROUP), (USETMAXREG, "USETMAXREG (setmaxnreg)", 2)):
+        if have.get(opcode, 0) != (wanted if arch == "90a" else 0):
+            yield f"gemm_group: {have.get(opcode, 0)} {what} instructions"
+
+
+def remarks(report):
+    """What ptxas says without calling it a warning: products of warpgroups that wait for each other, registers it kept."""
+    return [line for line in report.splitlines() if re.search(r"\(C7\d+\)|serialized|setmaxnreg", line)]
 
 
 def faults(kernels):
@@ -121,8 +133,12 @@ ptxas info    : Used 32 registers, used 1 barriers, 2176 bytes smem, 520 bytes c
     assert "local memory" in next(faults(parsed))
     assert not list(faults(parse(report.replace("8 bytes", "0 bytes").replace("4 bytes", "0 bytes"))))
     good = {name: {HMMA: products, LDSM: 1, LDGSTS: 1} for name, products in PRODUCTS.items()}
-    assert not list(missing_instructions(good))
-    assert len(list(missing_instructions({**good, "tensor<half_operand>": {HMMA: 63, LDSM: 1}}))) == 2
+    assert not list(missing_instructions(good, "80"))
+    assert len(list(missing_instructions({**good, "tensor<half_operand>": {HMMA: 63, LDSM: 1}}, "80"))) == 2
+    assert len(list(missing_instructions(good, "90a"))) == 2
+    assert not list(missing_instructions({**good, "gemm_group": {HGMMA: GEMM_GROUP, USETMAXREG: 2}}, "90a"))
+    assert len(remarks("ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized")) == 1
+    assert not remarks(report)
 
 
 def main():
@@ -148,7 +164,7 @@ def main():
     for name, use in sorted(kernels.items()):
         print(f"sm_{args.arch} {name}: {use['registers']} registers, {use['shared']} bytes shared")
     print(f"sm_{args.arch}: {len(kernels)} kernels, {size} bytes, compiled in {seconds:.0f} s")
-    wrong = [*faults(kernels), *missing_instructions(instructions(cubin.read_bytes()))]
+    wrong = [*faults(kernels), *missing_instructions(instructions(cubin.read_bytes()), args.arch), *remarks(text)]
     if seconds > args.seconds:
         wrong.append(f"compiling took {seconds:.0f} s, more than {args.seconds:.0f}")
     sys.exit("\n".join(wrong) if wrong else 0)

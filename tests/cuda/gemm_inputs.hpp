@@ -35,8 +35,17 @@ struct gemm_changes {
   std::function<void(const gemm_plan&)> between{};
 };
 
+/// Either kernel.
+struct on_warps {
+  static constexpr gemm_engine engine = gemm_engine::warps;
+};
+struct on_warpgroups {
+  static constexpr gemm_engine engine = gemm_engine::warpgroups;
+};
+
 /// Packs and multiplies on the emulated device: (B, Tq, d).
-inline std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
+template <class Engine>
+std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
   std::vector<float> out(static_cast<std::size_t>(x.B * x.Tq * x.d), std::nanf(""));
   device_call<float> call = dense_call(x);
   call.average = sequence_of(x, out, x.Tq);
@@ -66,7 +75,7 @@ inline std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes 
   pack_gemm_keys(stream, call, whole);
   if (changes.between) changes.between(whole);
   for (index_t first = 0; first < x.Tq; first += whole.row_tiles * gemm_rows)
-    multiply_gemm(stream, call, plan_rows(whole, rows, first), {});
+    multiply_gemm(stream, call, plan_rows(whole, rows, first), {}, Engine::engine);
 
   std::vector<gemm_element> result;
   for (index_t b = 0; b < x.B; ++b)

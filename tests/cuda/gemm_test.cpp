@@ -25,7 +25,8 @@ bool same(const gemm_element& a, const gemm_element& b) {
 
 }  // namespace
 
-TEST_CASE("gemm: ordinary rows are proven and within the bound, whatever part of a tile they fill") {
+TEST_CASE_TEMPLATE("gemm: ordinary rows are proven and within the bound, whatever part of a tile they fill", Engine,
+                   on_warps, on_warpgroups) {
   struct shape {
     index_t B, Tq, Tk, d;
   };
@@ -34,7 +35,7 @@ TEST_CASE("gemm: ordinary rows are proven and within the bound, whatever part of
     for (bool causal : {false, true}) {
       inputs x = gemm_inputs(++seed, s.B, s.Tq, s.Tk, s.d);
       x.causal = causal;
-      const gemm_verdict all = judge_gemm(x, run_gemm(x));
+      const gemm_verdict all = judge_gemm(x, run_gemm<Engine>(x));
       CHECK(all.flagged == 0);
       CHECK(all.worst <= gemm_bound(x));
       // Operands of 8 bits cannot be better than this by chance.
@@ -49,11 +50,11 @@ TEST_CASE("gemm: the bound is below the contract's eight units of bfloat16, up t
   CHECK(gemm_bound(x) + 0x1p-8L <= 8 * 0x1p-8L);
 }
 
-TEST_CASE("gemm: of logits at any scale, what is not flagged is right") {
+TEST_CASE_TEMPLATE("gemm: of logits at any scale, what is not flagged is right", Engine, on_warps, on_warpgroups) {
   for (float scale : {0.0f, 0.1f, 3.0f, 10.0f, 30.0f, 100.0f, 1000.0f}) {
     CAPTURE(scale);
     const inputs x = gemm_inputs(7, 2, 70, 100, 20, scale);
-    const gemm_verdict all = judge_gemm(x, run_gemm(x));
+    const gemm_verdict all = judge_gemm(x, run_gemm<Engine>(x));
     CHECK(all.worst <= gemm_bound(x));
     if (scale < 5) CHECK(all.flagged == 0);
     if (scale > 900.0f) CHECK(all.flagged > all.count / 2);
@@ -61,7 +62,8 @@ TEST_CASE("gemm: of logits at any scale, what is not flagged is right") {
   }
 }
 
-TEST_CASE("gemm: a den that is small in its units, and keys far above the first, are flagged") {
+TEST_CASE_TEMPLATE("gemm: a den that is small in its units, and keys far above the first, are flagged", Engine,
+                   on_warps, on_warpgroups) {
   // Each row's largest weight meets each column's smallest.
   for (float at : {2.0f, 10.0f, 20.0f, 60.0f}) {
     inputs x = gemm_inputs(3, 2, 70, 100, 20, 0);
@@ -72,41 +74,42 @@ TEST_CASE("gemm: a den that is small in its units, and keys far above the first,
         for (index_t b = 0; b < x.B; ++b)
           for (index_t c = 0; c < x.d; ++c) x.key(b, s, c) = -sign * at;
       }
-    const gemm_verdict falling = judge_gemm(x, run_gemm(x));
+    const gemm_verdict falling = judge_gemm(x, run_gemm<Engine>(x));
     // The first key is the largest: all pairs are e^-2at of the units, 2^-32 at e^-22.
     CHECK(falling.flagged == (at > 11 ? falling.count : 0));
     CHECK(falling.worst <= gemm_bound(x));
     for (float& k : x.k) k = -k;
     for (float& w : x.w) w = -w;
     // The first key is the smallest: the others are e^2at above it, 2^50 at e^34.
-    const gemm_verdict rising = judge_gemm(x, run_gemm(x));
+    const gemm_verdict rising = judge_gemm(x, run_gemm<Engine>(x));
     CHECK(rising.flagged == (at > 17 ? rising.count : 0));
     CHECK(rising.worst <= gemm_bound(x));
   }
 }
 
-TEST_CASE("gemm: values of ordinary size need no units, others are flagged") {
+TEST_CASE_TEMPLATE("gemm: values of ordinary size need no units, others are flagged", Engine, on_warps, on_warpgroups) {
   for (float scale : {1e-12f, 1e-6f, 1e6f, 1e12f}) {
     const inputs x = gemm_inputs(5, 2, 70, 100, 20, 1, scale);
-    const gemm_verdict all = judge_gemm(x, run_gemm(x));
+    const gemm_verdict all = judge_gemm(x, run_gemm<Engine>(x));
     CHECK(all.flagged == 0);
     CHECK(all.worst <= gemm_bound(x));
   }
   for (float scale : {1e-18f, 1e18f}) {
     const inputs x = gemm_inputs(5, 2, 70, 100, 20, 1, scale);
-    const gemm_verdict all = judge_gemm(x, run_gemm(x));
+    const gemm_verdict all = judge_gemm(x, run_gemm<Engine>(x));
     CHECK(all.flagged == all.count);
   }
   inputs zeros = gemm_inputs(5, 2, 70, 100, 20);
   for (float& v : zeros.v) v = 0;
-  for (const gemm_element& e : run_gemm(zeros)) CHECK((!e.flagged && e.average == 0));
+  for (const gemm_element& e : run_gemm<Engine>(zeros)) CHECK((!e.flagged && e.average == 0));
 }
 
-TEST_CASE("gemm: NaN and infinities flag what sees them, and no other element changes by a bit") {
+TEST_CASE_TEMPLATE("gemm: NaN and infinities flag what sees them, and no other element changes by a bit", Engine,
+                   on_warps, on_warpgroups) {
   for (bool causal : {false, true}) {
     inputs x = gemm_inputs(9, 2, 150, 150, 20);
     x.causal = causal;
-    const auto clean = run_gemm(x);
+    const auto clean = run_gemm<Engine>(x);
     x.key(0, 40, 3) = no_number;
     x.key(1, 140, 4) = infinity;
     x.v[place(x, 1, 42, 5)] = no_number;
@@ -115,7 +118,7 @@ TEST_CASE("gemm: NaN and infinities flag what sees them, and no other element ch
     x.key(1, 100, 8) = 5000;
     x.bias(11, 4) = no_number;
     x.bias(140, 45) = infinity;
-    const auto got = run_gemm(x);
+    const auto got = run_gemm<Engine>(x);
     std::size_t i = 0;
     for (index_t b = 0; b < x.B; ++b)
       for (index_t t = 0; t < x.Tq; ++t)
@@ -132,7 +135,8 @@ TEST_CASE("gemm: NaN and infinities flag what sees them, and no other element ch
   }
 }
 
-TEST_CASE("gemm: hidden keys hold anything, and the unit is that of the first visible one") {
+TEST_CASE_TEMPLATE("gemm: hidden keys hold anything, and the unit is that of the first visible one", Engine, on_warps,
+                   on_warpgroups) {
   for (bool causal : {false, true}) {
     inputs x = gemm_inputs(21, 2, 90, 90, 20);
     x.causal = causal;
@@ -143,7 +147,7 @@ TEST_CASE("gemm: hidden keys hold anything, and the unit is that of the first vi
     const auto visible = [&](index_t b, index_t, index_t s) {
       return s < changes.lengths[static_cast<std::size_t>(b)] && changes.mask[static_cast<std::size_t>(s)] != 0;
     };
-    const auto clean = run_gemm(x, changes);
+    const auto clean = run_gemm<Engine>(x, changes);
     const gemm_verdict all = judge_gemm(x, clean, visible);
     CHECK(all.flagged == 0);  // rows that see nothing too
     CHECK(all.worst <= gemm_bound(x));
@@ -151,31 +155,33 @@ TEST_CASE("gemm: hidden keys hold anything, and the unit is that of the first vi
       for (index_t b = 0; b < x.B; ++b)
         for (index_t s = 0; s < x.Tk; ++s)
           for (index_t c = 0; c < x.d && !visible(b, 0, s); ++c) x.key(b, s, c) = x.v[place(x, b, s, c)] = value;
-      const auto got = run_gemm(x, changes);
+      const auto got = run_gemm<Engine>(x, changes);
       for (std::size_t i = 0; i < got.size(); ++i) CHECK(same(got[i], clean[i]));
     }
   }
 }
 
-TEST_CASE("gemm: -inf in the bias hides a pair, and in a key the key of that channel") {
+TEST_CASE_TEMPLATE("gemm: -inf in the bias hides a pair, and in a key the key of that channel", Engine, on_warps,
+                   on_warpgroups) {
   inputs x = gemm_inputs(22, 2, 90, 90, 20);
   for (index_t t = 0; t < x.Tq; ++t)
     for (index_t s = 0; s < x.Tk; ++s)
       if (t == 17 || (t % 5 == 1 && s % 3 == 0) || (t % 5 == 2 && s / 32 == 1)) x.bias(t, s) = -infinity;
   for (index_t s = 0; s < x.Tk; ++s) x.key(0, s, 3) = x.key(1, s % 7, 4) = -infinity;
   for (index_t s = 0; s < x.Tk; ++s) x.v[place(x, 0, s, 3)] = no_number;
-  const auto got = run_gemm(x);
+  const auto got = run_gemm<Engine>(x);
   const gemm_verdict all = judge_gemm(x, got);
   CHECK(all.flagged == 0);
   CHECK(all.worst <= gemm_bound(x));
   for (index_t c = 0; c < x.d; ++c) CHECK(got[static_cast<std::size_t>(17 * x.d + c)].average == 0);
 }
 
-TEST_CASE("gemm: a causal row has the same bits whatever the future holds, and however long it is") {
+TEST_CASE_TEMPLATE("gemm: a causal row has the same bits whatever the future holds, and however long it is", Engine,
+                   on_warps, on_warpgroups) {
   for (float scale : {1.0f, 12.0f}) {
     inputs x = gemm_inputs(31, 2, 200, 200, 20, scale);
     x.causal = true;
-    const auto whole = run_gemm(x);
+    const auto whole = run_gemm<Engine>(x);
     for (index_t length : {1, 63, 64, 129}) {
       inputs prefix = x;
       prefix.Tq = prefix.Tk = length;
@@ -190,7 +196,7 @@ TEST_CASE("gemm: a causal row has the same bits whatever the future holds, and h
           }
       for (index_t t = 0; t < length; ++t)
         for (index_t s = 0; s < length; ++s) prefix.w.push_back(x.w[static_cast<std::size_t>(t * x.Tk + s)]);
-      const auto got = run_gemm(prefix);
+      const auto got = run_gemm<Engine>(prefix);
       for (index_t b = 0; b < x.B; ++b)
         for (index_t t = 0; t < length; ++t)
           for (index_t c = 0; c < x.d; ++c)
@@ -200,10 +206,11 @@ TEST_CASE("gemm: a causal row has the same bits whatever the future holds, and h
   }
 }
 
-TEST_CASE("gemm: an element of a batch has the bits that it has alone, and rows those that they have in parts") {
+TEST_CASE_TEMPLATE("gemm: an element of a batch has the bits that it has alone, and rows those that they have in parts",
+                   Engine, on_warps, on_warpgroups) {
   const inputs x = gemm_inputs(41, 3, 300, 70, 50);
-  const auto whole = run_gemm(x);
-  const auto parts = run_gemm(x, {.rows_at_once = gemm_rows});
+  const auto whole = run_gemm<Engine>(x);
+  const auto parts = run_gemm<Engine>(x, {.rows_at_once = gemm_rows});
   for (std::size_t i = 0; i < whole.size(); ++i) CHECK(same(parts[i], whole[i]));
   for (index_t b = 0; b < x.B; ++b) {
     inputs one = x;
@@ -211,16 +218,17 @@ TEST_CASE("gemm: an element of a batch has the bits that it has alone, and rows 
     const auto size = static_cast<std::ptrdiff_t>(x.Tk * x.d);
     one.k.assign(x.k.begin() + b * size, x.k.begin() + (b + 1) * size);
     one.v.assign(x.v.begin() + b * size, x.v.begin() + (b + 1) * size);
-    const auto got = run_gemm(one);
+    const auto got = run_gemm<Engine>(one);
     for (std::size_t i = 0; i < got.size(); ++i)
       CHECK(same(got[i], whole[static_cast<std::size_t>(b * x.Tq * x.d) + i]));
   }
 }
 
-TEST_CASE("gemm: a chunk in the wrong place, or a column beside its own, shows") {
+TEST_CASE_TEMPLATE("gemm: a chunk in the wrong place, or a column beside its own, shows", Engine, on_warps,
+                   on_warpgroups) {
   const inputs x = gemm_inputs(51, 1, 70, 100, 20);
   const auto wrong = [&](const std::function<void(right_tile&)>& spoil) {
-    const auto got = run_gemm(x, {.between = [&](const gemm_plan& plan) { spoil(plan.right[0]); }});
+    const auto got = run_gemm<Engine>(x, {.between = [&](const gemm_plan& plan) { spoil(plan.right[0]); }});
     return judge_gemm(x, got).worst > gemm_bound(x);
   };
   CHECK_FALSE(wrong([](right_tile&) {}));
@@ -230,4 +238,13 @@ TEST_CASE("gemm: a chunk in the wrong place, or a column beside its own, shows")
   CHECK(wrong([&](right_tile& tile) { swap(tile, chunk_at(3, 0), chunk_at(3, 1), chunk_bytes); }));
   CHECK(wrong([&](right_tile& tile) { swap(tile, chunk_at(2, 0), chunk_at(4, 0), operand_row_bytes); }));
   CHECK(wrong([&](right_tile& tile) { swap(tile, chunk_at(2, 0), chunk_at(3, 0), operand_row_bytes); }));
+}
+
+TEST_CASE("gemm: the two kernels agree within the cuts of a tensor core, on what is proven and what is not") {
+  for (float scale : {1.0f, 10.0f}) {
+    const inputs x = gemm_inputs(61, 2, 140, 200, 70, scale);
+    const auto warps = run_gemm<on_warps>(x);
+    const auto groups = run_gemm<on_warpgroups>(x);
+    for (std::size_t i = 0; i < warps.size(); ++i) CHECK(same(warps[i], groups[i]));
+  }
 }

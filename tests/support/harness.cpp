@@ -10,6 +10,7 @@
 
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
 #include <device_emulator.hpp>
+#include <warpgroup.hpp>
 #endif
 
 namespace aft::test {
@@ -51,6 +52,7 @@ bool on_device() {
 
 bool concerns([[maybe_unused]] dtype type, [[maybe_unused]] const setup& s) {
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
+  if (on_device() && emulator::has_warpgroups()) return pair_error(type, s) > 0;
   if (on_device() && emulator::product_forced()) {
     const bool pair_mask = (s.mask == mask_form::pairs || s.mask == mask_form::batch_pairs) && completed(s).Tq > 1;
     return type != dtype::f64 && s.call != op::simple && !pair_mask;

@@ -11,6 +11,7 @@
 
 #include "fiber.hpp"
 #include "shared_memory.hpp"
+#include "warpgroup.hpp"
 
 namespace aft::emulator {
 
@@ -92,6 +93,7 @@ struct block_runner {
   int turn_warp = 0;
   meeting barrier;
   int done = 0;
+  int patience = 0;  ///< turns that threads have passed on since something has happened
 
   std::vector<std::unique_ptr<fiber>> fibers;
   std::vector<fiber*> idle;
@@ -160,6 +162,8 @@ void block_runner::begin_block() {
   done = 0;
   turn_length = turn_at = 0;
   next_warp = round.size();
+  patience = 0;
+  begin_block_events();
 }
 
 /// Lets those go on whose last has come.
@@ -192,6 +196,7 @@ void block_runner::begin_round() {
 bool block_runner::begin_turn() {
   release();
   if (done == count) {
+    end_block_events();
     if (shared_asked > 0 && !guard_intact(*this)) throw kernel_error("a write behind the block's shared memory");
     return false;
   }
@@ -211,6 +216,7 @@ bool block_runner::begin_turn() {
     }
     // Lanes of other warps come in between, so that a warp is not one thread to them.
     const std::uint64_t number = next_random();
+    pass_time(number / 1024);
     if (number % 4 == 0) turn_length = 1 + static_cast<int>(number / 4 % static_cast<std::uint64_t>(turn_length));
     return true;
   }
@@ -260,18 +266,25 @@ void run_threads() {
     warp_state& w = r.own_warp();
     w.ready &= ~(std::uint32_t{1} << running_thread % warp);
     ++r.done;
+    r.patience = 0;
     r.idle.push_back(own);
     fiber& next = r.fiber_of(r.next_thread());
     if (&next != own) fiber::change(*own, next);
   }
 }
 
-/// Until the meeting, which this thread has joined, is complete.
-inline void stop(block_runner& r) {
-  r.own_warp().ready &= ~(std::uint32_t{1} << running_thread % warp);
+/// The others' turn.
+inline void pass(block_runner& r) {
   fiber& own = *r.self().runs;
   fiber& next = r.fiber_of(r.next_thread());
   if (&next != &own) fiber::change(own, next);
+}
+
+/// Until the meeting, which this thread has joined, is complete.
+inline void stop(block_runner& r) {
+  r.patience = 0;
+  r.own_warp().ready &= ~(std::uint32_t{1} << running_thread % warp);
+  pass(r);
 }
 
 }  // namespace
@@ -332,6 +345,18 @@ void seed(std::uint64_t s) {
   runner().random = s * 2 + 1;
 }
 
+void yield() {
+  block_runner& r = runner();
+  // Warps rest for up to 16 turns, and copies take some too.
+  constexpr int turns = 400;
+  if (++r.patience > turns * r.count) fail("threads wait for what nobody is going to do");
+  pass(r);
+}
+
+void note_progress() {
+  runner().patience = 0;
+}
+
 std::int64_t barriers_passed() {
   return runner().barriers;
 }
@@ -352,6 +377,10 @@ void* shared(std::size_t bytes) {
     throw kernel_error("a kernel with two blocks of shared memory");
   }
   return r.storage.data();
+}
+
+const void* shared_begin() {
+  return runner().storage.data();
 }
 
 void sync(const place& at) {

@@ -51,6 +51,7 @@ inline int thread_index() {
 }
 std::int64_t block_index();
 void* shared(std::size_t bytes);
+const void* shared_begin();
 void sync(const place& at);
 bool sync_any(bool x, const place& at);
 std::uint32_t ballot(bool x, const place& at);
@@ -121,7 +122,8 @@ void copy_async(void* to, const void* from);
 void commit_copies();
 void wait_copies(int pending);
 
-/// Whether matrix products serve every size that they can: where the environment says AFT_TEST_ON_DEVICE=tensor_cores.
+/// Whether matrix products serve every size that they can: where the environment says AFT_TEST_ON_DEVICE=tensor_cores
+/// or warpgroups.
 bool product_forced();
 
 /// Device memory, and a device that can fail. Counts like aft::test::counting_resource.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "device_emulator.hpp"
+#include "warpgroup.hpp"
 
 namespace aft::emulator {
 
@@ -191,10 +192,44 @@ void multiply_bfloat16(float (&d)[4], const std::uint32_t (&a)[4], const std::ui
   multiply<bfloat16_word>(d, a, b, at);
 }
 
+void multiply_bfloat16_rows(const std::uint16_t (&a)[64][16], const std::uint16_t (&b)[256][16],
+                            float (&acc)[64][256]) {
+  constexpr std::uint16_t sign = 0x8000, infinity = 0x7f80;
+  const auto number = [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); };
+  double right[128][16][2];
+  bool filled[128]{}, special = false;
+  const auto look = [&](std::uint16_t x) {
+    special = special || (x & infinity) == infinity;
+    return (x & ~sign) != 0;
+  };
+  for (int j = 0; j < 256; ++j)
+    for (int k = 0; k < 16; ++k) {
+      right[j / 2][k][j % 2] = number(b[j][k]);
+      filled[j / 2] = look(b[j][k]) || filled[j / 2];
+    }
+  for (const auto& row : a)
+    for (std::uint16_t x : row) (void)look(x);
+  for (int i = 0; i < 64; ++i) {
+    double left[16];
+    bool any = special;
+    for (int k = 0; k < 16; ++k) {
+      left[k] = number(a[i][k]);
+      any = any || left[k] != 0;
+    }
+    for (int j = 0; j < 128 && any; ++j) {
+      // Sums of a forward product are never -0, which products of 0 would change.
+      if (!filled[j] && !special) continue;
+      const double d[2] = {acc[i][2 * j], acc[i][2 * j + 1]};
+      const two_floats sum = add_products<16>(left, right[j], d);
+      std::memcpy(&acc[i][2 * j], &sum, sizeof sum);
+    }
+  }
+}
+
 bool product_forced() {
   static const bool forced = [] {
     const char* const device = std::getenv("AFT_TEST_ON_DEVICE");
-    return device != nullptr && std::strcmp(device, "tensor_cores") == 0;
+    return device != nullptr && (std::strcmp(device, "tensor_cores") == 0 || std::strcmp(device, "warpgroups") == 0);
   }();
   return forced;
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "gemm_left.cuh"
-#include "gemm_mma.cuh"
 #include "gemm_right.cuh"
+#include "gemm_wgmma.cuh"
 #include "row_parts.cuh"
 #include "to_call.cuh"
 
@@ -36,20 +36,33 @@ inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& 
   stream.launch(gemm_right_kernel, plan.right_count(), gemm_right_threads, call, plan);
 }
 
+/// The kernels that multiply; results of both are within the same bounds.
+enum class gemm_engine { warps, warpgroups };
+
+inline gemm_engine gemm_engine_of_device() {
+  return runs_with(gemm_group_kernel, group_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
+}
+
 /// Packs the left side of a part of the rows, and multiplies.
 inline void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
-                          const outer_folds<running_fold<float>>& outer) {
+                          const outer_folds<running_fold<float>>& outer, gemm_engine engine) {
   const index_t blocks = (plan.left_rows() + gemm_left_warps - 1) / gemm_left_warps;
   stream.launch(gemm_left_kernel, blocks, gemm_left_threads, call, plan, outer);
-  stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_kernel, plan.blocks(), gemm_threads, call, plan, outer);
+  if (engine == gemm_engine::warpgroups) {
+    stream.launch_with(dynamic_bytes<group_buffers>, gemm_group_kernel, plan.blocks(), group_threads, call, plan,
+                       outer);
+  } else {
+    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_kernel, plan.blocks(), gemm_threads, call, plan, outer);
+  }
 }
 
 /// The rows of a bfloat16 problem as a product whose operands are packed first. O(B T d) of scratch, and gemm_bytes for
 /// the left side, or as much as one tile of rows takes.
 class gemm_forward {
  public:
-  gemm_forward(const problem& p, device_scratch& memory)
+  gemm_forward(const problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device())
       : call(to_call<float>(p)),
+        engine_(engine),
         rows_(p, memory),
         outer_(p, p.Tk, folds_outside(p, gemm_rows), true, !p.causal, memory),
         plan_(plan_gemm(columns_of(p), p.Tq, p.Tk, tiles_near(p))) {
@@ -66,7 +79,7 @@ class gemm_forward {
     outer_.run(scan_chunks_kernel<float>, call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
       for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
-        multiply_gemm(stream, part, plan_rows(plan_, rows, first), outer_.folds());
+        multiply_gemm(stream, part, plan_rows(plan_, rows, first), outer_.folds(), engine_);
       fold_plan again = rows;
       again.again = true;
       stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again, outer_.folds());
@@ -85,6 +98,7 @@ class gemm_forward {
     return (near + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
   }
 
+  gemm_engine engine_;
   row_parts<float> rows_;
   outer_scan<running_fold<float>> outer_;
   gemm_plan plan_;

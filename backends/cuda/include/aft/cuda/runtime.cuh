@@ -11,6 +11,10 @@
 
 #include "device.cuh"
 
+#if defined(AFT_DEVICE_EMULATOR)
+#include <warpgroup.hpp>
+#endif
+
 namespace aft {
 inline namespace AFT_ISA {
 namespace cuda_impl {
@@ -41,6 +45,11 @@ std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int
 /// Tests put every size that can on the tensor cores.
 inline bool product_forced() {
   return emulator::product_forced();
+}
+/// Whether this device has the kernel in an image compiled for as many threads as it is written for.
+template <class... P>
+bool runs_with(void (*)(P...), int) {
+  return emulator::has_warpgroups();
 }
 /// The device of the stream is the current one while this lives.
 struct device_guard {
@@ -93,6 +102,15 @@ std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int
                                            static_cast<std::size_t>(bytes), stream_of(stream)));
       },
       values);
+}
+
+/// Whether this device has the kernel in an image compiled for as many threads as it is written for: code for one
+/// architecture alone is left out of the others' images.
+template <class... P>
+bool runs_with(void (*kernel)(P...), int threads) {
+  cudaFuncAttributes attributes{};
+  return error_text(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel))).empty() &&
+         attributes.maxThreadsPerBlock >= threads;
 }
 
 /// The device of the stream is the current one while this lives. The default stream belongs to the device that is
