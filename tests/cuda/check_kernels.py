@@ -34,7 +34,7 @@ HGMMA, USETMAXREG = 0x9F0, 0x9C8
 # HMMA of a tensor kernel: steps of depth, tiles of 16 x 8 a warp, and products of split operands.
 TF32, HALF = 4 * 8 * 4, 2 * 8 * 4
 GEMM, GEMM_GROUP = 4 * 4 * 8, 4
-PRODUCTS = {"gemm": GEMM, "tensor<tf32_operand>": TF32, "tensor<half_operand>": HALF, "tensor_keys<tf32_operand>": TF32,
+PRODUCTS = {"gemm<float>": GEMM, "tensor<tf32_operand>": TF32, "tensor<half_operand>": HALF, "tensor_keys<tf32_operand>": TF32,
             "tensor_keys<half_operand>": HALF, "tensor_pairs<tf32_operand>": TF32}
 
 
@@ -102,14 +102,14 @@ def missing_instructions(found, arch):
         for opcode, what in ((LDSM, "LDSM (ldmatrix)"), (LDGSTS, "LDGSTS (cp.async)")):
             if have.get(opcode, 0) == 0:
                 yield f"{name}: no {what} instruction"
-    have = found.get("gemm_group", {})
+    have = found.get("gemm_group<float>", {})
     for opcode, what, wanted in ((HGMMA, "HGMMA (wgmma)", GEMM_GROUP), (USETMAXREG, "USETMAXREG (setmaxnreg)", 2)):
         if have.get(opcode, 0) != (wanted if arch == "90a" else 0):
-            yield f"gemm_group: {have.get(opcode, 0)} {what} instructions"
+            yield f"gemm_group<float>: {have.get(opcode, 0)} {what} instructions"
 
 
 def remarks(report):
-    """What ptxas says without calling it a warning: products of warpgroups that wait for each other, registers it kept."""
+    """What ptxas says without calling it a warning: products of warpgroups that wait for each other, registers kept."""
     return [line for line in report.splitlines() if re.search(r"\(C7\d+\)|serialized|setmaxnreg", line)]
 
 
@@ -136,8 +136,8 @@ ptxas info    : Used 32 registers, used 1 barriers, 2176 bytes smem, 520 bytes c
     assert not list(missing_instructions(good, "80"))
     assert len(list(missing_instructions({**good, "tensor<half_operand>": {HMMA: 63, LDSM: 1}}, "80"))) == 2
     assert len(list(missing_instructions(good, "90a"))) == 2
-    assert not list(missing_instructions({**good, "gemm_group": {HGMMA: GEMM_GROUP, USETMAXREG: 2}}, "90a"))
-    assert len(remarks("ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized")) == 1
+    assert not list(missing_instructions({**good, "gemm_group<float>": {HGMMA: GEMM_GROUP, USETMAXREG: 2}}, "90a"))
+    assert len(remarks("ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async is serialized")) == 1
     assert not remarks(report)
 
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file gemm_inputs.hpp  The bfloat16 product without the fold behind it: packed, multiplied, and what it has flagged.
+/// On the emulated device, and compiled by nvcc on a real one.
 #pragma once
+
+#include <doctest/doctest.h>
 
 #include <aft/cuda/gemm_forward.cuh>
 
@@ -18,7 +21,7 @@ namespace aft::test {
 /// Numbers that bfloat16 has, so that they lose nothing before the product.
 inline inputs in_bfloat16(inputs x) {
   for (std::vector<float>* part : {&x.k, &x.v, &x.w})
-    for (float& e : *part) e = bfloat16_to_float(float_to_bfloat16(e));
+    for (float& e : *part) e = static_cast<float>(bfloat16(e));
   return x;
 }
 
@@ -35,6 +38,48 @@ struct gemm_changes {
   std::function<void(const gemm_plan&)> between{};
 };
 
+#if defined(AFT_DEVICE_EMULATOR)
+
+template <class T>
+using device_vector = std::vector<T>;
+
+inline void finish_kernels() {}
+template <class Engine>
+bool has_engine() {
+  return true;
+}
+
+#else
+
+/// Memory that host and device share.
+template <class T>
+struct shared_allocator {
+  using value_type = T;
+  shared_allocator() = default;
+  template <class U>
+  shared_allocator(const shared_allocator<U>&) {}
+  T* allocate(std::size_t n) {
+    void* p = nullptr;
+    REQUIRE(cudaMallocManaged(&p, n * sizeof(T)) == cudaSuccess);
+    return static_cast<T*>(p);
+  }
+  void deallocate(T* p, std::size_t) { (void)cudaFree(p); }
+  friend bool operator==(const shared_allocator&, const shared_allocator&) { return true; }
+};
+template <class T>
+using device_vector = std::vector<T, shared_allocator<T>>;
+
+inline void finish_kernels() {
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+}
+/// Cases of a kernel that the device has no code for have nothing to look at.
+template <class Engine>
+bool has_engine() {
+  return Engine::engine == gemm_engine::warps || gemm_engine_of_device() == gemm_engine::warpgroups;
+}
+
+#endif
+
 /// Either kernel.
 struct on_warps {
   static constexpr gemm_engine engine = gemm_engine::warps;
@@ -43,39 +88,51 @@ struct on_warpgroups {
   static constexpr gemm_engine engine = gemm_engine::warpgroups;
 };
 
-/// Packs and multiplies on the emulated device: (B, Tq, d).
+/// Packs and multiplies: (B, Tq, d).
 template <class Engine>
 std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
-  std::vector<float> out(static_cast<std::size_t>(x.B * x.Tq * x.d), std::nanf(""));
+  const auto on_device = [](const auto& from) {
+    return device_vector<typename std::decay_t<decltype(from)>::value_type>(from.begin(), from.end());
+  };
+  const auto bytes_of = [](const auto& of) { return reinterpret_cast<const std::byte*>(of.data()); };
+  device_vector<float> k = on_device(x.k), v = on_device(x.v), w = on_device(x.w);
+  device_vector<float> out(static_cast<std::size_t>(x.B * x.Tq * x.d), std::nanf(""));
+  const device_vector<std::int64_t> lengths = on_device(changes.lengths);
+  const device_vector<std::uint8_t> mask = on_device(changes.mask);
   device_call<float> call = dense_call(x);
-  call.average = sequence_of(x, out, x.Tq);
-  if (!changes.lengths.empty()) {
-    call.lengths = reinterpret_cast<const std::byte*>(changes.lengths.data());
+  call.k.data = reinterpret_cast<std::byte*>(k.data());
+  call.v.data = reinterpret_cast<std::byte*>(v.data());
+  call.bias.w.data = reinterpret_cast<std::byte*>(w.data());
+  call.average = scratch_tensor(out.data(), call.positions, x.d);
+  if (!lengths.empty()) {
+    call.lengths = bytes_of(lengths);
     call.lengths_sb = 1;
   }
-  if (!changes.mask.empty()) {
-    call.mask = reinterpret_cast<const std::byte*>(changes.mask.data());
+  if (!mask.empty()) {
+    call.mask = bytes_of(mask);
     call.mask_ss = 1;
   }
   const columns cols{1, x.B, x.d, false};
   fold_plan rows = plan_fold(cols, 0, x.Tq);
-  std::vector<std::uint32_t> flags(static_cast<std::size_t>(rows.flag_words()), 0xffffffffu);
+  device_vector<std::uint32_t> flags(static_cast<std::size_t>(rows.flag_words()), 0xffffffffu);
   rows.flags = flags.data();
   gemm_plan whole = plan_gemm(cols, x.Tq, x.Tk, x.Tk);
   if (changes.rows_at_once > 0) whole.row_tiles = changes.rows_at_once / gemm_rows;
-  std::vector<left_tile> left(static_cast<std::size_t>(whole.row_tiles * whole.left_tiles));
-  std::vector<right_tile> right(static_cast<std::size_t>(whole.right_count()));
-  std::vector<float> row_units(static_cast<std::size_t>(whole.left_rows()));
-  std::vector<gemm_column> columns(static_cast<std::size_t>(whole.right_columns()));
+  device_vector<left_tile> left(static_cast<std::size_t>(whole.row_tiles * whole.left_tiles));
+  device_vector<right_tile> right(static_cast<std::size_t>(whole.right_count()));
+  device_vector<float> row_units(static_cast<std::size_t>(whole.left_rows()));
+  device_vector<gemm_column> columns(static_cast<std::size_t>(whole.right_columns()));
   whole.left = left.data();
   whole.right = right.data();
   whole.row_units = row_units.data();
   whole.columns = columns.data();
   const call_stream stream("gemm", nullptr);
   pack_gemm_keys(stream, call, whole);
+  finish_kernels();
   if (changes.between) changes.between(whole);
   for (index_t first = 0; first < x.Tq; first += whole.row_tiles * gemm_rows)
     multiply_gemm(stream, call, plan_rows(whole, rows, first), {}, Engine::engine);
+  finish_kernels();
 
   std::vector<gemm_element> result;
   for (index_t b = 0; b < x.B; ++b)

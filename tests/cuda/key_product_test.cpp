@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "faulty_operands.hpp"
 #include "product_inputs.hpp"
 
 using namespace aft::test;

@@ -32,27 +32,27 @@ inline bool is_gemm(const problem& p) {
 
 /// Packs the right side, and what the columns' units are.
 inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
-  stream.launch_each(gemm_columns_kernel, plan.right_columns(), gemm_column_threads, call, plan);
-  stream.launch(gemm_right_kernel, plan.right_count(), gemm_right_threads, call, plan);
+  stream.launch_each(gemm_columns_kernel<float>, plan.right_columns(), gemm_column_threads, call, plan);
+  stream.launch(gemm_right_kernel<float>, plan.right_count(), gemm_right_threads, call, plan);
 }
 
 /// The kernels that multiply; results of both are within the same bounds.
 enum class gemm_engine { warps, warpgroups };
 
 inline gemm_engine gemm_engine_of_device() {
-  return runs_with(gemm_group_kernel, group_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
+  return runs_with(gemm_group_kernel<float>, group_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
 }
 
 /// Packs the left side of a part of the rows, and multiplies.
 inline void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
                           const outer_folds<running_fold<float>>& outer, gemm_engine engine) {
   const index_t blocks = (plan.left_rows() + gemm_left_warps - 1) / gemm_left_warps;
-  stream.launch(gemm_left_kernel, blocks, gemm_left_threads, call, plan, outer);
+  stream.launch(gemm_left_kernel<float>, blocks, gemm_left_threads, call, plan, outer);
   if (engine == gemm_engine::warpgroups) {
-    stream.launch_with(dynamic_bytes<group_buffers>, gemm_group_kernel, plan.blocks(), group_threads, call, plan,
+    stream.launch_with(dynamic_bytes<group_buffers>, gemm_group_kernel<float>, plan.blocks(), group_threads, call, plan,
                        outer);
   } else {
-    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_kernel, plan.blocks(), gemm_threads, call, plan, outer);
+    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_kernel<float>, plan.blocks(), gemm_threads, call, plan, outer);
   }
 }
 

@@ -33,9 +33,10 @@ struct weight_row {
 };
 
 /// A warp packs a row, a lane two neighbouring keys. Reads w twice, once for the largest.
+template <class C>
 AFT_KERNEL(gemm_left_threads, 4)
-gemm_left_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan,
-                 const AFT_PARAMETER outer_folds<running_fold<float>> outer) {
+gemm_left_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
+                 const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
   const index_t index = block_index() * gemm_left_warps + thread_index() / warp_size;
   if (index >= plan.left_rows()) return;
   const int lane = thread_index() % warp_size;

@@ -78,9 +78,10 @@ AFT_DEVICE void start_gemm_copy(const Tile& from, Tile& to) {
   }
 }
 
+template <class C>
 AFT_KERNEL(gemm_threads, 1)
-gemm_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan,
-            const AFT_PARAMETER outer_folds<running_fold<float>> outer) {
+gemm_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
+            const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
   gemm_buffers& buffers = dynamic_shared<gemm_buffers>();
   const gemm_place place = gemm_place::of(p, outer, plan, block_index());
   const gemm_warp at = gemm_warp::own();

@@ -11,8 +11,9 @@ namespace cuda_impl {
 inline constexpr int gemm_column_threads = 128;
 
 /// A thread a column, of all tiles of channels: its units. Reads keys up to the first that is visible.
+template <class C>
 AFT_KERNEL(gemm_column_threads, 4)
-gemm_columns_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan) {
+gemm_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   const index_t i = block_index() * gemm_column_threads + thread_index();
   if (i >= plan.right_columns()) return;
   const index_t instance = i / (plan.channel_tiles * gemm_channels);
@@ -54,8 +55,9 @@ struct gemm_key {
 inline constexpr int gemm_right_threads = gemm_lane_tiles * warp_size;
 
 /// A block packs a tile, a thread a channel.
+template <class C>
 AFT_KERNEL(gemm_right_threads, 4)
-gemm_right_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan) {
+gemm_right_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   const index_t stripe = block_index() / plan.right_tiles;
   const index_t s0 = (block_index() - stripe * plan.right_tiles) * gemm_depth;
   const index_t instance = stripe / plan.channel_tiles;

@@ -109,9 +109,10 @@ AFT_DEVICE void finish_group(const device_call<float>& p, const gemm_plan& plan,
 
 #endif
 
+template <class C>
 AFT_KERNEL(group_threads_compiled, 1)
-gemm_group_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan,
-                  const AFT_PARAMETER outer_folds<running_fold<float>> outer) {
+gemm_group_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
+                  const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
 #if AFT_HAS_WARPGROUPS
   group_buffers& buffers = dynamic_shared<group_buffers>();
   const gemm_place place = gemm_place::of(p, outer, plan, block_index());

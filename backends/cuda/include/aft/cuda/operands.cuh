@@ -22,7 +22,7 @@ inline constexpr int chunk_bytes = 16;
 static_assert(tuning::depth * 4 == operand_row_bytes);
 
 /// Where the 16-byte chunk of a row of a tile lies.
-AFT_DEVICE int chunk_at(int row, int chunk) {
+AFT_HOST_DEVICE int chunk_at(int row, int chunk) {
   return row * operand_row_bytes + (chunk ^ (row & 7)) * chunk_bytes;
 }
 
