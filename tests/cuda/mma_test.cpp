@@ -173,6 +173,31 @@ TEST_CASE("mma: m16n8k16 of half numbers has its fragments where the manual says
   }
 }
 
+TEST_CASE("mma: m16n8k16 of bfloat16 numbers has the same fragments, and no number is too small for it") {
+  const auto two = [](float low, float high) {
+    return float_to_bfloat16(low) | static_cast<std::uint32_t>(float_to_bfloat16(high)) << 16;
+  };
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    const auto x = matrices<16>::random(seed);
+    CHECK(multiplies_right(x, [&](float(&d)[4], int group, int in_group) {
+      const auto a_at = [&](int i) { return x.a[half_a_row(group, i)][half_a_column(in_group, i)]; };
+      const auto b_at = [&](int i) { return x.b[half_b_row(in_group, i)][group]; };
+      std::uint32_t a[4], b[2];
+      for (int i = 0; i < 4; ++i) a[i] = two(a_at(2 * i), a_at(2 * i + 1));
+      for (int i = 0; i < 2; ++i) b[i] = two(b_at(2 * i), b_at(2 * i + 1));
+      mma_bfloat16(d, a, b);
+    }));
+  }
+  float sum = 0;
+  emulator::run(1, lanes, [&] {
+    float d[4]{};
+    const std::uint32_t a[4] = {two(0x1p-120f, 0x1p100f), 0, 0, 0}, b[2] = {two(0x1p60f, 0x1p-100f), 0};
+    mma_bfloat16(d, a, b);
+    if (thread_index() == 0) sum = d[0];
+  });
+  CHECK(sum == 4);
+}
+
 TEST_CASE("mma: TF32 keeps 11 bits, rounds ties away from 0, and the product looks at no others") {
   const auto rounded = [](float x) { return from_bits<float>(to_tf32(x)); };
   CHECK(rounded(1.0f) == 1.0f);
