@@ -146,12 +146,17 @@ std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
   return result;
 }
 
-/// What docs/cuda.md derives, relative to the largest |v|: three roundings of a term by u, and a cut of at most 19
-/// units of 2^-24 for every 16 keys, of num and of den; float arithmetic around it.
+/// What tensor cores cut, relative to the largest |v|: at most 19 units of 2^-24 for every 16 keys, of num and of den,
+/// and the float arithmetic around it.
+inline long double gemm_cuts(const inputs& x) {
+  const index_t steps = x.Tk / 16 + 4;
+  return (2 * 19 * static_cast<long double>(steps) + 8) * 0x1p-24L;
+}
+
+/// What docs/cuda.md derives: that, and three roundings of a term by u.
 inline long double gemm_bound(const inputs& x) {
   constexpr long double u = 0x1p-8L;
-  const auto steps = static_cast<long double>(x.Tk / 16 + 4);
-  return 3 * u * (1 + 4 * u) + (2 * 19 * steps + 8) * 0x1p-24L;
+  return 3 * u * (1 + 4 * u) + gemm_cuts(x);
 }
 
 struct gemm_verdict {

@@ -254,8 +254,7 @@ TEST_CASE("gemm: the two kernels agree within what tensor cores cut, and flag th
     for (std::size_t i = 0; i < warps.size(); ++i) {
       CHECK(warps[i].flagged == groups[i].flagged);
       // Their operands are the same: what is left are the cuts, and how each divides.
-      const long double cuts = (2 * 2 * 19 * static_cast<long double>(x.Tk / 16 + 4) + 8) * 0x1p-24L;
-      if (!warps[i].flagged) CHECK(std::abs(warps[i].average - groups[i].average) <= cuts * largest);
+      if (!warps[i].flagged) CHECK(std::abs(warps[i].average - groups[i].average) <= 2 * gemm_cuts(x) * largest);
     }
   }
 }

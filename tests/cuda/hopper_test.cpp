@@ -244,6 +244,7 @@ outcome outcomes(void (*kernel)(const operand_tiles*, float*)) {
     return all;
   }();
   std::vector<operand_tiles> in;
+  in.reserve(data.size());
   for (const auto& x : data) in.push_back(x->tiles);
   outcome all;
   for (std::uint64_t seed = 1; seed <= runs; ++seed) {
@@ -261,7 +262,8 @@ outcome outcomes(void (*kernel)(const operand_tiles*, float*)) {
       for (int j = 0; j < width; ++j) {
         float want = 0;
         for (const auto& x : data) want += x->product(i, j);
-        right = right && out[static_cast<std::size_t>(i + height * j)] == want;
+        const auto place = static_cast<std::size_t>(i) + std::size_t{height} * static_cast<std::size_t>(j);
+        right = right && out[place] == want;
       }
     ++(right ? all.right : all.wrong);
   }

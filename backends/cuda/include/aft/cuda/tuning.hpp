@@ -26,9 +26,9 @@ inline constexpr int tensor_warps = 4;
 /// of keys. Not of the batch, whose size no element's bits may depend on. Not measured.
 inline constexpr index_t tensor_channels = 16;
 inline constexpr index_t tensor_keys = 64;
-/// Rows, channels (num and den of each) and keys of a block's tile of the bfloat16 product: 128 x 256 x 64, 85 multiply-adds
-/// for each byte that is copied, and two tiles fit the 99 KiB that every device of compute capability 8.0 gives. Not
-/// measured.
+/// Rows, channels (num and den of each) and keys of a block's tile of the bfloat16 product: 128 x 256 x 64, 43
+/// multiply-adds for each byte that is copied, and two tiles fit the 99 KiB that every device of compute capability 8.0
+/// gives. Not measured.
 inline constexpr int gemm_rows = 128;
 inline constexpr int gemm_channels = 128;
 inline constexpr int gemm_depth = 64;
