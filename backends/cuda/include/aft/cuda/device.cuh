@@ -94,6 +94,14 @@ inline float fused(float a, float b, float c) {
 inline double fused(double a, double b, double c) {
   return emulator::fused(a, b, c);
 }
+/// For results of 8 bits: a / b within 2 units in the last place, for b from 2^-126 to 2^126, and e^x within
+/// 2 + 1.2 |x| of them; 0 for e^-inf, NaN for NaN.
+inline float quick_quotient(float a, float b) {
+  return a / b;
+}
+inline float quick_exp(float x) {
+  return std::exp(x);
+}
 
 #else
 
@@ -139,6 +147,12 @@ __device__ __forceinline__ float fused(float a, float b, float c) {
 }
 __device__ __forceinline__ double fused(double a, double b, double c) {
   return __fma_rn(a, b, c);
+}
+__device__ __forceinline__ float quick_quotient(float a, float b) {
+  return __fdividef(a, b);
+}
+__device__ __forceinline__ float quick_exp(float x) {
+  return __expf(x);
 }
 
 #endif

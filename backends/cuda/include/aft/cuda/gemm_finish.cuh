@@ -17,12 +17,6 @@ struct gemm_sums {
   two_floats pair[rows][tuning::lanes + 4];
 };
 
-/// As std::integral_constant, which device code may not use everywhere.
-template <gate g>
-struct chosen_gate {
-  static constexpr gate value = g;
-};
-
 /// A row's average in a column. `shown`: it is proven.
 struct gemm_row {
   float average;
@@ -32,42 +26,78 @@ struct gemm_row {
 AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const outer_folds<running_fold<float>>& outer,
                               const tile_span& near, const column& col, const gemm_column& at, index_t t, float unit,
                               const two_floats& pair) {
-  running_fold<float> sum;
   const index_t last_seen = p.causal ? t : p.Tk;
-  const bool fits = at.special > last_seen;
+  // The unit of a special row is NaN, and its sums are 0.
+  const bool fits = at.special > last_seen && is_finite(unit);
   // A row of the bias that is -inf sees no key, and a causal one none before the column's first.
   const bool empty = unit == no_exponent<float> || at.first > last_seen;
+  // Sums of tiles alone are finite: all operands are, and small enough.
+  if (!outer.used) {
+    const float den = empty ? 1.0f : pair.x[1];
+    return {empty ? 0.0f : quick_quotient(pair.x[0], den), fits && den >= gemm_least_den};
+  }
+  running_fold<float> sum;
   if (!empty) {
     sum.num = pair.x[0];
     sum.den = pair.x[1];
     sum.top = unit + at.unit;
   }
-  if (outer.used) sum = with_outside(sum, outer, near, col.b, col.c);
+  sum = with_outside(sum, outer, near, col.b, col.c);
   const bool nothing = empty && sum.den == 0.0f && sum.top == no_exponent<float>;
-  // The unit of a special row is NaN, and its sums are 0.
-  const bool shown = fits && is_finite(unit) && (nothing || (proven(sum) && sum.den >= gemm_least_den));
-  return {average_of(sum), shown};
+  return {average_of(sum), fits && (nothing || (proven(sum) && sum.den >= gemm_least_den))};
 }
 
+/// gate(q) for a result in bfloat16.
+template <gate g>
+AFT_DEVICE float short_gate(float q) {
+  if constexpr (g == gate::sigmoid || g == gate::silu) {
+    const float e = quick_exp(-magnitude(q));
+    const float s = quick_quotient(q < 0.0f ? e : 1.0f, 1.0f + e);
+    if constexpr (g == gate::sigmoid) return s;
+    return s == 0.0f ? 0.0f : q * s;  // guards -inf * 0
+  } else {
+    return gate_value<float>(g, q);
+  }
+}
+template <gate g, int n>
+AFT_DEVICE void apply_one(const float (&q)[n], float (&out)[n]) {
+  AFT_UNROLL
+  for (int i = 0; i < n; ++i) out[i] *= short_gate<g>(q[i]);
+}
 /// out *= gate(q), with one look at which gate it is.
 template <int n>
 AFT_DEVICE void apply_gate(gate g, const float (&q)[n], float (&out)[n]) {
-  const auto all = [&](auto which) {
-    AFT_UNROLL
-    for (int i = 0; i < n; ++i) out[i] *= gate_value<float>(decltype(which)::value, q[i]);
-  };
   switch (g) {
     case gate::none: return;
-    case gate::identity: return all(chosen_gate<gate::identity>{});
-    case gate::sigmoid: return all(chosen_gate<gate::sigmoid>{});
-    case gate::relu: return all(chosen_gate<gate::relu>{});
-    case gate::tanh: return all(chosen_gate<gate::tanh>{});
-    case gate::silu: return all(chosen_gate<gate::silu>{});
+    case gate::identity: return apply_one<gate::identity>(q, out);
+    case gate::sigmoid: return apply_one<gate::sigmoid>(q, out);
+    case gate::relu: return apply_one<gate::relu>(q, out);
+    case gate::tanh: return apply_one<gate::tanh>(q, out);
+    case gate::silu: return apply_one<gate::silu>(q, out);
   }
 }
 
+/// Element (b, t + r, c) of a bfloat16 tensor for r < n: places first, so that they are worked out once for a sequence.
+template <int n>
+struct row_places {
+  index_t at[n];
+
+  AFT_DEVICE static row_places of(const tensor& x, const grid& positions, const column& col, index_t t) {
+    row_places rows;
+    if (positions.n0 == 1 && positions.n1 == 1) {
+      const index_t first = col.b * x.sb + t * x.s2 + col.c * x.sc;
+      AFT_UNROLL
+      for (int r = 0; r < n; ++r) rows.at[r] = first + r * x.s2;
+    } else {
+      AFT_UNROLL
+      for (int r = 0; r < n; ++r) rows.at[r] = row_offset(x, positions, col.b, t + r) + col.c * x.sc;
+    }
+    return rows;
+  }
+};
+
 /// Rows [row, row + 8) of the block's tile in 32 of its channels, by one warp: no lse and no state, which these calls
-/// do not ask for. All reads come first and all rows together, so that a warp waits once.
+/// do not ask for, and q and y in bfloat16. All reads come first and all rows together, so that a warp waits once.
 AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
                             const outer_folds<running_fold<float>>& outer, const gemm_place& place,
                             const gemm_sums& sums, int row, int lane_tile) {
@@ -81,25 +111,29 @@ AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
   const gemm_column at = plan.columns[stripe * gemm_channels + lane_tile * tuning::lanes + lane];
   const float* const units = plan.row_units + (place.instance * plan.row_tiles + place.row_tile) * gemm_rows + row;
   const index_t t0 = place.first_row + row;
+  const int exist = col.exists && t0 < place.last_row ? static_cast<int>(place.last_row - t0) : 0;
   const bool gated = p.y.set && p.gate_fn != gate::none;
   float unit[n], q[n], out[n];
-  bool wanted[n];
-  AFT_UNROLL
-  for (int r = 0; r < n; ++r) {
-    wanted[r] = col.exists && t0 + r < place.last_row;
-    unit[r] = units[r];
-    q[r] = wanted[r] && gated ? load<float>(p.q, p.positions, col.b, t0 + r, col.c) : 0.0f;
+  {
+    const auto* const from = reinterpret_cast<const std::uint16_t*>(p.q.data);
+    const auto places = row_places<n>::of(p.q, p.positions, col, t0);
+    AFT_UNROLL
+    for (int r = 0; r < n; ++r) {
+      unit[r] = units[r];
+      q[r] = r < exist && gated ? bfloat16_to_float(from[places.at[r]]) : 0.0f;
+    }
   }
 
   const tile_span near = tiles_of(keys_of(p, outer, place.first_row, place.last_row));
   std::uint32_t flags = 0;
+  bool shown[n];
   AFT_UNROLL
   for (int r = 0; r < n; ++r) {
     gemm_row found{0.0f, false};
-    if (wanted[r]) found = prove_row(p, outer, near, col, at, t0 + r, unit[r], sums.pair[r][lane]);
-    const std::uint32_t word = ballot(wanted[r] && !found.shown);
+    if (r < exist) found = prove_row(p, outer, near, col, at, t0 + r, unit[r], sums.pair[r][lane]);
+    const std::uint32_t word = ballot(r < exist && !found.shown);
     if (lane == r) flags = word;
-    wanted[r] = wanted[r] && found.shown;
+    shown[r] = found.shown;
     out[r] = found.average;
   }
   // Words of rows that do not exist, up to whole tiles of flags, are read too.
@@ -110,14 +144,16 @@ AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
   if (p.average.set) {
     AFT_UNROLL
     for (int r = 0; r < n; ++r)
-      if (wanted[r]) store<float>(p.average, p.positions, col.b, t0 + r, col.c, out[r]);
+      if (shown[r]) store<float>(p.average, p.positions, col.b, t0 + r, col.c, out[r]);
   }
   if (!p.y.set) return;
   apply_gate(p.gate_fn, q, out);
   // y may be q itself: every element has been read by the thread that writes it.
+  auto* const to = reinterpret_cast<std::uint16_t*>(p.y.data);
+  const auto places = row_places<n>::of(p.y, p.positions, col, t0);
   AFT_UNROLL
   for (int r = 0; r < n; ++r)
-    if (wanted[r]) store<float>(p.y, p.positions, col.b, t0 + r, col.c, out[r]);
+    if (shown[r]) to[places.at[r]] = float_to_bfloat16(out[r]);
 }
 
 }  // namespace cuda_impl
