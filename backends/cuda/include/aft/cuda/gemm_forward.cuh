@@ -49,8 +49,11 @@ inline void multiply_gemm(const call_stream& stream, const device_call<float>& c
   const index_t blocks = (plan.left_rows() + gemm_left_warps - 1) / gemm_left_warps;
   stream.launch(gemm_left_kernel<float>, blocks, gemm_left_threads, call, plan, outer);
   if (engine == gemm_engine::warpgroups) {
-    stream.launch_with(dynamic_bytes<group_buffers>, gemm_group_kernel<float>, plan.blocks(), group_threads, call, plan,
-                       outer);
+    gemm_plan shared = plan;
+    const index_t most = multiprocessors();
+    shared.launched = plan.blocks() < most ? plan.blocks() : most;
+    stream.launch_with(dynamic_bytes<group_buffers>, gemm_group_kernel<float>, shared.launched, group_threads, call,
+                       shared, outer);
   } else {
     stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_kernel<float>, plan.blocks(), gemm_threads, call, plan, outer);
   }

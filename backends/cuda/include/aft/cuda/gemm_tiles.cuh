@@ -64,6 +64,7 @@ struct gemm_plan {
   float* row_units = nullptr;  ///< no_exponent for a row that sees nothing, NaN for one that cannot be a product
   right_tile* right = nullptr;
   gemm_column* columns = nullptr;
+  index_t launched = 0;  ///< blocks that share the work, where it is not one each
 
   AFT_HOST_DEVICE index_t blocks() const { return rows.cols.instances() * row_tiles * channel_tiles; }
   AFT_HOST_DEVICE index_t left_rows() const { return rows.cols.instances() * row_tiles * gemm_rows; }

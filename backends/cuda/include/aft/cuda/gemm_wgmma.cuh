@@ -49,11 +49,11 @@ struct group_turn {
   AFT_DEVICE static group_turn of(int i) { return {i % group_stages, static_cast<unsigned>(i / group_stages) & 1u}; }
 };
 
-/// All tiles of keys, by one thread.
-AFT_DEVICE void copy_tiles(const gemm_plan& plan, const gemm_place& place, group_buffers& buffers) {
+/// All tiles of keys, by one thread. The block has looked at `before` tiles already.
+AFT_DEVICE void copy_tiles(const gemm_plan& plan, const gemm_place& place, int before, group_buffers& buffers) {
   AFT_UNROLL_BY(1)
   for (int i = 0; i < place.end - place.begin; ++i) {
-    const group_turn turn = group_turn::of(i);
+    const group_turn turn = group_turn::of(before + i);
     gemm_stage& to = buffers.stages[turn.stage];
     arrival_barrier& full = buffers.full[turn.stage];
     wait_phase(buffers.empty[turn.stage], turn.parity ^ 1u);
@@ -64,12 +64,13 @@ AFT_DEVICE void copy_tiles(const gemm_plan& plan, const gemm_place& place, group
 }
 
 /// 64 of the block's rows, by a warpgroup. A tile stays in work until the next one's products have been started.
-AFT_DEVICE void multiply_tiles(const gemm_place& place, int first_row, group_buffers& buffers, group_sums& d) {
+AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_row, group_buffers& buffers,
+                               group_sums& d) {
   const bool signals = thread_index() % warp_size == 0;
   const int tiles = place.end - place.begin;
   AFT_UNROLL_BY(1)
   for (int i = 0; i < tiles; ++i) {
-    const group_turn turn = group_turn::of(i);
+    const group_turn turn = group_turn::of(before + i);
     const gemm_stage& stage = buffers.stages[turn.stage];
     wait_phase(buffers.full[turn.stage], turn.parity);
     const std::uint64_t a = swizzled_matrix(stage.left.operand + first_row * operand_row_bytes);
@@ -79,9 +80,10 @@ AFT_DEVICE void multiply_tiles(const gemm_place& place, int first_row, group_buf
     for (int step = 0; step < gemm_depth / 16; ++step) multiply_group(d, further(a, 32 * step), further(b, 32 * step));
     commit_products();
     wait_products<1>();
-    if (i > 0 && signals) arrive(buffers.empty[group_turn::of(i - 1).stage]);
+    if (i > 0 && signals) arrive(buffers.empty[group_turn::of(before + i - 1).stage]);
   }
   settle_products(d);
+  if (tiles > 0 && signals) arrive(buffers.empty[group_turn::of(before + tiles - 1).stage]);
 }
 
 /// Eight rows at a time, and one copy of the code that finishes them: the registers are chosen by a comparison.
@@ -109,13 +111,14 @@ AFT_DEVICE void finish_group(const device_call<float>& p, const gemm_plan& plan,
 
 #endif
 
+/// A block stays on its multiprocessor and takes every `launched`-th of the plan's, so that copies for the next begin,
+/// and the faster of its groups multiplies, while results are still being written.
 template <class C>
 AFT_KERNEL(group_threads_compiled, 1)
 gemm_group_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
                   const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
 #if AFT_HAS_WARPGROUPS
   group_buffers& buffers = dynamic_shared<group_buffers>();
-  const gemm_place place = gemm_place::of(p, outer, plan, block_index());
   if (thread_index() == 0) {
     for (int i = 0; i < group_stages; ++i) {
       init_barrier(buffers.full[i], 1);
@@ -125,18 +128,29 @@ gemm_group_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm
   }
   sync();
   const int group = thread_index() / warpgroup_size;
+  int before = 0;
   if (group == group_multipliers) {
     keep_registers<40>();
-    if (thread_index() % warpgroup_size == 0) copy_tiles(plan, place, buffers);
+    if (thread_index() % warpgroup_size != 0) return;
+    for (index_t block = block_index(); block < plan.blocks(); block += plan.launched) {
+      const gemm_place place = gemm_place::of(p, outer, plan, block);
+      copy_tiles(plan, place, before, buffers);
+      before += place.end - place.begin;
+    }
   } else {
     // Of 64 Ki registers 128 times 40 are the copying group's.
     take_registers<232>();
     const int warp = thread_index() / warp_size;
-    group_sums d;
-    AFT_UNROLL
-    for (int i = 0; i < 128; ++i) d[i] = 0.0f;
-    multiply_tiles(place, group * 64, buffers, d);
-    finish_group(p, plan, outer, place, warp * 16, buffers.sums[warp], d);
+    AFT_UNROLL_BY(1)
+    for (index_t block = block_index(); block < plan.blocks(); block += plan.launched) {
+      const gemm_place place = gemm_place::of(p, outer, plan, block);
+      group_sums d;
+      AFT_UNROLL
+      for (int i = 0; i < 128; ++i) d[i] = 0.0f;
+      multiply_tiles(place, before, group * 64, buffers, d);
+      finish_group(p, plan, outer, place, warp * 16, buffers.sums[warp], d);
+      before += place.end - place.begin;
+    }
   }
 #endif
 }

@@ -51,6 +51,10 @@ template <class... P>
 bool runs_with(void (*)(P...), int) {
   return emulator::has_warpgroups();
 }
+/// Few, so that blocks which take more than one tile are seen to.
+inline index_t multiprocessors() {
+  return 3;
+}
 /// The device of the stream is the current one while this lives.
 struct device_guard {
   explicit device_guard(void*, const char*) {}
@@ -111,6 +115,15 @@ bool runs_with(void (*kernel)(P...), int threads) {
   cudaFuncAttributes attributes{};
   return error_text(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel))).empty() &&
          attributes.maxThreadsPerBlock >= threads;
+}
+
+/// Of the current device; 1 where it will not say.
+inline index_t multiprocessors() {
+  int device = 0, count = 1;
+  if (!error_text(cudaGetDevice(&device)).empty() ||
+      !error_text(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device)).empty())
+    return 1;
+  return count;
 }
 
 /// The device of the stream is the current one while this lives. The default stream belongs to the device that is
