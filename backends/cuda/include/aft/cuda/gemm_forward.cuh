@@ -33,7 +33,7 @@ inline bool is_gemm(const problem& p) {
 /// Packs the right side, and what the columns' units are.
 inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
   stream.launch_each(gemm_columns_kernel<float>, plan.right_columns(), gemm_column_threads, call, plan);
-  stream.launch(gemm_right_kernel<float>, plan.right_count(), gemm_right_threads, call, plan);
+  stream.launch(gemm_right_kernel<float>, plan.right_blocks(), gemm_right_threads, call, plan);
 }
 
 /// The kernels that multiply; results of both are within the same bounds.

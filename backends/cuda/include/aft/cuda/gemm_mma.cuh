@@ -13,7 +13,7 @@ struct gemm_warp {
   static constexpr int row_blocks = 4;     ///< of 16 rows
   static constexpr int column_blocks = 8;  ///< of 8 columns
   static constexpr int warps_down = gemm_rows / (16 * row_blocks);
-  static constexpr int warps = warps_down * (gemm_columns / (8 * column_blocks));
+  static constexpr int warps = warps_down * gemm_lane_tiles;
   static_assert(8 * column_blocks == 2 * tuning::lanes);
   int first_row, lane_tile, lane;
 
@@ -27,7 +27,7 @@ inline constexpr int gemm_threads = gemm_warp::warps * warp_size;
 
 struct gemm_stage {
   left_tile left;
-  right_tile right;
+  right_tile right[gemm_lane_tiles];
 };
 
 /// Of the mainloop, and after it of the epilogue.
@@ -53,9 +53,9 @@ AFT_DEVICE void multiply_stage(const gemm_stage& stage, const gemm_warp& at, gem
     }
     AFT_UNROLL
     for (int n = 0; n < gemm_warp::column_blocks; n += 2) {
-      const int column = 2 * tuning::lanes * at.lane_tile + 8 * n + 8 * (matrix / 2) + within;
+      const int column = 8 * n + 8 * (matrix / 2) + within;
       std::uint32_t words[4];
-      load_matrices(words, stage.right.operand + chunk_at(column, 2 * step + matrix % 2));
+      load_matrices(words, stage.right[at.lane_tile].operand + chunk_at(column, 2 * step + matrix % 2));
       AFT_UNROLL
       for (int i = 0; i < 2; ++i) {
         const std::uint32_t b[2] = {words[2 * i], words[2 * i + 1]};
@@ -91,11 +91,15 @@ gemm_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan 
   for (int n = 0; n < gemm_warp::column_blocks; ++n) AFT_UNROLL
   for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.0f;
 
+  const int lane_tiles = plan.lane_tiles_in(place.channel_tile);
   const auto start = [&](int tile) {
     if (tile < place.end) {
       gemm_stage& stage = buffers.stages[(tile - place.begin) % 2];
       start_gemm_copy(place.left(plan, tile), stage.left);
-      start_gemm_copy(place.right(plan, tile), stage.right);
+      const right_tile* const right = plan.right_of(place.instance, place.channel_tile, tile);
+      AFT_UNROLL
+      for (int i = 0; i < gemm_lane_tiles; ++i)
+        if (i < lane_tiles) start_gemm_copy(right[i], stage.right[i]);
     }
     commit_copies();
   };
@@ -105,7 +109,7 @@ gemm_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan 
     wait_copies<0>();
     sync();  // the tile has arrived for all threads, and all have done with the one before
     start(tile + 1);
-    multiply_stage(buffers.stages[(tile - place.begin) % 2], at, acc);
+    if (at.lane_tile < lane_tiles) multiply_stage(buffers.stages[(tile - place.begin) % 2], at, acc);
   }
   wait_copies<0>();
   sync();

@@ -54,18 +54,22 @@ struct gemm_key {
 
 inline constexpr int gemm_right_threads = gemm_lane_tiles * warp_size;
 
-/// A block packs a tile, a thread a channel.
+/// A block packs the tiles that a block of the product looks at, a thread a channel.
 template <class C>
 AFT_KERNEL(gemm_right_threads, 4)
 gemm_right_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   const index_t stripe = block_index() / plan.right_tiles;
-  const index_t s0 = (block_index() - stripe * plan.right_tiles) * gemm_depth;
+  const index_t key_tile = block_index() - stripe * plan.right_tiles;
+  const index_t s0 = key_tile * gemm_depth;
   const index_t instance = stripe / plan.channel_tiles;
-  const int channel = thread_index();
-  const column col = plan.rows.cols.at(instance, (stripe - instance * plan.channel_tiles) * gemm_channels + channel);
-  gemm_column& own = plan.columns[stripe * gemm_channels + channel];
+  const index_t channel_tile = stripe - instance * plan.channel_tiles;
+  const int lane_tile = thread_index() / warp_size;
+  const int lane = thread_index() % warp_size;
+  if (lane_tile >= plan.lane_tiles_in(channel_tile)) return;
+  const column col = plan.rows.cols.at(instance, channel_tile * gemm_channels + thread_index());
+  gemm_column& own = plan.columns[stripe * gemm_channels + thread_index()];
   const float unit = own.unit;
-  std::byte* const tile = plan.right[block_index()].operand;
+  std::byte* const tile = plan.right_of(instance, channel_tile, key_tile)[lane_tile].operand;
   int special = no_key;
   constexpr int keys = chunk_bytes / 2;
   AFT_UNROLL_BY(1)
@@ -83,8 +87,8 @@ gemm_right_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm
       num.x[i] = two_halves(x[2 * i].num, x[2 * i + 1].num);
       den.x[i] = two_halves(x[2 * i].den, x[2 * i + 1].den);
     }
-    *reinterpret_cast<four_words*>(tile + chunk_at(2 * channel, chunk)) = num;
-    *reinterpret_cast<four_words*>(tile + chunk_at(2 * channel + 1, chunk)) = den;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane, chunk)) = num;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane + 1, chunk)) = den;
   }
   if (special != no_key) lower_to(&own.special, special);
 }

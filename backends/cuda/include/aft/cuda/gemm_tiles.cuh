@@ -23,7 +23,6 @@ using tuning::gemm_channels;
 using tuning::gemm_depth;
 using tuning::gemm_rows;
 
-inline constexpr int gemm_columns = 2 * gemm_channels;  ///< num and den of a channel side by side
 inline constexpr int gemm_lane_tiles = gemm_channels / tuning::lanes;
 static_assert(gemm_depth * 2 == operand_row_bytes);
 static_assert(gemm_rows % fold_rows == 0, "blocks of rows end where words of flags do");
@@ -31,8 +30,9 @@ static_assert(gemm_rows % fold_rows == 0, "blocks of rows end where words of fla
 struct alignas(chunk_bytes) left_tile {
   std::byte operand[gemm_rows * operand_row_bytes];
 };
+/// Num and den of 32 channels side by side. A block looks at four, or as many as there are.
 struct alignas(chunk_bytes) right_tile {
-  std::byte operand[gemm_columns * operand_row_bytes];
+  std::byte operand[2 * tuning::lanes * operand_row_bytes];
 };
 
 /// Bounds that let a sum of up to 2^16 terms be proven by den alone. In units of its row and column a term's factors
@@ -53,11 +53,13 @@ struct gemm_column {
 };
 
 /// Rows [first, last) of all instances; `rows` says which rows the flags are of. Left tiles are in the order (instance,
-/// tile of rows, tile of keys that it looks at), right ones (instance, tile of channels, tile of keys).
+/// tile of rows, tile of keys that it looks at), right ones (instance, tile of channels, tile of keys, 32 of the
+/// channels).
 struct gemm_plan {
   fold_plan rows{};
   index_t first = 0, last = 0;
   index_t row_tiles = 0, channel_tiles = 0;
+  index_t lane_tiles = 0;   ///< of an instance, which need not fill its last tile of channels
   index_t left_tiles = 0;   ///< of keys, for one tile of rows at most
   index_t right_tiles = 0;  ///< of keys, for one tile of channels
   left_tile* left = nullptr;
@@ -69,7 +71,17 @@ struct gemm_plan {
   AFT_HOST_DEVICE index_t blocks() const { return rows.cols.instances() * row_tiles * channel_tiles; }
   AFT_HOST_DEVICE index_t left_rows() const { return rows.cols.instances() * row_tiles * gemm_rows; }
   AFT_HOST_DEVICE index_t right_columns() const { return rows.cols.instances() * channel_tiles * gemm_channels; }
-  AFT_HOST_DEVICE index_t right_count() const { return rows.cols.instances() * channel_tiles * right_tiles; }
+  AFT_HOST_DEVICE index_t right_blocks() const { return rows.cols.instances() * channel_tiles * right_tiles; }
+  AFT_HOST_DEVICE index_t right_count() const { return rows.cols.instances() * lane_tiles * right_tiles; }
+  /// How many there are in a tile of channels.
+  AFT_DEVICE int lane_tiles_in(index_t channel_tile) const {
+    const index_t rest = lane_tiles - channel_tile * gemm_lane_tiles;
+    return rest < gemm_lane_tiles ? static_cast<int>(rest) : gemm_lane_tiles;
+  }
+  AFT_DEVICE right_tile* right_of(index_t instance, index_t channel_tile, index_t tile) const {
+    const index_t before = instance * lane_tiles + channel_tile * gemm_lane_tiles;
+    return right + before * right_tiles + tile * lane_tiles_in(channel_tile);
+  }
 };
 
 /// All keys, and as many tiles of rows at once as the scratch for the left side holds: at least one, of 256 bytes for
@@ -77,7 +89,8 @@ struct gemm_plan {
 inline gemm_plan plan_gemm(const columns& cols, index_t queries, index_t keys, index_t left_tiles) {
   gemm_plan plan;
   plan.rows.cols = cols;
-  plan.channel_tiles = (cols.count() + gemm_channels - 1) / gemm_channels;
+  plan.lane_tiles = (cols.count() + tuning::lanes - 1) / tuning::lanes;
+  plan.channel_tiles = (plan.lane_tiles + gemm_lane_tiles - 1) / gemm_lane_tiles;
   plan.right_tiles = (keys + gemm_depth - 1) / gemm_depth;
   plan.left_tiles = left_tiles < plan.right_tiles ? left_tiles : plan.right_tiles;
   const index_t all = (queries + gemm_rows - 1) / gemm_rows;
@@ -131,9 +144,6 @@ struct gemm_place {
   }
   AFT_DEVICE const left_tile& left(const gemm_plan& plan, int tile) const {
     return plan.left[(instance * plan.row_tiles + row_tile) * plan.left_tiles + (tile - begin)];
-  }
-  AFT_DEVICE const right_tile& right(const gemm_plan& plan, int tile) const {
-    return plan.right[(instance * plan.channel_tiles + channel_tile) * plan.right_tiles + tile];
   }
 };
 

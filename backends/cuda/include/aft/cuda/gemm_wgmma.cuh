@@ -51,15 +51,17 @@ struct group_turn {
 
 /// All tiles of keys, by one thread. The block has looked at `before` tiles already.
 AFT_DEVICE void copy_tiles(const gemm_plan& plan, const gemm_place& place, int before, group_buffers& buffers) {
+  // Sums of channels that do not exist are of whatever lies there, and nobody looks at them.
+  const int right_bytes = plan.lane_tiles_in(place.channel_tile) * static_cast<int>(sizeof(right_tile));
   AFT_UNROLL_BY(1)
   for (int i = 0; i < place.end - place.begin; ++i) {
     const group_turn turn = group_turn::of(before + i);
     gemm_stage& to = buffers.stages[turn.stage];
     arrival_barrier& full = buffers.full[turn.stage];
     wait_phase(buffers.empty[turn.stage], turn.parity ^ 1u);
-    arrive_expecting(full, static_cast<int>(sizeof(gemm_stage)));
+    arrive_expecting(full, static_cast<int>(sizeof(left_tile)) + right_bytes);
     copy_bulk(to.left.operand, place.left(plan, place.begin + i).operand, static_cast<int>(sizeof(left_tile)), full);
-    copy_bulk(to.right.operand, place.right(plan, place.begin + i).operand, static_cast<int>(sizeof(right_tile)), full);
+    copy_bulk(to.right, plan.right_of(place.instance, place.channel_tile, place.begin + i), right_bytes, full);
   }
 }
 
@@ -74,7 +76,7 @@ AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_ro
     const gemm_stage& stage = buffers.stages[turn.stage];
     wait_phase(buffers.full[turn.stage], turn.parity);
     const std::uint64_t a = swizzled_matrix(stage.left.operand + first_row * operand_row_bytes);
-    const std::uint64_t b = swizzled_matrix(stage.right.operand);
+    const std::uint64_t b = swizzled_matrix(stage.right);
     begin_products(d);
     AFT_UNROLL
     for (int step = 0; step < gemm_depth / 16; ++step) multiply_group(d, further(a, 32 * step), further(b, 32 * step));
