@@ -258,3 +258,37 @@ TEST_CASE("gemm: the two kernels agree within what tensor cores cut, and flag th
     }
   }
 }
+
+#if defined(AFT_DEVICE_EMULATOR)
+
+TEST_CASE("gemm: scratch grows with the sequence, not with its square, whatever heads and batch elements there are") {
+  const auto scratch = [](index_t B, index_t T, index_t d, index_t heads, bool batched) {
+    aft::problem p;
+    p.B = B;
+    p.Tq = p.Tk = T;
+    p.d = p.hk = d;
+    p.grid = {1, 1, T};
+    p.bias.kind = aft::bias_kind::dense;
+    p.bias.heads = heads;
+    p.bias.batch = batched ? B : 1;
+    p.k.type = p.v.type = p.y.type = aft::dtype::bf16;
+    REQUIRE(is_gemm(p));
+    const call_stream stream("gemm", nullptr);
+    device_scratch memory(stream);
+    const gemm_forward job(p, memory, gemm_engine::warps);
+    memory.allocate();
+    return static_cast<index_t>(aft::emulator::memory().in_use);
+  };
+  constexpr index_t tiles = index_t{64} << 20;
+  for (index_t T : {2000, 20000, 60000})
+    for (auto [d, heads] : {std::pair<index_t, index_t>{64, 1}, {512, 32}, {512, 4}})
+      for (bool batched : {false, true}) {
+        CAPTURE(T);
+        CAPTURE(heads);
+        // Eight bytes for each element of v where 32 channels are half filled, and 256 for each key and head; flags.
+        const index_t elements = 2 * T * d;
+        CHECK(scratch(2, T, d, heads, batched) <= tiles + 9 * elements + 2 * 256 * T * heads);
+      }
+}
+
+#endif
