@@ -14,7 +14,7 @@ inline constexpr int gemm_left_threads = gemm_left_warps * warp_size;
 
 /// A row of w. No pair mask and no excluding window come here: what hides a pair of the row is its end.
 struct any_row {
-  static constexpr int together = 1;  ///< pairs of keys whose weights are written out, and so in flight, at once
+  static constexpr int tiles_at_once = 1, keys_at_once = 1;  ///< whose weights are written out, and so in flight
   const device_call<float>& p;
   index_t b, h, t;
 
@@ -23,7 +23,7 @@ struct any_row {
 
 /// One of a matrix in memory, whose place is worked out once. Such weights are short to write out and wait for memory.
 struct plain_row {
-  static constexpr int together = 4;
+  static constexpr int tiles_at_once = 4, keys_at_once = 2;
   const std::byte* row;
   dtype type;
   index_t sc;
@@ -47,8 +47,8 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
 
   float largest = -number<float>::infinity;
   bool special = false;
-  AFT_UNROLL_BY(Row::together)
-  for (int tile = 0; tile < place.end - place.begin; ++tile) AFT_UNROLL
+  AFT_UNROLL_BY(Row::tiles_at_once)
+  for (int tile = 0; tile < place.end - place.begin; ++tile) AFT_UNROLL_BY(Row::keys_at_once)
   for (int j = 0; j < 2; ++j) {
     const float w = weight_at(first + tile * index_t{gemm_depth} + j);
     special = special || (w != -number<float>::infinity && !(magnitude(w) <= number<float>::range));
@@ -61,16 +61,17 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
   if (lane == 0) unit_of_row = unit;
   if (out) end = keys.lo;
 
-  AFT_UNROLL_BY(Row::together)
+  AFT_UNROLL_BY(Row::tiles_at_once)
   for (int tile = 0; tile < place.end - place.begin; ++tile) {
-    std::uint16_t x[2];
-    AFT_UNROLL
+    std::uint32_t word = 0;
+    AFT_UNROLL_BY(Row::keys_at_once)
     for (int j = 0; j < 2; ++j) {
       const split_exp<float> e = stage_logit(weight_at(first + tile * index_t{gemm_depth} + j));
-      x[j] = float_to_bfloat16(e.mantissa > 0.0f ? e.mantissa * pow2<float>(e.exponent - unit) : 0.0f);
+      const float x = e.mantissa > 0.0f ? e.mantissa * pow2<float>(e.exponent - unit) : 0.0f;
+      word |= static_cast<std::uint32_t>(float_to_bfloat16(x)) << (16 * j);
     }
     std::byte* const to = tiles[tile].operand + chunk_at(r, lane / 4) + lane % 4 * 4;
-    *reinterpret_cast<std::uint32_t*>(to) = two_halves(x[0], x[1]);
+    *reinterpret_cast<std::uint32_t*>(to) = word;
   }
 }
 
