@@ -76,7 +76,7 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
 }
 
 template <class C>
-AFT_KERNEL(gemm_left_threads, 4)
+AFT_KERNEL(gemm_left_threads, 3)
 gemm_left_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
                  const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
   const index_t index = block_index() * gemm_left_warps + thread_index() / warp_size;
