@@ -178,11 +178,48 @@ TEST_CASE_TEMPLATE("gemm: -inf in the bias hides a pair, and in a key the key of
   for (index_t c = 0; c < x.d; ++c) CHECK(got[static_cast<std::size_t>(17 * x.d + c)].average == 0);
 }
 
+TEST_CASE_TEMPLATE("gemm: finite logits that are meant to hide count as 0 where anything else is seen", Engine,
+                   on_warps, on_warpgroups) {
+  if (!has_engine<Engine>()) return;
+  const float least = -std::numeric_limits<float>::max();
+  for (float hiding : {-4100.0f, -1e9f, least})
+    for (bool causal : {false, true}) {
+      inputs x = gemm_inputs(23, 2, 90, 90, 20);
+      x.causal = causal;
+      for (index_t t = 0; t < x.Tq; ++t)
+        for (index_t s = 0; s < x.Tk; ++s)
+          if (t == 17 || (t % 5 == 1 && s % 3 == 0)) x.bias(t, s) = hiding;
+      for (index_t s = 0; s < 9; ++s) x.key(0, s, 3) = x.key(1, s + 40, 4) = hiding;
+      const auto got = run_gemm<Engine>(x);
+      CHECK(judge_gemm(x, got).worst <= gemm_bound(x));
+      std::size_t i = 0;
+      for (index_t b = 0; b < x.B; ++b)
+        for (index_t t = 0; t < x.Tq; ++t)
+          for (index_t c = 0; c < x.d; ++c, ++i) {
+            // What sees nothing else is not the product's to prove.
+            const bool nothing_else = t == 17 || (causal && b == 0 && c == 3 && t < 9);
+            CAPTURE(t);
+            CHECK(got[i].flagged == nothing_else);
+          }
+    }
+  // Beside logits that are as low themselves they count, and belong to the fold.
+  inputs x = gemm_inputs(24, 1, 70, 70, 20);
+  for (index_t s = 0; s < x.Tk; ++s) x.key(0, s, 3) = s % 2 == 0 ? -4096.0f : -4097.0f;
+  for (index_t s = 0; s < x.Tk; ++s) x.bias(5, s) = s % 2 == 0 ? -4096.0f : -4097.0f;
+  std::size_t i = 0;
+  const auto got = run_gemm<Engine>(x);
+  for (index_t t = 0; t < x.Tq; ++t)
+    for (index_t c = 0; c < x.d; ++c, ++i) CHECK(got[i].flagged == (t == 5 || c == 3));
+}
+
 TEST_CASE_TEMPLATE("gemm: a causal row has the same bits whatever the future holds, and however long it is", Engine,
                    on_warps, on_warpgroups) {
   for (float scale : {1.0f, 12.0f}) {
     inputs x = gemm_inputs(31, 2, 200, 200, 20, scale);
     x.causal = true;
+    // A column whose unit comes later than its first key, and one whose keys are low to begin with.
+    for (index_t s = 0; s < 70; ++s) x.key(0, s, 3) = -1e9f;
+    for (index_t s = 0; s < 70; ++s) x.key(1, s, 4) = -4050.0f;
     const auto whole = run_gemm<Engine>(x);
     for (index_t length : {1, 63, 64, 129}) {
       inputs prefix = x;

@@ -51,12 +51,13 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
   for (int tile = 0; tile < place.end - place.begin; ++tile) AFT_UNROLL_BY(Row::keys_at_once)
   for (int j = 0; j < 2; ++j) {
     const float w = weight_at(first + tile * index_t{gemm_depth} + j);
-    special = special || (w != -number<float>::infinity && !(magnitude(w) <= number<float>::range));
+    special = special || !(w <= number<float>::range);
     largest = larger(largest, w);
   }
   AFT_UNROLL
   for (int mask = 1; mask < warp_size; mask *= 2) largest = larger(largest, shuffle_xor(largest, mask));
-  const bool out = ballot(special) != 0;
+  const bool low = largest < ordinary_logit && largest != -number<float>::infinity;
+  const bool out = ballot(special) != 0 || low;
   const float unit = out ? number<float>::nan : stage_logit(largest).exponent;
   if (lane == 0) unit_of_row = unit;
   if (out) end = keys.lo;

@@ -22,9 +22,10 @@ gemm_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ge
   for (index_t s = 0; s < p.Tk && col.exists; ++s) {
     const float key = load_key(p, col.b, s, col.c);
     if (key == -number<float>::infinity) continue;
-    found.first = static_cast<int>(s);
+    if (found.first == no_key) found.first = static_cast<int>(s);
+    if (key < -number<float>::range) continue;
     // One that is no number, or has no power, marks itself special when it is packed: any unit will do.
-    found.unit = magnitude(key) <= number<float>::range ? exp_split(key).exponent : 0.0f;
+    found.unit = key <= number<float>::range ? exp_split(key).exponent : 0.0f;
     break;
   }
   plan.columns[i] = found;
@@ -39,6 +40,11 @@ struct gemm_key {
     gemm_key x;
     const float key = col.exists ? load_key(p, col.b, s, col.c) : -number<float>::infinity;
     if (key == -number<float>::infinity) return x;
+    if (key < -number<float>::range) {
+      // Rows that see no other key have a den of 0, and are not proven.
+      x.special = !(unit >= ordinary_unit);
+      return x;
+    }
     const split_exp<float> e = stage_logit(key);
     const float value = load<float>(p.v, p.positions, col.b, s, col.c);
     const float size = magnitude(value);

@@ -43,10 +43,15 @@ inline constexpr float gemm_reach = 50.0f;
 inline constexpr float gemm_least_value = 0x1p-50f, gemm_most_value = 0x1p50f;
 inline constexpr float gemm_least_den = 0x1p-32f;
 static_assert(tuning::gemm_keys <= 65536);
+/// Finite logits far below all others are how some callers hide pairs, finfo.min for one. They count as 0 beside one of
+/// ordinary_logit or more: e^(ordinary_logit - range) is below 2^-138.
+inline constexpr float ordinary_logit = -4000.0f;
+inline constexpr float ordinary_unit = -5770.0f;  ///< as a power of two
 
 inline constexpr int no_key = 0x7fffffff;
 
-/// A column (b, c): 2^unit is that of its first visible key; `special` is the first key that does not fit.
+/// A column (b, c): 2^unit is that of its first visible key that is not far below all others; `special` is the first
+/// key that does not fit.
 struct gemm_column {
   float unit;
   int first, special;
