@@ -18,6 +18,33 @@ inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const ve
   return (den >= enough) && (den <= largest) && (xsimd::abs(o) <= largest) && (xsimd::abs(num) >= floor * den);
 }
 
+/// proven_average of many rows at once, lane by lane, and whether all may share a division with their gates.
+template <class C>
+class proof_of_rows {
+ public:
+  explicit proof_of_rows(const vec<C>& floor) : floor_(floor), above_(floor == floor) {
+    with_floor_ = !xsimd::all(floor == vec<C>(C(0)));
+  }
+  /// A NaN of the gate shows in o.
+  void add(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& growth) {
+    dens_.add(den);
+    averages_.add_size(o);
+    growths_.add_size(growth);
+    if (with_floor_) above_ = above_ && (xsimd::abs(num) >= floor_ * den);
+  }
+  vec_mask<C> proven() const {
+    using k_ = exp_constants<C>;
+    return dens_.within(k_::proof, k_::largest) && averages_.within(C(0), k_::largest) &&
+           growths_.within(C(0), shared_growth<C>) && above_;
+  }
+
+ private:
+  vec<C> floor_;
+  vec_mask<C> above_;
+  seen_range<C> dens_, averages_, growths_;
+  bool with_floor_;
+};
+
 /// Rows of a result that most calls do not ask for.
 template <class C>
 [[gnu::noinline]] inline void write_rows(const field& to, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
@@ -64,16 +91,16 @@ template <class C>
   };
   if (quotient && !averages && !logs) {
     // The common call, the proof of all rows at once: a branch a row costs a third of the loop.
-    auto proven = zero == zero;
+    proof_of_rows<C> rows(floor);
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> num = load(c + r * N);
       const vec<C> den = load(c + r * N + L);
       const vec<C> growth = gate_detail::growth<C>(load(q + r * L));
       const vec<C> out = shared_division<C>(num, den, unscale, growth);
       store(y + r * L, out);
-      proven = proven && proof(num, den, out) && may_share_division<C>(growth);
+      rows.add(num, den, out, growth);
     }
-    if (xsimd::all(proven || unused)) return write_y();
+    if (xsimd::all(rows.proven() || unused)) return write_y();
   }
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> num = load(c + r * N);

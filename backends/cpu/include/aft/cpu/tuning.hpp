@@ -46,7 +46,7 @@ struct tuning {
   /// Columns that are kept beside those of a panel before what is still needed moves to the front: 4 to 16 panels
   /// differ by less than noise.
   static constexpr index_t window_spare = 16 * rows;
-  /// Rows of k and v that are asked for before they are read: 4 to 24 differ by less than noise.
+  /// Rows of gradients and averages that are asked for before they are read: 4 to 24 differ by less than noise.
   static constexpr index_t rows_ahead = 24;
   /// The gradient of a window's bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with
   /// channels as lanes, and as many accumulators as a few vectors have lanes. (Zen 5, 2026-11, strict(32) on 8 x 1024 x
