@@ -5,45 +5,11 @@
 #include "exact.hpp"
 #include "gates.hpp"
 #include "pair_fold.hpp"
+#include "row_proof.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
-
-/// Underflowed terms change num / den by at most T 2^-126 / den, relative to max |v|; above the bounds that is far
-/// below an ulp. NaN and infinities fail the comparisons.
-template <class C>
-inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor) {
-  const vec<C> enough(exp_constants<C>::proof), largest(exp_constants<C>::largest);
-  return (den >= enough) && (den <= largest) && (xsimd::abs(o) <= largest) && (xsimd::abs(num) >= floor * den);
-}
-
-/// proven_average of many rows at once, lane by lane, and whether all may share a division with their gates.
-template <class C>
-class proof_of_rows {
- public:
-  explicit proof_of_rows(const vec<C>& floor) : floor_(floor), above_(floor == floor) {
-    with_floor_ = !xsimd::all(floor == vec<C>(C(0)));
-  }
-  /// A NaN of the gate shows in o.
-  void add(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& growth) {
-    dens_.add(den);
-    averages_.add_size(o);
-    growths_.add_size(growth);
-    if (with_floor_) above_ = above_ && (xsimd::abs(num) >= floor_ * den);
-  }
-  vec_mask<C> proven() const {
-    using k_ = exp_constants<C>;
-    return dens_.within(k_::proof, k_::largest) && averages_.within(C(0), k_::largest) &&
-           growths_.within(C(0), shared_growth<C>) && above_;
-  }
-
- private:
-  vec<C> floor_;
-  vec_mask<C> above_;
-  seen_range<C> dens_, averages_, growths_;
-  bool with_floor_;
-};
 
 /// Rows of a result that most calls do not ask for.
 template <class C>
@@ -92,15 +58,17 @@ template <class C>
   if (quotient && !averages && !logs) {
     // The common call, the proof of all rows at once: a branch a row costs a third of the loop.
     proof_of_rows<C> rows(floor);
+    seen_range<C> growths;
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> num = load(c + r * N);
       const vec<C> den = load(c + r * N + L);
       const vec<C> growth = gate_detail::growth<C>(load(q + r * L));
       const vec<C> out = shared_division<C>(num, den, unscale, growth);
       store(y + r * L, out);
-      rows.add(num, den, out, growth);
+      rows.add(num, den, out);
+      growths.add_size(growth);
     }
-    if (xsimd::all(rows.proven() || unused)) return write_y();
+    if (xsimd::all((rows.proven() && growths.within(C(0), shared_growth<C>)) || unused)) return write_y();
   }
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> num = load(c + r * N);
