@@ -14,6 +14,12 @@
 // This file and fiber.cpp are compiled without AddressSanitizer; the build says where kernels are watched by it.
 #if defined(AFT_ASAN_FIBERS)
 #include <sanitizer/asan_interface.h>
+
+// What instrumented code calls; the interface's header leaves them out.
+extern "C" {
+void __asan_loadN(const void* p, std::size_t bytes);
+void __asan_storeN(const void* p, std::size_t bytes);
+}
 #endif
 
 namespace aft::emulator {
@@ -34,6 +40,14 @@ void forbid([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
 void allow([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
 #if defined(AFT_ASAN_FIBERS)
   __asan_unpoison_memory_region(p, bytes);
+#endif
+}
+
+// Copies are made here, for a kernel.
+void watch_copy([[maybe_unused]] const void* to, [[maybe_unused]] const void* from) {
+#if defined(AFT_ASAN_FIBERS)
+  __asan_storeN(to, copy_bytes);
+  __asan_loadN(from, copy_bytes);
 #endif
 }
 
@@ -412,6 +426,7 @@ void copy_async(void* to, const void* from) {
   if (reinterpret_cast<std::uintptr_t>(to) % copy_bytes != 0 ||
       reinterpret_cast<std::uintptr_t>(from) % copy_bytes != 0)
     throw kernel_error("an asynchronous copy that is not aligned to 16 bytes");
+  watch_copy(to, from);
   fill_poison(to, copy_bytes);
   t.copies.push_back({static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), t.groups});
 }
