@@ -254,8 +254,6 @@ TEST_CASE("runs: chunks of AFT-simple are replaced by what lies before, and quer
 
 TEST_CASE("runs: how long a column takes depends on its folds alone, and grows far slower than they do") {
   for (index_t columns : {1, 5000})
-    for (auto [count, most] : {std::pair<index_t, index_t>{1, 2}, {16, 11}, {32, 15}, {1024, 95}, {2048, 159}}) {
-      CAPTURE(count);
+    for (const auto& [count, most] : {std::pair<index_t, index_t>{1, 2}, {16, 11}, {32, 15}, {1024, 95}, {2048, 159}})
       CHECK(steps(plan_runs(columns, count, tuning::run_warps)) == most);
-    }
 }
