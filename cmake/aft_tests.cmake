@@ -35,6 +35,13 @@ function(aft_add_unit_tests label)
   endforeach()
 endfunction()
 
+# _aft_leave_uncounted(<source>...): without the counters that lead libFuzzer to its inputs, which are none for this.
+function(_aft_leave_uncounted)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize-coverage=([a-z0-9,-]*)")
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS "-fno-sanitize-coverage=${CMAKE_MATCH_1}")
+  endif()
+endfunction()
+
 # aft_need_test_harness(): the target aft_test_harness, the typed code behind the operators' tests, made at first call.
 function(aft_need_test_harness)
   if(TARGET aft_test_harness)
@@ -43,6 +50,9 @@ function(aft_need_test_harness)
   set(support "${aft_SOURCE_DIR}/tests/support")
   file(GLOB sources CONFIGURE_DEPENDS "${support}/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+    list(FILTER sources EXCLUDE REGEX "/oracle\\.cpp$")
+  endif()
   add_library(aft_test_harness STATIC ${sources})
   target_link_libraries(aft_test_harness PUBLIC aft::aft doctest::doctest PRIVATE aft_warnings)
   # Threads on small sizes too: what depends on their number must show in every test. PUBLIC, since all files of a
@@ -53,6 +63,23 @@ function(aft_need_test_harness)
     aft_need_device_emulator()
     target_compile_definitions(aft_test_harness PUBLIC AFT_TEST_DEVICE)
     target_link_libraries(aft_test_harness PUBLIC aft_device_emulator)
+  endif()
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+    # Watched, it took most of the tests' time. Last of all, so that every function that another file has as well is
+    # taken from there, where it is watched.
+    add_library(aft_test_oracle STATIC "${support}/oracle.cpp")
+    target_compile_options(aft_test_oracle PRIVATE -O2 -fno-sanitize=all)
+    _aft_leave_uncounted("${support}/oracle.cpp")
+    foreach(property COMPILE_DEFINITIONS INCLUDE_DIRECTORIES)
+      set_property(TARGET aft_test_oracle PROPERTY ${property} "$<TARGET_PROPERTY:aft_test_harness,${property}>")
+    endforeach()
+    target_link_libraries(aft_test_oracle PRIVATE aft::aft aft_warnings)
+    target_link_libraries(aft_test_harness PRIVATE aft_test_oracle)
+    target_compile_definitions(aft_test_harness PRIVATE AFT_TEST_WATCHED)
+    # The engine, which is in the harness too, keeps the build's own flags: it takes long to compile.
+    file(GLOB sources "${support}/harness*.cpp")
+    set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
+    _aft_leave_uncounted(${sources})
   endif()
 endfunction()
 
@@ -67,14 +94,15 @@ function(aft_need_device_emulator)
   target_compile_definitions(aft_device_emulator PRIVATE AFT_DEVICE_EMULATOR)
   target_link_libraries(aft_device_emulator PUBLIC aft::aft PRIVATE aft_warnings)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
-    # What moves between stacks, and what counts every stop of every thread.
-    foreach(name fiber device_emulator)
+    # What moves between stacks, what counts every stop of every thread, and the arithmetic of tensor cores.
+    foreach(name fiber device_emulator tensor_unit)
       set_source_files_properties("${aft_SOURCE_DIR}/tests/support/emulator/${name}.cpp"
                                   PROPERTIES COMPILE_OPTIONS "-fno-sanitize=all" COMPILE_DEFINITIONS AFT_ASAN_FIBERS)
     endforeach()
   endif()
   # Kernels are slow enough on a host; where a build asks for less, their checks still see everything.
   target_compile_options(aft_device_emulator PRIVATE -O2)
+  _aft_leave_uncounted(${sources})
   # Loops of a few steps that only -O3 unrolls, and little code.
   set_property(SOURCE "${aft_SOURCE_DIR}/tests/support/emulator/tensor_unit.cpp" APPEND PROPERTY COMPILE_OPTIONS -O3)
   target_include_directories(aft_device_emulator PUBLIC "${aft_SOURCE_DIR}/backends/cuda/include"

@@ -23,6 +23,7 @@ int main(int count, char** arguments) {
   const bool behind = std::strcmp(arguments[1], "behind") == 0;  // the end of the block's shared memory
   const bool member = std::strcmp(arguments[1], "member") == 0;  // the end of an array inside of it
   const bool device = std::strcmp(arguments[1], "device") == 0;  // the end of device memory
+  const bool copied = std::strcmp(arguments[1], "copied") == 0;  // the same, by an asynchronous copy
   auto* const memory = static_cast<float*>(aft::emulator::allocate(32 * sizeof(float)));
   aft::emulator::run(1, 32, [&] {
     const int i = thread_index();
@@ -31,6 +32,7 @@ int main(int count, char** arguments) {
     if (behind) last[i + 1] = 1.0f;
     if (member) tile.first[i + 1] = 1.0f;
     if (device) memory[i + 1] = 1.0f;
+    if (copied && i == 0) aft::emulator::copy_async(tile.first, memory + 32);
   });
   aft::emulator::release(memory, 32 * sizeof(float));
   std::puts("nobody saw it");

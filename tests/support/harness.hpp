@@ -22,12 +22,14 @@ using any_executor = std::variant<cpu>;
 bool on_device();
 /// Whether this run can say of the call what no other does. On the emulated tensor cores that takes a matrix product,
 /// which no double, no AFT-simple and no mask pair by pair has: the run without them has done those the same way.
+/// Watched by sanitizers, the device takes half for some calls and bfloat16 for the others.
 bool concerns(dtype type, const setup& s);
 /// What calls run on where a test does not say.
 any_executor default_executor();
 /// The executors that every check visits.
 std::vector<any_executor> executors();
-/// More of the same kind, that must give the same bits: numbers of threads, or orders of a block's threads.
+/// More of the same kind, that must give the same bits: numbers of threads, or orders of a block's threads (one more
+/// where sanitizers watch).
 std::vector<any_executor> equivalent_executors();
 
 /// The tensors that a call wrote, widened exactly, in row-major order. `dq` and so on are empty in a forward result.

@@ -190,6 +190,18 @@ TEST_CASE("extremes: values at the ends of the range, tiny, denormal or huge") {
       }
 }
 
+TEST_CASE("extremes: values that are tiny up to a place, which is all that some rows see of them") {
+  for (const setup& s : operators(20))
+    for (auto type : all_types)
+      for (double size : {70 * least(type), 1e-30})
+        for (index_t where : {1, 3, 6, 17}) {
+          numbers x = random_numbers(s);
+          for (index_t i = 0; i < std::ssize(x.v); ++i)
+            if (i / s.d % 20 < where) x.v[static_cast<std::size_t>(i)] *= size;
+          check_both(type, s, x);
+        }
+}
+
 TEST_CASE("extremes: gradients of huge values under small upstream gradients, and the reverse") {
   for (const setup& s : operators(9))
     for (auto type : all_types)

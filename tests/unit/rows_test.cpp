@@ -98,9 +98,17 @@ TEST_CASE("empty rows: no keys at all") {
 
 TEST_CASE("empty rows: no queries at all, and keys and values hold anything") {
   for (op call : {op::full, op::simple})
-    for (bool causal : {false, true}) {
-      const setup s{
-          .call = call, .B = 2, .Tq = 0, .Tk = 5, .d = 4, .H = 2, .bias = bias_form::dense_htt, .causal = causal};
+    for (mask_form mask : {mask_form::none, mask_form::keys, mask_form::pairs, mask_form::batch_pairs}) {
+      const bool causal = mask == mask_form::keys;
+      const setup s{.call = call,
+                    .B = 2,
+                    .Tq = 0,
+                    .Tk = 300,
+                    .d = 4,
+                    .H = 2,
+                    .bias = bias_form::dense_htt,
+                    .causal = causal,
+                    .mask = mask};
       for (double value : {1., not_a_number, infinity}) {
         numbers x = random_numbers(s);
         x.v[3] = x.v[17] = value;

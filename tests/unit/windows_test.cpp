@@ -81,6 +81,8 @@ TEST_CASE("windows: NaN and infinity outside reach the rows that see them, and h
       const std::vector<std::function<void(numbers&)>> places{
           [&](numbers& x) { x.v[9 * 4 + 2] = value; }, [&](numbers& x) { x.v[(T + 100) * 4 + 1] = -value; },
           [&](numbers& x) { x.k[static_cast<std::size_t>(75 * s.key_channels())] = value; },
+          // No query of a tile from there on has a number.
+          [&](numbers& x) { x.k[static_cast<std::size_t>(64 * s.key_channels())] = value; },
           [&](numbers& x) { x.dy[20 * 4 + 3] = value; },
           [&](numbers& x) {
             s.lengths = true;

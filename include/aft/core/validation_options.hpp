@@ -94,6 +94,8 @@ inline void set_mask(const call& c, problem& p) {
   if (!c.mask.given()) return;
   const any_view& m = c.mask.view;
   const std::size_t first = m.rank() - 2;
+  // Without queries a mask of pairs has no element, and gradients of keys are asked for all the same.
+  if (m.extent(first) == 0) return;
   p.mask = static_cast<const std::byte*>(m.data());
   p.mask_sb = first == 1 && m.extent(0) > 1 ? m.stride(0) : 0;
   p.mask_st = m.extent(first) > 1 ? m.stride(first) : 0;

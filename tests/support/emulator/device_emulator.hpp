@@ -73,6 +73,9 @@ unsigned char* own_slot();
 warp_slots meet(const place& at);
 
 [[noreturn]] void fail(const char* what);
+inline void require_whole(const warp_slots& all) {
+  if (all.lanes < warp) fail("an instruction for whole warps in a warp with fewer lanes");
+}
 
 /// The value that `lane` of the same warp handed in at the same call.
 template <class T>

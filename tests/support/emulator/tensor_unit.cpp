@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of a warp, fragment by fragment as the PTX manual lays them out.
+// Matrix products of a warp, fragment by fragment as the PTX manual lays them out. It sees no memory of a kernel but
+// what its lanes hand in, and is compiled without sanitizers.
 #include <aft/core/numeric.hpp>
 
 #include <bit>
 #include <cstddef>
-#include <cstdlib>
+#include <cmath>
 
 #include "device_emulator.hpp"
 #include "warpgroup.hpp"
@@ -144,10 +145,6 @@ void multiply_warp(const warp_slots& all) {
   }
 }
 
-void require_whole(const warp_slots& all) {
-  if (all.lanes < warp) fail("an instruction for whole warps in a warp with fewer lanes");
-}
-
 template <class Word>
 void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at) {
   const int lane = thread_index() % warp;
@@ -165,19 +162,6 @@ std::uint32_t to_tf32(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (!std::isfinite(x)) return bits;
   return (bits + 0x1000) & ~std::uint32_t{0x1fff};  // to nearest, ties away from 0
-}
-
-void load_matrices(std::uint32_t (&words)[4], const void* row, const place& at) {
-  const int lane = thread_index() % warp;
-  std::memcpy(own_slot(), &row, sizeof row);
-  const warp_slots all = meet(at);
-  require_whole(all);
-  for (int i = 0; i < 4; ++i) {
-    const unsigned char* from = nullptr;
-    std::memcpy(&from, all[8 * i + lane / 4], sizeof from);
-    if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) fail("a row of a matrix that is not aligned to 16 bytes");
-    std::memcpy(&words[i], from + 4 * (lane % 4), 4);
-  }
 }
 
 void multiply_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at) {
@@ -224,14 +208,6 @@ void multiply_bfloat16_rows(const std::uint16_t (&a)[64][16], const std::uint16_
       std::memcpy(&acc[i][2 * j], &sum, sizeof sum);
     }
   }
-}
-
-bool product_forced() {
-  static const bool forced = [] {
-    const char* const device = std::getenv("AFT_TEST_ON_DEVICE");
-    return device != nullptr && (std::strcmp(device, "tensor_cores") == 0 || std::strcmp(device, "warpgroups") == 0);
-  }();
-  return forced;
 }
 
 }  // namespace aft::emulator

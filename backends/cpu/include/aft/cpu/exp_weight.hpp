@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file exp_weight.hpp  exp for weights that are only compared with one another.
 ///
-/// With AVX-512 and float the base is not e but e^(1 + 2^-28.4), as if every argument were larger by a sixteenth of its
-/// last place: that saves the second half of ln 2. Averages do not notice, since all weights have the same base, nor
-/// does a sum's logarithm. Error against that base at most 1.5 ulp.
+/// With AVX2 or AVX-512 and float the base is not e but e^(1 + 2^-28.4), as if every argument were larger by a
+/// sixteenth of its last place: that saves the second half of ln 2. Averages do not notice, since all weights have the
+/// same base, nor does a sum's logarithm. Error against that base at most 1.5 ulp.
 #pragma once
 
 #include "exp.hpp"
@@ -12,8 +12,8 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// What is added to x / ln 2 to round it: with AVX-512 and float to 32nds, whose number then stands in the lowest five
-/// bits, else to integers.
+/// What is added to x / ln 2 to round it: of float to 32nds with AVX-512 and to eighths with AVX2, as many as a table
+/// in registers has entries, whose number then stands in the lowest bits; else to integers.
 template <class C>
 inline constexpr C step_zero = exp_constants<C>::magic;
 
@@ -48,10 +48,84 @@ struct weight_parts {
     return _mm512_permutex2var_epi32(_mm512_load_si512(entries), _mm512_castps_si512(steps),
                                      _mm512_load_si512(entries + 16));
   }
+
+  /// 2^(j/32) (1 + p).
+  __m512 mantissa() const {
+    const __m512i fraction = _mm512_and_si512(_mm512_castps_si512(steps), _mm512_set1_epi32(31));
+    return times(_mm512_slli_epi32(fraction, 18));
+  }
+  /// The same, times two to the whole steps: they arrive in the exponent, their fraction adds what the table lacks.
+  __m512 power() const { return times(_mm512_slli_epi32(_mm512_castps_si512(steps), 18)); }
+  /// The whole steps, perhaps with a fraction.
+  __m512 exponent() const { return i; }
+
+ private:
+  __m512 times(const __m512i& bits) const {
+    const __m512 m = _mm512_castsi512_ps(_mm512_add_epi32(table(), bits));
+    return _mm512_fmadd_ps(m, p, m);
+  }
+};
+
+}  // namespace exp_detail
+#elif defined(__AVX2__) && defined(__FMA__)
+template <>
+inline constexpr float step_zero<float> = 0x1.8p20f;
+
+namespace exp_detail {
+
+/// e^x or e^-x as (1 + p) times 2^(i/8). In place of exp_split it takes 0.72 of the time of `simple` on 17 MB, 0.67 on
+/// 268 MB, and 0.70 of its backward call (Zen 5 held to AVX2, 2026-11, one thread).
+template <bool Minus>
+struct weight_parts {
+  __m256 steps, i, p;
+
+  /// `from` is step_zero less an integer, which is then missing in `steps`.
+  explicit weight_parts(const __m256& x, const __m256& from) {
+    const __m256 log2e = _mm256_set1_ps(exp_constants<float>::log2e), ln2 = _mm256_set1_ps(0x1.62e430p-1f);
+    steps = Minus ? _mm256_fnmadd_ps(x, log2e, from) : _mm256_fmadd_ps(x, log2e, from);
+    i = _mm256_sub_ps(steps, from);
+    const __m256 f = Minus ? _mm256_fnmsub_ps(i, ln2, x) : _mm256_fnmadd_ps(i, ln2, x);
+    // e^f - 1 for |f| <= ln(2) / 16, off by 2^-25.1.
+    const __m256 q = _mm256_fmadd_ps(f, _mm256_set1_ps(0x1.5548eap-3f), _mm256_set1_ps(0x1.00087ep-1f));
+    p = _mm256_fmadd_ps(_mm256_mul_ps(f, f), q, f);
+  }
+
+  /// 2^(j/8) (1 + p) for the lowest three bits j of `steps`.
+  __m256 mantissa() const {
+    const __m256i fraction = _mm256_and_si256(_mm256_castps_si256(steps), _mm256_set1_epi32(7));
+    return times(_mm256_slli_epi32(fraction, 20));
+  }
+  /// The same, times two to the whole steps: they arrive in the exponent, their fraction adds what the table lacks.
+  __m256 power() const { return times(_mm256_slli_epi32(_mm256_castps_si256(steps), 20)); }
+  /// The whole steps.
+  __m256 exponent() const { return _mm256_floor_ps(i); }
+
+ private:
+  __m256 times(const __m256i& bits) const {
+    // 2^(j/8), as bits and less j << 20.
+    const __m256i table = _mm256_setr_epi32(0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a,
+                                            0x3f7744fd, 0x3f7ac0c7);
+    const __m256i entry = _mm256_permutevar8x32_epi32(table, _mm256_castps_si256(steps));
+    const __m256 m = _mm256_castsi256_ps(_mm256_add_epi32(entry, bits));
+    return _mm256_fmadd_ps(m, p, m);
+  }
 };
 
 }  // namespace exp_detail
 #endif
+
+namespace exp_detail {
+/// Whether weight_parts serves vectors of C.
+template <class C>
+inline constexpr bool has_weight_parts =
+#if defined(__AVX512F__)
+    sizeof(vec<C>) == 64 && sizeof(C) == 4;
+#elif defined(__AVX2__) && defined(__FMA__)
+    sizeof(vec<C>) == 32 && sizeof(C) == 4;
+#else
+    false;
+#endif
+}  // namespace exp_detail
 
 /// x / ln 2 rounded as exp_weight rounds it, plus step_zero.
 template <class C>
@@ -63,12 +137,10 @@ inline vec<C> exp_steps(const vec<C>& x) {
 /// these two take it anyway.
 template <class C>
 inline split_exp<C> exp_weight(const vec<C>& x) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
-    const exp_detail::weight_parts<false> e(x, _mm512_set1_ps(step_zero<float>));
-    const __m512i fraction = _mm512_and_si512(_mm512_castps_si512(e.steps), _mm512_set1_epi32(31));
-    const __m512 m = _mm512_castsi512_ps(_mm512_add_epi32(e.table(), _mm512_slli_epi32(fraction, 18)));
-    return {vec<C>(_mm512_fmadd_ps(m, e.p, m)), vec<C>(e.i)};
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+  if constexpr (exp_detail::has_weight_parts<C>) {
+    const exp_detail::weight_parts<false> e(x, vec<C>(step_zero<C>));
+    return {vec<C>(e.mantissa()), vec<C>(e.exponent())};
   }
 #endif
   return exp_split<C>(x);
@@ -78,14 +150,9 @@ inline split_exp<C> exp_weight(const vec<C>& x) {
 /// instructions, with the same bits. `shift` is integral.
 template <class C, bool Minus = false>
 inline vec<C> exp_near(const vec<C>& x, const vec<C>& shift) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
-    const exp_detail::weight_parts<Minus> e(x, vec<C>(step_zero<C>) - shift);
-    // The steps' whole numbers arrive in the exponent, their fraction adds what the table lacks.
-    const __m512 m =
-        _mm512_castsi512_ps(_mm512_add_epi32(e.table(), _mm512_slli_epi32(_mm512_castps_si512(e.steps), 18)));
-    return vec<C>(_mm512_fmadd_ps(m, e.p, m));
-  }
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+  if constexpr (exp_detail::has_weight_parts<C>)
+    return vec<C>(exp_detail::weight_parts<Minus>(x, vec<C>(step_zero<C>) - shift).power());
 #endif
   const split_exp<C> e = exp_split<C>(Minus ? -x : x);
   return times_pow2<C>(e.mantissa, e.exponent - shift);

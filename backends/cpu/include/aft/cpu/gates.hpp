@@ -120,11 +120,9 @@ template <class C>
 inline vec<C> shared_division(const vec<C>& num, const vec<C>& den, const vec<C>& unscale, const vec<C>& inverse) {
   return num / mul_add(den, inverse, den) * unscale;
 }
-/// Whether it stays in range, for den up to 2^75. Looks at the gate alone, so that it does not depend on scales.
+/// Up to this e^-q it stays in range, for den up to 2^75. Of the gate alone, so that it does not depend on scales.
 template <class C>
-inline vec_mask<C> may_share_division(const vec<C>& inverse) {
-  return inverse <= vec<C>(C(0x1p48));
-}
+inline constexpr C shared_growth = C(0x1p48);
 
 /// num / den * unscale * sigmoid(q). All scales are powers of two, so the bits do not depend on what num and den were
 /// divided by.
@@ -132,7 +130,7 @@ template <class C>
 inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& unscale, const vec<C>& q) {
   const vec<C> inverse = gate_detail::growth<C>(q);
   const vec<C> shared = shared_division<C>(num, den, unscale, inverse);
-  const auto fits = may_share_division<C>(inverse);
+  const auto fits = inverse <= vec<C>(shared_growth<C>);
   if (xsimd::all(fits)) return shared;
   return xsimd::select(fits, shared, (num / den) * unscale * gate_detail::sigmoid<C>(q));
 }

@@ -31,58 +31,77 @@ struct key_range {
   }
 };
 
-inline constexpr index_t column_chunk = 16;  // rows that are staged together: 48 KiB for the widest group
+inline constexpr index_t column_chunk = 16;  // rows that are formed together: 48 KiB of floats for the widest group
 
-/// P[s - s0] = [v, k] for keys [s0, s1) of `count` lane tiles, `apart` keys from one tile to the next; hidden keys and
-/// idle lanes -inf.
-///
-/// A lane tile is one cache line a row, which the hardware foresees badly. So a row is read for all tiles of the group,
-/// which lie side by side, the rows to come are asked for, and each row is read from memory once.
+/// Rows of k and v that can be used where they lie: of one type, whole vectors, and those of a group of lane tiles side
+/// by side.
 template <class C>
-[[gnu::noinline, gnu::flatten]] inline void stage_keys(const problem& p, index_t count, const lane_tile<C>* tiles,
-                                                       index_t s0, index_t s1, C* P, index_t apart) {
+class key_rows {
+ public:
+  static constexpr index_t L = lanes<C>;
+
+  key_rows(const problem& p, index_t count, const lane_tile<C>* tiles) : type_(p.k.type), end_(p.Tk) {
+    const bool known = type_ == dtype_of<C> || type_ == dtype::bf16;
+    in_place_ = known && p.v.type == type_ && place(p.k, p.grid, count, tiles, p.d / p.hk, k_, k_step_) &&
+                place(p.v, p.grid, count, tiles, 1, v_, v_step_);
+  }
+  bool in_place() const { return in_place_; }
+
+  /// f(v, k) with the rows s of tile i, and how far it is to the next ones.
+  template <class F>
+  void visit(index_t i, index_t s, const F& f) const {
+    if (type_ == dtype_of<C>) {
+      f(at<C>(v_, v_step_, i, s), v_step_, at<C>(k_, k_step_, i, s), k_step_);
+    } else {
+      f(at<bfloat16>(v_, v_step_, i, s), v_step_, at<bfloat16>(k_, k_step_, i, s), k_step_);
+    }
+  }
+
+  /// Asks for rows [s0, s1) of tile i, each line of them once: a lane tile is a line a row or less, which the hardware
+  /// foresees badly.
+  [[gnu::always_inline]] void ask(index_t i, index_t s0, index_t s1) const {
+    const index_t size = size_of(type_);
+    if (i * L * size % 64 != 0) return;
+    const std::byte *k = k_ + (i * L + s0 * k_step_) * size, *v = v_ + (i * L + s0 * v_step_) * size;
+    for (index_t s = s0; s < s1 && s < end_; ++s, k += k_step_ * size, v += v_step_ * size) {
+      __builtin_prefetch(k);
+      __builtin_prefetch(v);
+    }
+  }
+
+ private:
+  template <class T>
+  const T* at(const std::byte* p, index_t step, index_t i, index_t s) const {
+    return reinterpret_cast<const T*>(p) + i * L + s * step;
+  }
+  static bool place(const field& f, const std::array<index_t, 3>& grid, index_t count, const lane_tile<C>* tiles,
+                    index_t group, const std::byte*& p, index_t& step) {
+    const lane_field<C> first(f, grid, tiles[0], group), last(f, grid, tiles[count - 1], group);
+    p = f.data + first.base * size_of(f.type);
+    step = f.sx[2];
+    return first.whole_rows() && last.whole_rows() && last.base - first.base == (count - 1) * L;
+  }
+
+  dtype type_;
+  index_t end_;
+  bool in_place_ = false;
+  const std::byte *k_ = nullptr, *v_ = nullptr;
+  index_t k_step_ = 0, v_step_ = 0;
+};
+
+/// P[s - s0] = [v, k] for keys [s0, s1) of a lane tile; hidden keys and idle lanes -inf.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline void stage_keys(const problem& p, const lane_tile<C>& tile, index_t s0,
+                                                       index_t s1, C* P) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const index_t group = p.d / p.hk;
-  const lane_field<C> k0(p.k, p.grid, tiles[0], group), v0(p.v, p.grid, tiles[0], 1);
-  const lane_field<C> k1(p.k, p.grid, tiles[count - 1], group), v1(p.v, p.grid, tiles[count - 1], 1);
-  const index_t width = (count - 1) * L;
-  const bool plain = p.k.type == p.v.type && k0.whole_rows() && v0.whole_rows() && k1.whole_rows() && v1.whole_rows() &&
-                     k1.base - k0.base == width && v1.base - v0.base == width;
-  const auto read_rows = [&](auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
-    constexpr index_t ahead = tuning<C>::rows_ahead;
-    const index_t k_step = p.k.sx[2], v_step = p.v.sx[2];
-    const T* k = reinterpret_cast<const T*>(p.k.data) + k0.base + s0 * k_step;
-    const T* v = reinterpret_cast<const T*>(p.v.data) + v0.base + s0 * v_step;
-    C* out = P;
-    for (index_t s = s0; s < s1; ++s, k += k_step, v += v_step, out += N) {
-      const index_t soon = s + ahead < p.Tk ? ahead : 0;
-      for (index_t i = 0; i < count; ++i) {
-        __builtin_prefetch(k + soon * k_step + i * L);
-        __builtin_prefetch(v + soon * v_step + i * L);
-        C* const at = out + i * apart * N;
-        store(at, load_as<C>(v + i * L));
-        store(at + L, load_as<C>(k + i * L));
-      }
-    }
-  };
-  if (plain && p.k.type == dtype_of<C>) {
-    read_rows(static_cast<const C*>(nullptr));
-  } else if (plain && p.k.type == dtype::bf16) {
-    read_rows(static_cast<const bfloat16*>(nullptr));
-  } else {
-    C rows[column_chunk * L];
-    for (index_t i = 0; i < count; ++i) {
-      C* const at = P + i * apart * N;
-      lane_field<C>(p.v, p.grid, tiles[i], 1).read(s0, s1, rows);
-      for (index_t s = 0; s < s1 - s0; ++s) store(at + s * N, load(rows + s * L));
-      lane_field<C>(p.k, p.grid, tiles[i], group).read(s0, s1, rows, -inf);
-      for (index_t s = 0; s < s1 - s0; ++s) store(at + s * N + L, load(rows + s * L));
-    }
-  }
-  for (index_t i = 0; i < count; ++i) hide_keys(p, tiles[i], s0, s1, P + i * apart * N + L, N);
+  C rows[column_chunk * L];
+  lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, rows);
+  for (index_t s = 0; s < s1 - s0; ++s) store(P + s * N, load(rows + s * L));
+  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, rows, -inf);
+  for (index_t s = 0; s < s1 - s0; ++s) store(P + s * N + L, load(rows + s * L));
+  hide_keys(p, tile, s0, s1, P + L, N);
 }
 
 /// Adds `count` staged keys to a lane tile's range.
@@ -176,21 +195,21 @@ struct key_former {
   }
 };
 
-/// Keys [s0, s0 + count) of one lane tile from their staged form into its packed columns P. `paired`: two keys a step,
-/// as pairs of bfloat16; s0 is even then.
-template <class C>
-[[gnu::noinline, gnu::flatten]] inline void form_keys(const C* staged, index_t s0, index_t count, bool paired, C* P,
+/// Keys [s0, s0 + count) of one lane tile, from rows of v and k that lie so far apart, into its packed columns P.
+/// `paired`: two keys a step, as pairs of bfloat16; s0 is even then.
+template <class C, class T>
+[[gnu::noinline, gnu::flatten]] inline void form_keys(const T* v, index_t v_step, const T* k, index_t k_step,
+                                                      index_t s0, index_t count, bool paired, C* P,
                                                       key_former<C> former, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   if constexpr (has_bf16_dot<C>) {
     if (paired) {
       C* at = P + s0 / 2 * N;
-      for (index_t s = 0; s < count; s += 2, at += N) {
+      for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
-        const C* const one = staged + s * N;
-        former.template form<true>(load(one), load(one + L), num0, den0);
-        if (s + 1 < count) former.template form<true>(load(one + N), load(one + N + L), num1, den1);
+        former.template form<true>(load_as<C>(v), load_as<C>(k), num0, den0);
+        if (s + 1 < count) former.template form<true>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
       }
@@ -199,9 +218,9 @@ template <class C>
     }
   }
   C* at = P + s0 * N;
-  for (index_t s = 0; s < count; ++s, at += N) {
+  for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
     vec<C> num, den;
-    former.template form<false>(load(staged + s * N), load(staged + s * N + L), num, den);
+    former.template form<false>(load_as<C>(v), load_as<C>(k), num, den);
     store(at, num);
     store(at + L, den);
   }
@@ -220,14 +239,26 @@ template <class C, class Tiles>
   constexpr index_t N = tuning<C>::columns;
   lane_tile<C> tiles[tuning<C>::wide_group];
   key_range<C> ranges[tuning<C>::wide_group];
-  C staged[tuning<C>::wide_group * column_chunk * N];
+  C staged[column_chunk * N];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
+  const key_rows<C> rows(p, count, tiles);
+  const bool in_place = rows.in_place() && !hides_keys(p);
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
+  const auto form_staged = [&](index_t i, index_t s0, const key_former<C>& former, key_range<C>& range) {
+    stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
+    form_keys<C, C>(staged, N, staged + L, N, s0, chunk_at(s0), paired, P + i * size, former, range);
+  };
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-    stage_keys<C>(p, count, tiles, s0, s0 + chunk_at(s0), staged, column_chunk);
     for (index_t i = 0; i < count; ++i) {
-      form_keys<C>(staged + i * column_chunk * N, s0, chunk_at(s0), paired, P + i * size, key_former<C>(ranges[i]),
-                   ranges[i]);
+      if (rows.in_place()) rows.ask(i, s0 + column_chunk, s0 + 2 * column_chunk);
+      if (!in_place) {
+        form_staged(i, s0, key_former<C>(ranges[i]), ranges[i]);
+        continue;
+      }
+      rows.visit(i, s0, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
+        form_keys<C, T>(v, v_step, k, k_step, s0, chunk_at(s0), paired, P + i * size, key_former<C>(ranges[i]),
+                        ranges[i]);
+      });
     }
   }
   for (index_t i = 0; i < count; ++i) {
@@ -239,16 +270,13 @@ template <class C, class Tiles>
       continue;
     ranges[i] = key_range<C>();
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-      stage_keys<C>(p, 1, tiles + i, s0, s0 + chunk_at(s0), staged, column_chunk);
+      stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
       scan_keys<C>(staged, chunk_at(s0), ranges[i]);
     }
     cs[i] = key_scale<C>(ranges[i], value_scales);
     key_range<C> known;
     const key_former<C> former(known, load(cs[i].base), load(cs[i].exponent), load(value_scales));
-    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-      stage_keys<C>(p, 1, tiles + i, s0, s0 + chunk_at(s0), staged, column_chunk);
-      form_keys<C>(staged, s0, chunk_at(s0), paired, P + i * size, former, known);
-    }
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) form_staged(i, s0, former, known);
   }
 }
 

@@ -5,18 +5,11 @@
 #include "exact.hpp"
 #include "gates.hpp"
 #include "pair_fold.hpp"
+#include "row_proof.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
-
-/// Underflowed terms change num / den by at most T 2^-126 / den, relative to max |v|; above the bounds that is far
-/// below an ulp. NaN and infinities fail the comparisons.
-template <class C>
-inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor) {
-  const vec<C> enough(exp_constants<C>::proof), largest(exp_constants<C>::largest);
-  return (den >= enough) && (den <= largest) && (xsimd::abs(o) <= largest) && (xsimd::abs(num) >= floor * den);
-}
 
 /// Rows of a result that most calls do not ask for.
 template <class C>
@@ -64,16 +57,18 @@ template <class C>
   };
   if (quotient && !averages && !logs) {
     // The common call, the proof of all rows at once: a branch a row costs a third of the loop.
-    auto proven = zero == zero;
+    proof_of_rows<C> rows(floor);
+    seen_range<C> growths;
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> num = load(c + r * N);
       const vec<C> den = load(c + r * N + L);
       const vec<C> growth = gate_detail::growth<C>(load(q + r * L));
       const vec<C> out = shared_division<C>(num, den, unscale, growth);
       store(y + r * L, out);
-      proven = proven && proof(num, den, out) && may_share_division<C>(growth);
+      rows.add(num, den, out);
+      growths.add_size(growth);
     }
-    if (xsimd::all(proven || unused)) return write_y();
+    if (xsimd::all((rows.proven() && growths.within(C(0), shared_growth<C>)) || unused)) return write_y();
   }
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> num = load(c + r * N);

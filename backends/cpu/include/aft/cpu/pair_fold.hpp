@@ -96,8 +96,10 @@ struct fold_plan {
     if (narrow) {
       const index_t window = width + tuning<C>::window_spare;
       const index_t wide = lanes_of(window);
-      const index_t bytes = group * ring * N * static_cast<index_t>(sizeof(C));
-      held = window >= ring || group >= tuning<C>::group || (group >= wide && bytes <= tuning<C>::key_bytes);
+      const auto bytes = [&](index_t n) { return n * ring * N * static_cast<index_t>(sizeof(C)); };
+      if (group < tuning<C>::group && wide >= tuning<C>::group && bytes(tuning<C>::group) <= tuning<C>::window_bytes)
+        group = tuning<C>::group;
+      held = window >= ring || group >= tuning<C>::group || (group >= wide && bytes(group) <= tuning<C>::key_bytes);
       if (!held) {
         ring = window;
         group = wide;

@@ -115,7 +115,8 @@ template <class C, emission What>
     vec<C> v[rows];
     vec<C> size = zero;
     vec<C> size_q = zero;
-    vec<C> peak = load(chunk.peak + l);
+    const vec<C> old_peak = load(chunk.peak + l);
+    vec<C> peak = old_peak;
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
       k[r] = load(keys.row(r) + i);
@@ -134,7 +135,16 @@ template <class C, emission What>
     const vec<C> exponent = load(chunk.exponent + l);
     vec<C> weight[rows];
     vec<C> growth[rows];
-    const auto plain = (peak <= high) & ((peak >= low) | (peak == zero));
+    auto plain = (peak <= high) & ((peak >= low) | (peak == zero));
+    if (What != emission::nothing && !xsimd::all(old_peak >= low)) {
+      // A row may see tiny values alone, whatever the panel's later rows hold.
+      vec<C> seen = old_peak;
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        seen = larger_size<C>(seen, v[r]);
+        plain = plain & ((seen >= low) | (seen == zero));
+      }
+    }
     if (xsimd::all(plain & (size <= load(view.near + l)))) {
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include <aft/core/config.hpp>
 
@@ -155,6 +156,27 @@ inline vec<C> larger_size(const vec<C>& acc, const vec<C>& x) {
 #endif
   return max_ignoring_nan<C>(acc, xsimd::abs(x));
 }
+
+/// The extremes of many numbers by their bits, in which sizes are ordered and NaN lies beyond inf: integer operations
+/// run on all of a core's vector ports, where a comparison and the mask that it joins run on two (Zen 5).
+template <class C>
+class seen_range {
+ public:
+  /// Of any sign, or NaN.
+  void add_size(const vec<C>& x) { most_ = xsimd::max(most_, to_bits(xsimd::abs(x))); }
+  /// Not below 0, or NaN.
+  void add(const vec<C>& x) {
+    most_ = xsimd::max(most_, to_bits(x));
+    least_ = xsimd::min(least_, to_bits(x));
+  }
+  /// Lanes that have seen nothing outside [low, high]: of sizes `high` alone counts. A NaN of either sign is outside.
+  vec_mask<C> within(C low, C high) const {
+    return (from_bits<C>(most_) <= vec<C>(high)) && (from_bits<C>(least_) >= vec<C>(low));
+  }
+
+ private:
+  ivec<C> most_ = to_bits(vec<C>(C(0))), least_ = to_bits(vec<C>(std::numeric_limits<C>::infinity()));
+};
 
 /// The largest of the lanes, none of which is NaN.
 template <class C>

@@ -18,36 +18,36 @@ struct stencil_call {
   query_results wanted;
 };
 
-/// Lane tiles [first, last) of a group of batch elements.
+/// Lane tiles [own.first, own.last) of a group of batch elements.
 template <class C>
-inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& worker, index_t group, index_t first,
-                          index_t last) {
+inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& worker, const stencil_item& own,
+                          const stencil_item& next) {
   constexpr index_t L = lanes<C>;
   constexpr index_t most = tuning_stencil<C>::group;
   const problem& p = call.p;
   box_complement<C> rest(call.shape, worker.rest);
   const index_t size = p.Tk * L;
-  for (index_t i = first; i < last; ++i) {
-    const index_t in_group = (i - first) % worker.group;
+  for (index_t i = own.first; i < own.last; ++i) {
+    const index_t in_group = (i - own.first) % worker.group;
     C* const P = worker.P + in_group * 2 * size;
     const C* const gates = worker.gates + in_group * size;
     if (in_group == 0) {
       lane_tile<C> tiles[most];
-      const index_t count = i + worker.group < last ? worker.group : last - i;
-      for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(group, i + j);
+      const index_t count = i + worker.group < own.last ? worker.group : own.last - i;
+      for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(own.group, i + j);
       stage_columns<C>(p, tiles, count, P, 2 * size);
       if (p.gate_fn != gate::none) read_tiles<C>(p.q, p.grid, tiles, count, 1, p.Tq, worker.gates, size, L);
     }
-    const lane_tile<C> tile = call.plan.tile(group, i);
-    const bool more = i + worker.group < last;
+    const lane_tile<C> tile = call.plan.tile(own.group, i);
+    const stencil_item ahead = own.ahead(i, worker.group, next);
     const query_fields<C> fields(p, tile);
-    const query_fields<C> next(p, call.plan.tile(group, more ? i + worker.group : i));
+    const query_fields<C> later(p, ahead.first < ahead.last ? call.plan.tile(ahead.group, ahead.first) : tile);
     column_scales<C> cs;
     fill_columns<C>(p, call.tables[i], P, cs);
     const query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
     fold_queries<C>(fold, call.wanted, P, rest, *worker.block, [&](index_t t0, index_t t1, query_block<C>& block) {
       fields.store_queries(t0, t1, block, gates);
-      if (more) next.prefetch(t0, t1);
+      if (ahead.first < ahead.last) later.prefetch(t0, t1);
     });
   }
   fence_stores();
@@ -82,15 +82,21 @@ void stencil_forward(const problem& given, const cpu& exec) {
                  [&](index_t i, int) { fill_table<C>(p, shape, classes.tile(0, i), class_tables[i]); });
   const query_results wanted = p.lse.set ? query_results::logs : query_results::averages;
   const stencil_call<C> call{p, shape, plan, tables, wanted};
+  const auto item_at = [&](index_t item) {
+    if (item >= strips * groups) return stencil_item{};
+    return stencil_item{item / strips, plan.tiles * (item % strips) / strips,
+                        plan.tiles * (item % strips + 1) / strips};
+  };
   parallel_for(strips * groups, threads, [&](index_t item, int thread) {
-    const index_t group = item / strips;
-    const index_t first = plan.tiles * (item % strips) / strips;
-    const index_t last = plan.tiles * (item % strips + 1) / strips;
-    if (group < pairs) {
+    stencil_item own = item_at(item), next = item_at(item + threads);
+    if (own.group < pairs) {
       const tied_fold<C> fold{p, shape, plan, tables, classes, class_tables, wanted};
-      fold.run(workers[thread], tied_workers[thread], 2 * group, first, last);
+      own.group *= 2;
+      next.group *= 2;
+      fold.run(workers[thread], tied_workers[thread], own, next);
     } else {
-      forward_tiles<C>(call, workers[thread], pairs > 0 ? p.B - 1 : group, first, last);
+      if (pairs > 0) own.group = p.B - 1;
+      forward_tiles<C>(call, workers[thread], own, pairs > 0 ? stencil_item{} : next);
     }
   });
 }

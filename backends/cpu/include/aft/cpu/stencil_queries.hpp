@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "row_proof.hpp"
 #include "stencil_exact.hpp"
 #include "stencil_fold.hpp"
 
@@ -74,15 +75,22 @@ struct query_fold {
     for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
     const auto idle = load(used) == zero;
     const auto usable = differs<C>(load(cs.usable), zero);
+    if (wanted == query_results::averages) {
+      // The common call, the proof of all rows at once.
+      proof_of_rows<C> rows(floor);
+      for (index_t i = 0; i < t1 - t0; ++i) {
+        const vec<C> num = num_of(i), den = den_of(i);
+        const vec<C> average = (num / den) * unscale;
+        store(out.average + i * L, average);
+        rows.add(num, den, average);
+      }
+      if (xsimd::all((usable && rows.proven()) || idle)) return;
+    }
     for (index_t i = 0; i < t1 - t0; ++i) {
       const vec<C> num = num_of(i);
       const vec<C> den = den_of(i);
       const vec<C> average = (num / den) * unscale;
-      // Terms below 2^-126 were dropped: at most T 2^-126 / den of max |v|, which above the bounds is far below an
-      // ulp. NaN and infinities fail the comparisons.
-      const auto proven = (usable && (den >= vec<C>(k_::proof)) && (den <= largest) &&
-                           (xsimd::abs(average) <= largest) && (xsimd::abs(num) >= floor * den)) ||
-                          idle;
+      const auto proven = (usable && proven_average<C>(num, den, average, floor)) || idle;
       store(out.average + i * L, average);
       if (wanted != query_results::averages) {
         const vec<C> safe = xsimd::select((den >= vec<C>(k_::proof)) && (den <= largest), den, one);

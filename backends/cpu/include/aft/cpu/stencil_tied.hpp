@@ -39,8 +39,10 @@ struct tied_fold {
   const stencil_table<C>* class_tables;
   query_results wanted;
 
-  /// Lane tiles [first, last), with the denominators of their classes only.
-  void run(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t first, index_t last) const {
+  /// The item's lane tiles, with the denominators of their classes only. A group is the first of its batch elements.
+  void run(const stencil_worker<C>& worker, const tied_worker<C>& tied, const stencil_item& own,
+           const stencil_item& next) const {
+    const index_t b = own.group, first = own.first, last = own.last;
     const index_t step = p.Tk * 2 * L;
     const index_t class_first = first * L / classes.size / L;
     const index_t end = last * L < p.d ? last * L : p.d;
@@ -62,7 +64,7 @@ struct tied_fold {
     for (index_t i = first; i < last; ++i) {
       const index_t in_group = (i - first) % group;
       if (in_group == 0) read_group(worker, b, i, i + group < last ? i + group : last);
-      values(worker, tied, b, i, in_group, i + group < last ? i + group : i, class_first * L, rest);
+      values(worker, tied, b, i, in_group, own.ahead(i, group, next), class_first * L, rest);
     }
     fence_stores();
   }
@@ -80,14 +82,16 @@ struct tied_fold {
     }
   }
 
-  /// Lane tile i, the `in_group`-th that was read together; `ahead` is one of the next group to ask for.
+  /// Lane tile i, the `in_group`-th that was read together; `ahead` begins with one to ask for.
   void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, index_t in_group,
-              index_t ahead, index_t class0, box_complement<C>& rest) const {
+              const stencil_item& ahead, index_t class0, box_complement<C>& rest) const {
     const index_t step = p.Tk * 2 * L;
     const lane_tile<C> tiles[2] = {plan.tile(b, i), plan.tile(b + 1, i)};
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);
     const query_fields<C> fields[2] = {{p, tiles[0]}, {p, tiles[1]}};
-    const query_fields<C> next[2] = {{p, plan.tile(b, ahead)}, {p, plan.tile(b + 1, ahead)}};
+    const bool more = ahead.first < ahead.last;
+    const query_fields<C> later[2] = {{p, more ? plan.tile(ahead.group, ahead.first) : tiles[0]},
+                                      {p, more ? plan.tile(ahead.group + 1, ahead.first) : tiles[1]}};
     C* const P = worker.P + in_group * step;
     const C* const gates = worker.gates + in_group * step;
     column_scales<C> cs[2];
@@ -105,7 +109,7 @@ struct tied_fold {
                          t0, t1, wanted, [&](index_t j) { return load(nums + j * 2 * L); },
                          [&](index_t j) { return spread(dens + j * 2 * L); }, block);
                      fields[x].store_queries(t0, t1, block, gates + x * p.Tq * L);
-                     if (ahead > i) next[x].prefetch(t0, t1);
+                     if (more) later[x].prefetch(t0, t1);
                    }
                  });
   }

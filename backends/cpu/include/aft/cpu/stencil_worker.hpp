@@ -17,6 +17,19 @@ inline index_t tile_group(index_t positions) {
   return fit < 1 ? 1 : (fit < tuning_stencil<C>::group ? fit : tuning_stencil<C>::group);
 }
 
+/// Lane tiles [first, last) of a group of batch elements, which a thread takes together.
+struct stencil_item {
+  index_t group = 0, first = 0, last = 0;
+
+  /// The lane tile whose inputs are best asked for while tile i is worked on: as far ahead as tiles are read together,
+  /// be it in `next`, which this thread is likely to take after this item. Empty where there is none.
+  stencil_item ahead(index_t i, index_t together, const stencil_item& next) const {
+    const index_t j = i + together;
+    if (j < last) return {group, j, last};
+    return {next.group, next.first + (j - last), next.last};
+  }
+};
+
 /// Buffers of one thread.
 template <class C>
 struct stencil_worker {

@@ -38,10 +38,15 @@ struct tuning {
   /// Dense columns of a panel, at most, that are multiplied window by window; wider ones go the way of dense biases.
   /// (strict(32) takes 0.80 to 0.92 of that way's time, strict(256) and strict(480) as long.)
   static constexpr index_t window_widest = 1024;
+  /// Packed keys of a group that are kept for all panels of narrow windows, beyond key_bytes: read once and in order,
+  /// they may come from the third-level cache, and else each is formed twice. strict(32) on 2 x 3072 x 256 and 1 x 4096
+  /// x 512 takes 0.83 of its time by it, the backward call 0.87 and 0.90; with 4 MiB 8192 positions gain nothing, with
+  /// 8 MiB 16384 take 1.37.
+  static constexpr index_t window_bytes = index_t{2} << 20;
   /// Columns that are kept beside those of a panel before what is still needed moves to the front: 4 to 16 panels
   /// differ by less than noise.
   static constexpr index_t window_spare = 16 * rows;
-  /// Rows of k and v that are asked for before they are read: 4 to 24 differ by less than noise.
+  /// Rows of gradients and averages that are asked for before they are read: 4 to 24 differ by less than noise.
   static constexpr index_t rows_ahead = 24;
   /// The gradient of a window's bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with
   /// channels as lanes, and as many accumulators as a few vectors have lanes. (Zen 5, 2026-11, strict(32) on 8 x 1024 x

@@ -23,11 +23,11 @@ struct tuning_stencil {
   static constexpr index_t tied_class = 4;
   /// Most positions for which gradients are folded so: a thread keeps some 30 vectors for each of them, 8 MiB here.
   static constexpr index_t tied_positions = 4096;
-  /// Lane tiles whose inputs a forward call reads together, so that memory is read in stretches of several lines (Zen
-  /// 5, 2026-11, 256 x 14 x 14 x 384, two threads): 3, 6, 12 and 24 tiles took 22.9, 23.7, 23.8 and 21.4 ms with 16
-  /// heads, 36.0, 33.0, 34.1 and 31.5 ms with a head for every channel; one by one it was 24.8 and 35.7. No faster
-  /// backward.
-  static constexpr index_t group = 24;
+  /// Lane tiles whose inputs a forward call reads together, so that memory is read in stretches of several lines, while
+  /// as many ahead are asked for, into the next item (Zen 5, 2026-11, 256 x 14 x 14 x 384, two threads, least times):
+  /// 6, 8, 12 and 24 tiles took 31.2, 32.9, 31.7 and 33.5 ms with a head for every channel, 18.0, 18.6, 18.4 and 19.2
+  /// ms with 16 heads; 24 and nothing asked for in the next item 32.5 and 18.4 ms. No faster backward.
+  static constexpr index_t group = 6;
   /// Their buffers take no more than this, about a second-level cache; a single tile may.
   static constexpr index_t group_bytes = index_t{1280} << 10;
   /// Bytes from which on an output is written past the cache. The size of the third-level cache of the development

@@ -63,7 +63,7 @@ class key_source final : public window_source<C> {
       k = this->lines().at(0, i, s0);
       v = this->lines().at(1, i, s0);
     } else {
-      stage_keys<C>(*p_, 1, tiles_->at + i, s0, s1, staged, most);
+      stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
     }
     if (measured) {
       form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, P, former, ranges_[i]);
@@ -74,7 +74,7 @@ class key_source final : public window_source<C> {
 
   void measure(index_t i, index_t s0, index_t s1) override {
     C staged[most * N];
-    stage_keys<C>(*p_, 1, tiles_->at + i, s0, s1, staged, most);
+    stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
     scan_keys<C>(staged, s1 - s0, ranges_[i]);
   }
 

@@ -21,9 +21,10 @@ template <class C>
   const vec<C> zero(C(0));
   const vec<C> b0 = before != nullptr ? load(before) : zero, b1 = before != nullptr ? load(before + L) : zero;
   const vec<C> e0 = after != nullptr ? load(after) : zero, e1 = after != nullptr ? load(after + L) : zero;
-  const vec<C> unscale = load(cs.unscale), floor = load(cs.floor);
+  const vec<C> unscale = load(cs.unscale);
+  proof_of_rows<C> proof(load(cs.floor));
+  seen_range<C> growths;
   C out[tuning<C>::rows * L];
-  auto proven = zero == zero;
   for (index_t r = 0; r < rows; ++r) {
     const vec<C> outside(rs.outside[r]);
     const vec<C> num = mul_add(outside, e0, mul_add(outside, b0, load(c + r * N)));
@@ -31,9 +32,10 @@ template <class C>
     const vec<C> growth = gate_detail::growth<C>(load(q + r * q_step));
     const vec<C> o = shared_division<C>(num, den, unscale, growth);
     store(out + r * L, o);
-    proven = proven && proven_average<C>(num, den, o, floor) && may_share_division<C>(growth);
+    proof.add(num, den, o);
+    growths.add_size(growth);
   }
-  if (!xsimd::all(proven)) return false;
+  if (!xsimd::all(proof.proven() && growths.within(C(0), shared_growth<C>))) return false;
   for (index_t r = 0; r < rows; ++r) put(y + r * y_step, load(out + r * L), around);
   return true;
 }

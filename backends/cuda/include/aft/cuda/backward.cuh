@@ -173,7 +173,9 @@ class scan_key_backward {
   void run(const device_call<C>& call, const call_stream& stream) const {
     const device_call<C> own = shared_.per_channel(call);
     stream.launch(scan_queries_kernel<C>, queries_.blocks(), scan_threads, own, queries_);
-    stream.launch_each(scan_suffix_kernel<C>, queries_.cols.count(), scan_threads, queries_, own.causal);
+    run_plan runs = plan_runs(queries_.cols.count(), queries_.chunks, run_warps<query_fold<C>>);
+    runs.forwards = false;
+    stream.launch(scan_suffix_kernel<C>, runs.blocks(), runs.threads(), runs, queries_.partials, own.causal);
     // The last words of the last tile belong to no row.
     stream.clear(rows_.flags, rows_.flag_words());
     stream.launch(scan_key_rows_kernel<C>, keys_.blocks(), scan_threads, own, queries_, keys_, rows_);

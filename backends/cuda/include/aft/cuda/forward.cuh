@@ -108,13 +108,15 @@ class scan_forward {
     if (call.causal) {
       // The last words of the last tile belong to no row.
       stream.clear(rows_.flags, rows_.flag_words());
-      stream.launch_each(scan_prefix_kernel<C>, scan_.cols.count(), scan_threads, scan_);
+      const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, run_warps<running_fold<C>>);
+      stream.launch(scan_prefix_kernel<C>, runs.blocks(), runs.threads(), runs, scan_.partials);
       stream.launch(scan_rows_kernel<C>, scan_.blocks(), scan_threads, call, scan_, rows_);
       constexpr int words_a_block = exact_threads / warp_size;
       stream.launch(exact_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, call,
                     rows_, rows_.flag_words());
     } else {
-      stream.launch_each(scan_total_kernel<C>, scan_.cols.count(), scan_threads, call, scan_, totals_);
+      const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, tuning::wide_run_warps);
+      stream.launch(scan_total_kernel<C>, runs.blocks(), runs.threads(), call, runs, scan_, totals_);
       stream.launch_each(scan_spread_kernel<C>, call.B * call.Tq * call.d, scan_threads, call, totals_);
     }
   }

@@ -73,7 +73,8 @@ class outer_scan {
     scan_plan<Fold> plan = scan_;
     plan.partials = folds_.partials;
     stream.launch(kernel, plan.blocks(), scan_threads, call, plan);
-    stream.launch_each(outer_folds_kernel<Fold>, 2 * folds_.columns, outer_threads, folds_);
+    const run_plan runs = plan_runs(folds_.columns, folds_.tiles, run_warps<Fold>);
+    stream.launch(outer_folds_kernel<Fold>, 2 * runs.blocks(), runs.threads(), folds_, runs);
   }
 
  private:

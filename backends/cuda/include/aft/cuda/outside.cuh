@@ -7,6 +7,7 @@
 #pragma once
 
 #include "call.cuh"
+#include "runs.cuh"
 #include "sums.cuh"
 #include "tuning.hpp"
 
@@ -75,31 +76,25 @@ AFT_DEVICE running_fold<C> with_outside(running_fold<C> sum, const outer_folds<r
   return sum;
 }
 
-/// The fold one tile further on.
-template <class C>
-AFT_DEVICE running_fold<C> carried(const running_fold<C>& sum, const running_fold<C>& tile) {
-  return joined(sum, tile);
-}
-
-inline constexpr int outer_threads = 128;
-
-/// From the tiles' own folds to those of all before and of all from there on, in order; a thread a column and
-/// direction.
+/// From the tiles' own folds to those of all before, in the first half of the blocks, and of all from there on, in the
+/// second.
 template <class Fold>
-AFT_KERNEL(outer_threads, 4)
-outer_folds_kernel(const AFT_PARAMETER outer_folds<Fold> outer) {
-  const index_t i = block_index() * outer_threads + thread_index();
-  const bool forwards = i < outer.columns;
-  const index_t column = forwards ? i : i - outer.columns;
-  Fold* const to = forwards ? outer.before : outer.after;
-  if (column >= outer.columns || to == nullptr) return;
-  Fold sum;
-  to[(forwards ? 0 : outer.tiles) * outer.columns + column] = sum;
-  for (index_t n = 0; n < outer.tiles; ++n) {
-    const index_t tile = forwards ? n : outer.tiles - 1 - n;
-    sum = carried(sum, outer.partials[tile * outer.columns + column]);
-    to[(forwards ? tile + 1 : tile) * outer.columns + column] = sum;
-  }
+AFT_KERNEL(join_threads<Fold>, 1)
+outer_folds_kernel(const AFT_PARAMETER outer_folds<Fold> outer, const AFT_PARAMETER run_plan runs) {
+  run_plan plan = runs;
+  plan.forwards = block_index() < runs.blocks();
+  Fold* const to = plan.forwards ? outer.before : outer.after;
+  if (to == nullptr) return;
+  const run_place at = run_place::of(plan, plan.forwards ? block_index() : block_index() - runs.blocks());
+  const Fold before = joined_runs<run_warps<Fold>>(plan, at, outer.partials, at.warp);
+  if (!at.exists) return;
+  // The beginning of the tile that the step is about to join.
+  const auto store = [&](index_t step, const Fold& sum) {
+    to[(plan.forwards ? step : plan.count - step) * plan.columns + at.column] = sum;
+  };
+  const Fold sum = through_run(plan, at, outer.partials, before,
+                               [&](index_t step, const Fold& up_to, const Fold&) { store(step, up_to); });
+  if (at.last) store(plan.count, sum);
 }
 
 }  // namespace cuda_impl

@@ -6,12 +6,14 @@
 #pragma once
 
 #include "exact.cuh"
+#include "runs.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cuda_impl {
 
 inline constexpr int scan_threads = warp_size * tuning::warps;
+inline constexpr int total_threads = warp_size * tuning::wide_run_warps;
 
 /// All columns (b, c), and the positions [0, length) in chunks of `chunk`.
 template <class Partial>
@@ -87,14 +89,13 @@ scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
 
 /// The fold of all keys of each column, finished but for the queries. Not causal only.
 template <class C>
-AFT_KERNEL(scan_threads, 2)
-scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<running_fold<C>> plan,
-                  row_result<C>* totals) {
-  const index_t j = block_index() * scan_threads + thread_index();
-  const column col = plan.cols.at(0, j);
-  if (!col.exists) return;
-  running_fold<C> sum;
-  for (index_t i = 0; i < plan.chunks; ++i) sum = joined(sum, plan.partials[i * plan.cols.count() + j]);
+AFT_KERNEL(total_threads, 1)
+scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER run_plan runs,
+                  const AFT_PARAMETER scan_plan<running_fold<C>> plan, row_result<C>* totals) {
+  const run_place at = run_place::of(runs, block_index());
+  const running_fold<C> sum = joined_runs<tuning::wide_run_warps>(runs, at, plan.partials, runs.warps);
+  if (at.warp != 0 || !at.exists) return;
+  const column col = plan.cols.at(0, at.column);
   row_result<C> result;
   if (proven(sum)) {
     result.average = average_of(sum);
@@ -103,7 +104,7 @@ scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan
   } else {
     result = exact_row(p, col.b, 0, col.c, 0);
   }
-  totals[j] = result;
+  totals[at.column] = result;
 }
 
 /// Gates the totals and stores them for every query.
@@ -119,17 +120,14 @@ scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const row_result<C>* to
 
 /// Replaces each chunk's fold by that of all chunks before it.
 template <class C>
-AFT_KERNEL(scan_threads, 4)
-scan_prefix_kernel(const AFT_PARAMETER scan_plan<running_fold<C>> plan) {
-  const index_t j = block_index() * scan_threads + thread_index();
-  if (j >= plan.cols.count()) return;
-  running_fold<C> before;
-  for (index_t i = 0; i < plan.chunks; ++i) {
-    running_fold<C>& own = plan.partials[i * plan.cols.count() + j];
-    const running_fold<C> up_to = joined(before, own);
-    own = before;
-    before = up_to;
-  }
+AFT_KERNEL(join_threads<running_fold<C>>, 1)
+scan_prefix_kernel(const AFT_PARAMETER run_plan runs, running_fold<C>* const folds) {
+  const run_place at = run_place::of(runs, block_index());
+  const running_fold<C> before = joined_runs<run_warps<running_fold<C>>>(runs, at, folds, at.warp);
+  if (!at.exists) return;
+  through_run(runs, at, folds, before, [&](index_t step, const running_fold<C>& up_to, const running_fold<C>&) {
+    folds[fold_of(runs, at, step)] = up_to;
+  });
 }
 
 /// The rows of causal AFT-simple, each from the one before.

@@ -71,31 +71,30 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   plan.partials[at.at] = sum;
 }
 
-/// Replaces each chunk's fold by that of all chunks after it, around its own centre; or, not causal, by that of all.
+/// The fold one chunk or tile further on, around its centre: keys ahead have values like those near by.
 template <class C>
-AFT_KERNEL(scan_threads, 4)
-scan_suffix_kernel(const AFT_PARAMETER scan_plan<query_fold<C>> plan, const bool causal) {
-  const index_t j = block_index() * scan_threads + thread_index();
-  const index_t count = plan.cols.count();
-  if (j >= count || plan.chunks == 0) return;
-  query_fold<C> after;
-  for (index_t i = plan.chunks; i-- > 0;) {
-    query_fold<C>& own = plan.partials[i * count + j];
-    // A chunk of which no row sees a key has no centre of its own.
-    if (own.top == no_exponent<C>) own.centre = after.centre;
-    const query_fold<C> from_here = joined(own, after);
-    query_fold<C> kept;
-    kept.centre = own.centre;
-    own = joined(kept, after);
-    after = from_here;
-  }
-  if (!causal) plan.partials[j] = after;
+AFT_DEVICE query_fold<C> carried(const query_fold<C>& sum, const query_fold<C>& next) {
+  // The exponent of queries without a number is none either; their sum is NaN, and has to stay.
+  return next.top == no_exponent<C> && next.a == C(0) ? sum : joined(next, sum);
 }
 
-/// The fold one tile further on, around the tile's centre: keys ahead have values like those near by.
+/// Replaces each chunk's fold by that of all chunks after it, around its own centre; or, not causal, by that of all.
 template <class C>
-AFT_DEVICE query_fold<C> carried(const query_fold<C>& sum, const query_fold<C>& tile) {
-  return tile.top == no_exponent<C> ? sum : joined(tile, sum);
+AFT_KERNEL(join_threads<query_fold<C>>, 1)
+scan_suffix_kernel(const AFT_PARAMETER run_plan runs, query_fold<C>* const folds, const bool causal) {
+  const run_place at = run_place::of(runs, block_index());
+  const query_fold<C> after = joined_runs<run_warps<query_fold<C>>>(runs, at, folds, causal ? at.warp : runs.warps);
+  if (!at.exists) return;
+  if (!causal) {
+    if (at.warp == 0 && runs.count > 0) folds[at.column] = after;
+    return;
+  }
+  through_run(runs, at, folds, after, [&](index_t step, const query_fold<C>& beyond, const query_fold<C>& own) {
+    query_fold<C> kept;
+    // A chunk of which no row sees a key has no centre of its own.
+    kept.centre = own.top == no_exponent<C> ? beyond.centre : own.centre;
+    folds[fold_of(runs, at, step)] = joined(kept, beyond);
+  });
 }
 
 /// Adds to dv and dk of a key what the folded queries give it; false where only the exact sums will do.

@@ -28,6 +28,12 @@ AFT_DEVICE running_fold<C> joined(const running_fold<C>& a, const running_fold<C
   return sum;
 }
 
+/// The fold one chunk or tile further on.
+template <class C>
+AFT_DEVICE running_fold<C> carried(const running_fold<C>& sum, const running_fold<C>& next) {
+  return joined(sum, next);
+}
+
 template <class C>
 AFT_DEVICE C average_of(const running_fold<C>& sum) {
   return sum.den > C(0) ? sum.num / sum.den : C(0);

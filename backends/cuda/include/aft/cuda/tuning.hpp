@@ -46,6 +46,10 @@ inline constexpr int pair_channels = 16;
 /// Positions that one warp scans on its own: 16 chunks of a sequence of 1024 keep a device busy that has 32 channels a
 /// warp. Part of a result's bits. Not measured.
 inline constexpr int scan_length = 64;
+/// Warps that join the folds of a column, at most: all that a block can have, and half of them for double or where a
+/// warp goes on to the exact sums, whose registers would not fit. Part of a result's bits. Not measured.
+inline constexpr int run_warps = 32;
+inline constexpr int wide_run_warps = 16;
 /// Scratch for parts of an expanded bias or of its gradient, far below the 64 MiB of tiles that the contract allows.
 inline constexpr index_t block_bytes = index_t{16} << 20;
 
