@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <utility>
 
 #include "gemm_inputs.hpp"
 
@@ -318,8 +319,9 @@ TEST_CASE("gemm: scratch grows with the sequence, not with its square, whatever 
   };
   constexpr index_t tiles = index_t{64} << 20;
   for (index_t T : {2000, 20000, 60000})
-    for (auto [d, heads] : {std::pair<index_t, index_t>{64, 1}, {512, 32}, {512, 4}})
+    for (const auto& shape : {std::pair<index_t, index_t>{64, 1}, {512, 32}, {512, 4}})
       for (bool batched : {false, true}) {
+        const index_t d = shape.first, heads = shape.second;
         CAPTURE(T);
         CAPTURE(heads);
         // Eight bytes for each element of v where 32 channels are half filled, and 256 for each key and head; flags.
