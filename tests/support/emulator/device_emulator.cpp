@@ -13,14 +13,6 @@
 #include "shared_memory.hpp"
 #include "warpgroup.hpp"
 
-#if defined(AFT_ASAN_FIBERS)
-// What instrumented code calls; the interface's header leaves them out.
-extern "C" {
-void __asan_loadN(const void* p, std::size_t bytes);
-void __asan_storeN(const void* p, std::size_t bytes);
-}
-#endif
-
 namespace aft::emulator {
 
 namespace {
@@ -30,14 +22,6 @@ constexpr std::size_t guard_bytes = 256;               // behind it, watched for
 constexpr std::size_t copy_bytes = 16;
 constexpr unsigned char poison[2] = {0xf5, 0x7f};
 constexpr int nobody = -1;
-
-// Copies are made here, for a kernel.
-void watch_copy([[maybe_unused]] const void* to, [[maybe_unused]] const void* from) {
-#if defined(AFT_ASAN_FIBERS)
-  __asan_storeN(to, copy_bytes);
-  __asan_loadN(from, copy_bytes);
-#endif
-}
 
 struct copy {
   unsigned char* to;
@@ -442,7 +426,7 @@ void copy_async(void* to, const void* from) {
   if (reinterpret_cast<std::uintptr_t>(to) % copy_bytes != 0 ||
       reinterpret_cast<std::uintptr_t>(from) % copy_bytes != 0)
     throw kernel_error("an asynchronous copy that is not aligned to 16 bytes");
-  watch_copy(to, from);
+  watch_copy(to, from, copy_bytes);
   fill_poison(to, copy_bytes);
   t.copies.push_back({static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), t.groups});
 }

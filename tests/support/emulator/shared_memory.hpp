@@ -8,6 +8,12 @@
 // The sources of the emulator that are compiled without AddressSanitizer; the build says where kernels are watched.
 #if defined(AFT_ASAN_FIBERS)
 #include <sanitizer/asan_interface.h>
+
+// What instrumented code calls; the interface's header leaves them out.
+extern "C" {
+void __asan_loadN(const void* p, std::size_t bytes);
+void __asan_storeN(const void* p, std::size_t bytes);
+}
 #endif
 
 namespace aft::emulator {
@@ -20,6 +26,15 @@ inline void forbid([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes)
 inline void allow([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
 #if defined(AFT_ASAN_FIBERS)
   __asan_unpoison_memory_region(p, bytes);
+#endif
+}
+
+/// Of a copy that the emulator makes for a kernel.
+inline void watch_copy([[maybe_unused]] const void* to, [[maybe_unused]] const void* from,
+                       [[maybe_unused]] std::size_t bytes) {
+#if defined(AFT_ASAN_FIBERS)
+  __asan_storeN(to, bytes);
+  __asan_loadN(from, bytes);
 #endif
 }
 
