@@ -159,35 +159,38 @@ TEST_CASE("mma: m16n8k8 of TF32 has its fragments where the manual says") {
   }
 }
 
+namespace {
+
+/// Whether a product of 16 x 8 x 16 numbers of two bytes has its fragments where the manual says; two(low, high) is a
+/// word of them.
+template <class Two, class Multiply>
+bool multiplies_words(const Two& two, const Multiply& multiply, unsigned seed) {
+  const auto x = matrices<16>::random(seed);
+  return multiplies_right(x, [&](float(&d)[4], int group, int in_group) {
+    const auto a_at = [&](int i) { return x.a[half_a_row(group, i)][half_a_column(in_group, i)]; };
+    const auto b_at = [&](int i) { return x.b[half_b_row(in_group, i)][group]; };
+    std::uint32_t a[4], b[2];
+    for (int i = 0; i < 4; ++i) a[i] = two(a_at(2 * i), a_at(2 * i + 1));
+    for (int i = 0; i < 2; ++i) b[i] = two(b_at(2 * i), b_at(2 * i + 1));
+    multiply(d, a, b);
+  });
+}
+
+}  // namespace
+
 TEST_CASE("mma: m16n8k16 of half numbers has its fragments where the manual says") {
-  for (unsigned seed = 1; seed <= 5; ++seed) {
-    const auto x = matrices<16>::random(seed);
-    CHECK(multiplies_right(x, [&](float(&d)[4], int group, int in_group) {
-      const auto a_at = [&](int i) { return x.a[half_a_row(group, i)][half_a_column(in_group, i)]; };
-      const auto b_at = [&](int i) { return x.b[half_b_row(in_group, i)][group]; };
-      std::uint32_t a[4], b[2];
-      for (int i = 0; i < 4; ++i) a[i] = two_halves_of(a_at(2 * i), a_at(2 * i + 1));
-      for (int i = 0; i < 2; ++i) b[i] = two_halves_of(b_at(2 * i), b_at(2 * i + 1));
-      mma_half(d, a, b);
-    }));
-  }
+  for (unsigned seed = 1; seed <= 5; ++seed)
+    CHECK(multiplies_words(
+        two_halves_of, [](auto& d, const auto& a, const auto& b) { mma_half(d, a, b); }, seed));
 }
 
 TEST_CASE("mma: m16n8k16 of bfloat16 numbers has the same fragments, and no number is too small for it") {
   const auto two = [](float low, float high) {
     return float_to_bfloat16(low) | static_cast<std::uint32_t>(float_to_bfloat16(high)) << 16;
   };
-  for (unsigned seed = 1; seed <= 5; ++seed) {
-    const auto x = matrices<16>::random(seed);
-    CHECK(multiplies_right(x, [&](float(&d)[4], int group, int in_group) {
-      const auto a_at = [&](int i) { return x.a[half_a_row(group, i)][half_a_column(in_group, i)]; };
-      const auto b_at = [&](int i) { return x.b[half_b_row(in_group, i)][group]; };
-      std::uint32_t a[4], b[2];
-      for (int i = 0; i < 4; ++i) a[i] = two(a_at(2 * i), a_at(2 * i + 1));
-      for (int i = 0; i < 2; ++i) b[i] = two(b_at(2 * i), b_at(2 * i + 1));
-      mma_bfloat16(d, a, b);
-    }));
-  }
+  for (unsigned seed = 1; seed <= 5; ++seed)
+    CHECK(multiplies_words(
+        two, [](auto& d, const auto& a, const auto& b) { mma_bfloat16(d, a, b); }, seed));
   float sum = 0;
   emulator::run(1, lanes, [&] {
     float d[4]{};
