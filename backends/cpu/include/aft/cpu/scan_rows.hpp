@@ -119,7 +119,7 @@ class gradient_rows {
   }
 
   /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is
-  /// larger than o, but much smaller where all o are nearly equal. Rows whose o is exactly 0 saw nothing or only zeros.
+  /// larger than o, but much smaller where all o are nearly equal. A row that saw nothing has no say.
   void find_centre(const strip& x, index_t t0, index_t t1, const row_desk<C>& desk, const known_rows<C>& known,
                    C* centre) const {
     constexpr index_t rows = scan_tuning<C>::rows;
@@ -133,7 +133,8 @@ class gradient_rows {
     for (index_t t = t0; t < t1; t += rows) {
       const index_t n = std::min(rows, t1 - t);
       const panel<C> o = given_ ? average_.read(x, t, n, desk.o) : at(known.o, t - known.t0, x);
-      widen(x, n, o, low, high);
+      if (widen(x, n, o, low, high))
+        widen_by_zeros(x, n, o, given_ ? lse_.read(x, t, n, desk.lse) : at(known.inverse, t - known.t0, x), low, high);
     }
     for (index_t i = 0; i < x.width; ++i) {
       const bool some = low[i] <= high[i];
@@ -142,19 +143,40 @@ class gradient_rows {
   }
 
  private:
-  [[gnu::flatten]] static void widen(const strip& x, index_t n, const panel<C>& o, C* low, C* high) {
+  /// Without averages of exactly 0, whose rows may have seen nothing. Says whether there are any.
+  [[gnu::flatten]] static bool widen(const strip& x, index_t n, const panel<C>& o, C* low, C* high) {
     const vec<C> zero(C(0));
+    auto zeros = differs<C>(zero, zero);
     for (index_t i = 0; i < x.width; i += lanes<C>) {
       vec<C> least = load(low + i);
       vec<C> most = load(high + i);
       for (index_t r = 0; r < n; ++r) {
         const vec<C> value = load(o.row(r) + i);
-        const auto odd = (value == zero) | (xsimd::abs(value) > vec<C>(exp_constants<C>::largest));
+        const auto none = value == zero;
+        const auto odd = none | (xsimd::abs(value) > vec<C>(exp_constants<C>::largest));
+        zeros = zeros | none;
         least = min_ignoring_nan<C>(least, xsimd::select(odd, least, value));
         most = max_ignoring_nan<C>(most, xsimd::select(odd, most, value));
       }
       store(low + i, least);
       store(high + i, most);
+    }
+    return xsimd::any(zeros);
+  }
+
+  /// `weight` is a row's lse, or what e^-lse has for a mantissa: -inf or 0 where the row saw nothing.
+  [[gnu::noinline, gnu::flatten]] void widen_by_zeros(const strip& x, index_t n, const panel<C>& o,
+                                                      const panel<C>& weight, C* low, C* high) const {
+    const vec<C> zero(C(0));
+    const vec<C> nothing(given_ ? -std::numeric_limits<C>::infinity() : C(0));
+    for (index_t r = 0; r < n; ++r) {
+      for (index_t i = 0; i < x.width; i += lanes<C>) {
+        const auto counts = (load(o.row(r) + i) == zero) & differs<C>(load(weight.row(r) + i), nothing);
+        const vec<C> least = load(low + i);
+        const vec<C> most = load(high + i);
+        store(low + i, xsimd::select(counts, xsimd::min(least, zero), least));
+        store(high + i, xsimd::select(counts, xsimd::max(most, zero), most));
+      }
     }
   }
 
