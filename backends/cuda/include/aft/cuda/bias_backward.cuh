@@ -64,6 +64,7 @@ class bias_backward {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
     const bool banded = d.kind == bias_kind::banded;
+    if (d.batch == 0) return;  // a bias for every element of an empty batch has no entry to write
     if (p.win.bounded) {
       // dw outside the window, and of banded entries without a key, is exactly 0.
       const index_t width = banded ? p.win.before + p.win.after + 1 : p.Tk;
