@@ -202,6 +202,32 @@ TEST_CASE("extremes: values that are tiny up to a place, which is all that some 
         }
 }
 
+TEST_CASE("extremes: values that are all tiny, under keys that lie far apart") {
+  for (const setup& s : operators(12))
+    for (auto type : all_types)
+      for (double size : {70 * least(type), 1e-30}) {
+        numbers x = random_numbers(s);
+        for (double& v : x.v) v *= size;
+        for (double& k : x.k) k *= 30;
+        check_backward(type, s, x);
+      }
+}
+
+TEST_CASE("extremes: large gradients of rows that see zeros alone, before rows that see large values") {
+  for (setup s : operators(20))
+    for (bool save : {false, true})
+      for (auto type : all_types)
+        for (index_t where : {3, 11}) {
+          s.save = save;
+          numbers x = random_numbers(s);
+          for (index_t i = 0; i < std::ssize(x.v); ++i)
+            x.v[static_cast<std::size_t>(i)] = i / s.d % 20 < where ? 0 : 3e4;
+          for (index_t i = 0; i < std::ssize(x.dy); ++i)
+            if (i / s.d % 20 < where) x.dy[static_cast<std::size_t>(i)] *= 1e4;
+          check_backward(type, s, x);
+        }
+}
+
 TEST_CASE("extremes: gradients of huge values under small upstream gradients, and the reverse") {
   for (const setup& s : operators(9))
     for (auto type : all_types)

@@ -60,7 +60,7 @@ class bias_gradient_job {
     clear();
     if (any_pair()) {
       find_kappa<C>(p, *plan_);
-      plan_->scale = find_gradient_scale<C>(threads_, highs_);
+      plan_->scale = find_gradient_scale<C>(in, threads_, highs_);
       const index_t dh = p.d / p.bias.heads;
       for (index_t h = 0; h < p.bias.heads; ++h) {
         for (index_t b = 0; b < (batched_ ? p.B : 1); ++b) {
@@ -78,7 +78,7 @@ class bias_gradient_job {
     const index_t heads = p.bias.heads;
     const index_t instances = heads * (batched_ ? p.B : 1);
     const bool around = past_caches();
-    band_->scale = find_gradient_scale<C>(threads_, highs_);
+    band_->scale = find_gradient_scale<C>(in, threads_, highs_);
     parallel_for(instances * band_->blocks, threads_, [&](index_t item, int thread) {
       const index_t h = item / band_->blocks % heads;
       const index_t b = item / band_->blocks / heads;

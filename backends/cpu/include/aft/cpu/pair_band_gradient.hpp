@@ -202,7 +202,7 @@ class band_block {
     const index_t last = end < p.Tk ? (end > first ? end : first) : p.Tk;
     const index_t count = count_;
     const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), nan(std::numeric_limits<C>::quiet_NaN());
-    const vec<C> low(-exp_constants<C>::range), lowest(exp_constants<C>::lowest);
+    const vec<C> low(-exp_constants<C>::range), lowest(exp_constants<C>::lowest), lift(plan_->scale.lift);
     const auto blank = [&](index_t from, index_t to) {
       for (C* x = keys_ + from * G * pair; x < keys_ + to * G * pair; x += L) store(x, zero);
     };
@@ -231,7 +231,7 @@ class band_block {
           prefetch(vr, soon * v.step);
           const vec<C> key = load(kr);
           top[i] = max_ignoring_nan<C>(top[i], key);
-          store(at + i * pair, load(vr));
+          store(at + i * pair, load(vr) * lift);
           store(at + i * pair + L, key);
         }
       }
@@ -261,7 +261,7 @@ class band_block {
     const backward_problem& p = *in_->p;
     const index_t count = count_;
     const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
-    const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan_->scale.by);
+    const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan_->scale.by), lift(plan_->scale.lift);
     const index_t size = column_chunk * G * L;
     for (index_t a = t0_; a < t1_; a += band_chunk) {
       const index_t b = a + band_chunk < t1_ ? a + band_chunk : t1_;
@@ -282,7 +282,7 @@ class band_block {
           g = xsimd::select(differs<C>(state.base_hi, zero), nan, g);
           g = xsimd::select(empty, zero, g);
           store(at + i * pair, g);
-          store(at + i * pair + L, xsimd::select(empty, zero, up.o(t - a, i, soon)));
+          store(at + i * pair + L, xsimd::select(empty, zero, up.o(t - a, i, soon) * lift));
         }
         C lane[L];
         store(lane, most);
@@ -370,7 +370,7 @@ class band_block {
   /// sums[t][j] += exp(w) 2^rho products[t][j]; what is not proven comes from the definition.
   [[gnu::flatten]] void add_weighted(index_t n0, index_t n1) {
     const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest);
-    const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), back(plan_->scale.back);
+    const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), back(plan_->scale.back), lower(plan_->scale.lower);
     for (index_t r = 0; r < t1_ - t0_; ++r) {
       const vec<C> rho(rho_[r]);
       const C* const c = products_ + r * plan_->cells + r % E;
@@ -378,7 +378,7 @@ class band_block {
         const vec<C> mantissa = load(mantissa_ + j);
         const vec<C> exponent = load(exponent_ + j) + rho;
         const auto hidden = mantissa == zero;
-        const vec<C> dw = times_pow2<C>(mantissa * load(c + (j - r * plan_->line)), exponent) * back;
+        const vec<C> dw = times_pow2<C>(mantissa * load(c + (j - r * plan_->line)), exponent) * back * lower;
         const auto proven = hidden || ((exponent <= most) && (xsimd::abs(dw) <= largest));
         if (xsimd::all(proven)) {
           store(sums_ + j, load(sums_ + j) + xsimd::select(hidden, zero, dw));

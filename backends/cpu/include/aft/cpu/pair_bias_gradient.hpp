@@ -105,7 +105,7 @@ template <class C>
   const backward_problem& p = *in.p;
   upstream<C, M> up;
   C kappa[L], xg[M * L], xgo[M * L];
-  const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan.scale.by);
+  const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan.scale.by), lift(plan.scale.lift);
   const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
   const auto kappas = [&](const lane_tile<C>& tile) {
     for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
@@ -143,7 +143,7 @@ template <class C>
       const auto empty = inverse == zero;
       const vec<C> g = xsimd::select(empty, zero, x * (load(up.g + r * L) * by));
       store(xg + r * L, g);
-      store(xgo + r * L, xsimd::select(empty, zero, -(g * load(up.o + r * L))));
+      store(xgo + r * L, xsimd::select(empty, zero, -(g * (load(up.o + r * L) * lift))));
     }
     for (index_t l = 0; l < tile.count; ++l) {
       C* const out = a + 2 * (n - n0 + l) * M;
@@ -169,7 +169,7 @@ template <class C>
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
   C k[N * L], v[N * L], kappa[L];
-  const vec<C> zero(C(0));
+  const vec<C> zero(C(0)), lift(plan.scale.lift);
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
     lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
@@ -183,7 +183,7 @@ template <class C>
       // A key beyond the range with kappa within it is far below and rightly 0; NaN kappa makes NaN.
       const vec<C> y = xsimd::select(seen, exp_scaled<C>(key, centre) + (centre - centre), zero);
       store(k + s * L, y);
-      store(v + s * L, xsimd::select(seen, y * load(v + s * L), zero));
+      store(v + s * L, xsimd::select(seen, y * (load(v + s * L) * lift), zero));
     }
     for (index_t s = s1 - s0; s < N; ++s) {
       store(k + s * L, zero);
@@ -224,19 +224,21 @@ template <class C>
   return sum;
 }
 
-/// sums[r][s] += exp(w) 2^rho c[r][s] back for one panel and key tile, with the weights of one group of columns.
+/// sums[r][s] += exp(w) 2^rho c[r][s], scaled back, for one panel and key tile, with the weights of one group of
+/// columns.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void add_weighted_tile(const gradient_inputs& in, const pair_weights<C>& weights,
                                                               const gradient_columns<C>& columns, index_t n0,
                                                               index_t n1, index_t r0, index_t r1, index_t s0,
-                                                              index_t s1, const C* rho, const C* c, C back, C* sums) {
+                                                              index_t s1, const C* rho, const C* c,
+                                                              const gradient_scale<C>& scale, C* sums) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
-  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), unscale(back);
+  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), back(scale.back), lower(scale.lower);
   C rows[tuning<C>::rows * N];
   weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
@@ -251,8 +253,8 @@ template <class C>
       const auto within = xsimd::abs(weight) <= range;
       const split_exp<C> e = exp_split<C>(xsimd::select(within, weight, zero));
       const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
-      const vec<C> dw =
-          e.mantissa * pow2<C>(xsimd::select(exponent > most, most, exponent)) * load(c + (r - r0) * N + x) * unscale;
+      const vec<C> power = pow2<C>(xsimd::select(exponent > most, most, exponent));
+      const vec<C> dw = e.mantissa * power * load(c + (r - r0) * N + x) * back * lower;
       const auto proven = hidden || (within && (exponent <= most) && (xsimd::abs(dw) <= largest));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
@@ -333,7 +335,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
           for (index_t j = j0; j < j1; ++j) {
             if (!active(q, j)) continue;
             add_weighted_tile<C>(in, weights, columns, g0, g1, q * M, end_of(q), first_key(j), last_key(j),
-                                 plan.rho + ((q - p0) * plan.groups + group) * M, tiles + at(q, j), plan.scale.back,
+                                 plan.rho + ((q - p0) * plan.groups + group) * M, tiles + at(q, j), plan.scale,
                                  sums + at(q, j));
           }
         }
