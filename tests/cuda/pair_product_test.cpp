@@ -36,7 +36,8 @@ std::vector<float> upstream_of(const inputs& x, float scale) {
 
 std::vector<float> centres_of(const inputs& x, device_call<float>& call, const call_stream& stream) {
   std::vector<float> centres(static_cast<std::size_t>(x.B * x.d));
-  stream.launch_each(pair_centres_kernel<float>, x.B * x.d, centre_threads, call, centres.data());
+  stream.launch(pair_centres_kernel<float>, (x.B * x.d + warp_size - 1) / warp_size, centre_threads, call,
+                centres.data());
   return centres;
 }
 

@@ -202,6 +202,22 @@ TEST_CASE("extremes: values that are tiny up to a place, which is all that some 
         }
 }
 
+TEST_CASE("extremes: one key of one channel beyond the range of exponentials, beside tiles of ordinary ones") {
+  for (const setup& s : operators(36))
+    for (auto type : all_types)
+      for (double height : {-3e4, 3e4})
+        for (index_t where : {2, 20, 35}) {
+          numbers x = random_numbers(s);
+          for (double& k : x.k) k *= 0.5;
+          const auto at = static_cast<std::size_t>(where * std::ssize(x.k) / (s.B * 36) + 1);
+          x.k[at] = height;
+          check_both(type, s, x);
+          // The formula's value is then no number, also where the weight is none in any type.
+          x.v[static_cast<std::size_t>(where * s.d + 1)] = infinity;
+          check_forward(type, s, x);
+        }
+}
+
 TEST_CASE("extremes: values that are all tiny, under keys that lie far apart") {
   for (const setup& s : operators(12))
     for (auto type : all_types)

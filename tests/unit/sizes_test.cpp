@@ -19,6 +19,7 @@ TEST_CASE("sizes: batch") {
   for (index_t B : sizes) {
     check({.B = B, .Tq = 3, .Tk = 3, .d = 2});
     check({.B = B, .Tq = 3, .Tk = 3, .d = 2, .bias = bias_form::dense_bhtt});
+    check({.B = B, .Tq = 3, .Tk = 3, .d = 2, .bias = bias_form::dense_tt, .mask = mask_form::batch_pairs});
     check({.call = op::local, .B = B, .Tq = 4, .Tk = 4, .d = 2, .win = window::strict(2)});
     check({.call = op::simple, .B = B, .Tq = 3, .Tk = 3, .d = 2, .causal = true});
     check({.call = op::conv, .B = B, .d = 2, .grid = {2, 2}, .taps = {3, 3}});

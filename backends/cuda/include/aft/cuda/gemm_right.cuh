@@ -40,14 +40,14 @@ struct gemm_key {
     gemm_key x;
     const float key = col.exists ? load_key(p, col.b, s, col.c) : -number<float>::infinity;
     if (key == -number<float>::infinity) return x;
+    const float value = load<float>(p.v, p.positions, col.b, s, col.c);
+    const float size = magnitude(value);
     if (key < -number<float>::range) {
-      // Rows that see no other key have a den of 0, and are not proven.
-      x.special = !(unit >= ordinary_unit);
+      // Rows that see no other key have a den of 0, and are not proven. A value that is no number stays, however low.
+      x.special = !(unit >= ordinary_unit) || !(size <= gemm_most_value);
       return x;
     }
     const split_exp<float> e = stage_logit(key);
-    const float value = load<float>(p.v, p.positions, col.b, s, col.c);
-    const float size = magnitude(value);
     x.special =
         !(e.exponent - unit <= gemm_reach) || !(size <= gemm_most_value) || (size < gemm_least_value && size != 0.0f);
     if (x.special) return x;

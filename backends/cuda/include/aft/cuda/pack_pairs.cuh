@@ -44,16 +44,37 @@ inline pair_side plan_side(const columns& cols, index_t rows) {
   return side;
 }
 
-inline constexpr int centre_threads = 128;
+/// A warp reads 32 columns of a row; so many rows are read at once.
+inline constexpr int centre_rows = 8;
+inline constexpr int centre_threads = centre_rows * warp_size;
 
-/// The first finite average of each column, of rows that see a key.
+template <class C>
+struct centre_buffers {
+  C low[centre_rows][warp_size], high[centre_rows][warp_size];
+};
+
+/// The centre of each column's averages, see average_range.
 template <class C>
 AFT_KERNEL(centre_threads, 4)
 pair_centres_kernel(const AFT_PARAMETER device_call<C> p, C* centres) {
-  const index_t i = block_index() * centre_threads + thread_index();
-  if (i >= p.B * p.d) return;
-  const column col{i / p.d, i % p.d, true};
-  centres[i] = centre_of(p, col, 0, p.Tq);
+  centre_buffers<C>& parts = shared<centre_buffers<C>>();
+  const int lane = thread_index() % warp_size;
+  const int row = thread_index() / warp_size;
+  const index_t i = block_index() * warp_size + lane;
+  average_range<C> averages;
+  if (i < p.B * p.d) {
+    const column col{i / p.d, i % p.d, true};
+    for (index_t t = row; t < p.Tq; t += centre_rows) averages.add(p, col, t);
+  }
+  parts.low[row][lane] = averages.low;
+  parts.high[row][lane] = averages.high;
+  sync();
+  if (row != 0 || i >= p.B * p.d) return;
+  AFT_UNROLL
+  for (int r = 1; r < centre_rows; ++r) {
+    averages.add({parts.low[r][lane], parts.high[r][lane]});
+  }
+  centres[i] = averages.centre();
 }
 
 /// One factor as the two numbers of a column, in units of 2^exponent.
@@ -111,7 +132,8 @@ pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
   pair_tile* const tiles = side.tiles + (instance * side.row_tiles + row / pair_rows) * side.column_tiles;
   for (index_t j = lane; j < side.column_tiles * pair_columns; j += warp_size) {
     const packed_pair x = pair_at(j);
-    const float scale = pow2<float>(x.exponent - unit);
+    // pow2 has no value for what is no number; a row or key beyond the range is one of them.
+    const float scale = x.exponent == x.exponent ? pow2<float>(x.exponent - unit) : x.exponent;
     std::byte* const to = tiles[j / pair_columns].operand + chunk_at(in_tile, in_row / 2) + in_row % 2 * 8;
     *reinterpret_cast<two_floats*>(to) = {{x.first * scale, x.second * scale}};
   }

@@ -34,7 +34,8 @@ class pair_backward {
   void prepare(const device_call<C>& call, const call_stream& stream) const {
     if constexpr (sizeof(C) == sizeof(float)) {
       if (!product_) return;
-      stream.launch_each(pair_centres_kernel<float>, call.B * call.d, centre_threads, call, centres_);
+      stream.launch(pair_centres_kernel<float>, (call.B * call.d + warp_size - 1) / warp_size, centre_threads, call,
+                    centres_);
       pack(pack_pairs_kernel<true>, queries_, call, stream);
       pack(pack_pairs_kernel<false>, keys_, call, stream);
     }

@@ -89,7 +89,8 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
   // A mask that differs between batch elements under a bias that does not is asked column by column.
   const bool mask_by_column = pair_mask(p) && p.mask_sb != 0 && !plan.cols.batched;
   C w = -number<C>::infinity;
-  if (exists && !place_hidden(p, t, s) && inside(p, t, s)) {
+  // Without a column there may be no mask to read either.
+  if (exists && plan.cols.count() > 0 && !place_hidden(p, t, s) && inside(p, t, s)) {
     const bool hidden = pair_mask(p) && !mask_by_column && mask_hides(p, b, t, s);
     if (!hidden) w = weight(p, b, h, t, s);
   }

@@ -50,15 +50,29 @@ AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t,
   sum.top = top;
 }
 
-/// The first finite average of a chunk, of rows that see a key.
+/// The finite averages of rows that see a key: all of them lie in [low, high].
 template <class C>
-AFT_DEVICE C centre_of(const device_call<C>& p, const column& col, index_t begin, index_t end) {
-  for (index_t t = begin; t < end; ++t) {
-    const upstream<C> u = load_upstream(p, col.b, t, col.c);
-    if (u.inverse != C(0) && is_finite(u.o)) return u.o;
+struct average_range {
+  C low = number<C>::infinity, high = -number<C>::infinity;
+
+  AFT_DEVICE void add(const average_range& x) {
+    low = x.low < low ? x.low : low;
+    high = x.high > high ? x.high : high;
   }
-  return C(0);
-}
+  AFT_DEVICE void add(const device_call<C>& p, const column& col, index_t t) {
+    const C o = load<C>(p.average, p.positions, col.b, t, col.c);
+    if (!is_finite(o)) return;
+    if (o == C(0)) {
+      upstream<C> u;
+      load_row_weights(p, col.b, t, col.c, u);
+      if (u.inverse == C(0)) return;
+    }
+    add({o, o});
+  }
+  /// The average nearest to 0, or 0 where they differ in sign: no o - m is larger than o, so that the gradients of a
+  /// row that sees small values keep what its own size allows, and much smaller where all averages are nearly equal.
+  AFT_DEVICE C centre() const { return low > high ? C(0) : low > C(0) ? low : high < C(0) ? high : C(0); }
+};
 
 template <class C>
 AFT_KERNEL(scan_threads, 4)
@@ -66,7 +80,9 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
   query_fold<C> sum;
-  sum.centre = centre_of(p, at.col, at.begin, at.end);
+  average_range<C> averages;
+  for (index_t t = at.begin; t < at.end; ++t) averages.add(p, at.col, t);
+  sum.centre = averages.centre();
   for (index_t t = at.begin; t < at.end; ++t) add_query(p, at.col, t, sum);
   plan.partials[at.at] = sum;
 }
