@@ -102,7 +102,6 @@ function(aft_need_device_emulator)
   endif()
   # Kernels are slow enough on a host; where a build asks for less, their checks still see everything.
   target_compile_options(aft_device_emulator PRIVATE -O2)
-  _aft_leave_uncounted(${sources})
   # Loops of a few steps that only -O3 unrolls, and little code.
   set_property(SOURCE "${aft_SOURCE_DIR}/tests/support/emulator/tensor_unit.cpp" APPEND PROPERTY COMPILE_OPTIONS -O3)
   target_include_directories(aft_device_emulator PUBLIC "${aft_SOURCE_DIR}/backends/cuda/include"
