@@ -143,7 +143,7 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   const long double off = s.save ? ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 0) / 2 : 0;
   for (const auto& bound : bounds) {
     auto& scale = out.scale.*bound.tensor;
-    scale.assign(scale.size(), std::max(largest_finite(scale), std::isfinite(bound.row) ? bound.row : 0));
+    scale.assign(scale.size(), std::max(largest_finite(scale), bound.row));
     (out.count.*bound.tensor).assign(1, static_cast<long double>(bound.count));
     (out.given_absolute.*bound.tensor)
         .assign(1, static_cast<long double>(bound.count) * (off * bound.average + dropped * bound.weight));

@@ -134,8 +134,12 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
         out.dq.push_back(used ? dy(b, t, c) * gate_slope(gate_fn, x.q(b, t, c)) * o : Real{0});
         terms.dq.push_back(used ? std::abs(dy(b, t, c)) * o_terms : Real{0});
         if (!r.s.empty()) {
-          out.row_dv = std::max(out.row_dv, std::abs(g));
-          out.row_dx = std::max(out.row_dx, 2 * std::abs(g) * o_terms);
+          // Of a row that hands out no number there is nothing to be near to, nor does it excuse the others.
+          const auto raise = [](Real& most, Real size) {
+            if (std::isfinite(size)) most = std::max(most, size);
+          };
+          raise(out.row_dv, std::abs(g));
+          raise(out.row_dx, 2 * std::abs(g) * o_terms);
         }
         const index_t h = c / (x.d() / p.H);
         for (std::size_t i = 0; i < r.s.size(); ++i) {
