@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // random_calls FILE...        each file is an input
-// random_calls FIRST COUNT    inputs made of the numbers FIRST .. FIRST + COUNT - 1, the same ones everywhere
+// random_calls FIRST COUNT    inputs made of the numbers FIRST .. FIRST + COUNT - 1; a wrong one is left as
+// wrong-<number>
 //
 // libFuzzer is led by counters that depend on how threads meet, so that no two of its searches are the same one. A test
 // has to be: here a failure belongs to the change that it is seen with.
@@ -38,9 +39,8 @@ bytes random_input(std::uint64_t number) {
   return input;
 }
 
-/// Written before the call, so that it is there after a sanitizer's sudden end too; libFuzzer makes it smaller.
-void keep(const bytes& input) {
-  std::ofstream("input", std::ios::binary)
+void write(const std::string& path, const bytes& input) {
+  std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
 }
 
@@ -54,8 +54,10 @@ int main(int argc, char** argv) {
   if (args.size() == 2 && is_number(args[0], first) && is_number(args[1], count)) {
     for (std::uint64_t i = first; i < first + count; ++i) {
       const bytes input = random_input(i);
-      keep(input);
+      // Before the call, for a sanitizer ends the process.
+      write("trying", input);
       if (fuzz::check_call(input.data(), input.size())) continue;
+      write("wrong-" + std::to_string(i), input);
       std::cerr << "in call " << i << std::endl;
       ++wrong;
     }
