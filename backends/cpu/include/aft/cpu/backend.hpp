@@ -67,10 +67,9 @@ void cpu_backward(const backward_problem& p, const cpu& given) {
     if (cpu_impl::is_scan(p)) return cpu_impl::scan_backward<C>(p, given);
   }
   cpu_impl::scratch memory(exec);
-  cpu_impl::bias_gradient_passes<C> passes;
-  if constexpr (F != family::simple) passes.tiles = &cpu_impl::bias_gradient_job<C>::run_tiles;
-  if constexpr (F == family::local) passes.band = &cpu_impl::bias_gradient_job<C>::run_band;
-  cpu_impl::pair_backward<C, F == family::local>(p, exec, passes, memory);
+  cpu_impl::bias_gradient_pass<C> pass = nullptr;
+  if constexpr (F != family::simple) pass = &cpu_impl::bias_gradient_job<C>::run_tiles;
+  cpu_impl::pair_backward<C, F == family::local>(p, exec, pass, memory);
 }
 
 }  // namespace AFT_ISA

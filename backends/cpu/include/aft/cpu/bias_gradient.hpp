@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "pair_band_gradient.hpp"
+#include "pair_bias_gradient.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -13,14 +13,10 @@ namespace cpu_impl {
 template <class C>
 class bias_gradient_job;
 
-/// What of a bias_gradient_job an operator needs, by pointer, so that a program compiles no more: neither pass where
-/// there is no bias, the second where there are windows.
+/// What of a bias_gradient_job an operator needs, by pointer, so that a program compiles no more; null where there is
+/// no bias.
 template <class C>
-struct bias_gradient_passes {
-  using pass = void (bias_gradient_job<C>::*)(const gradient_inputs&, const staged_factors<C>&);
-  pass tiles = nullptr;  ///< &bias_gradient_job::run_tiles
-  pass band = nullptr;   ///< &bias_gradient_job::run_band
-};
+using bias_gradient_pass = void (bias_gradient_job<C>::*)(const gradient_inputs&, const staged_factors<C>&);
 
 /// The gradient of the bias of one call. Made before anything is written, so that running out of memory leaves the
 /// outputs alone.
@@ -30,13 +26,10 @@ class bias_gradient_job {
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
 
-  bias_gradient_job(const backward_problem& p, int threads, const bias_gradient_passes<C>& passes, scratch& memory)
-      : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), threads_(threads), passes_(passes) {
-    if (passes.band != nullptr && band_plan<C>::serves(p)) {
-      band_.emplace(p, threads, memory);
-    } else {
-      plan_.emplace(p, batched_, threads, memory);
-    }
+  /// `tiled`: run() will be called; else rows come from elsewhere, see write_row.
+  bias_gradient_job(const backward_problem& p, int threads, bias_gradient_pass<C> pass, bool tiled, scratch& memory)
+      : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), threads_(threads), pass_(pass) {
+    if (tiled) plan_.emplace(p, batched_, threads, memory);
     highs_ = memory.take<C>(threads * lanes<C>);
     const bias_ref& d = p.dbias;
     if (d.kind == bias_kind::factorized) {
@@ -48,12 +41,10 @@ class bias_gradient_job {
     }
   }
 
-  /// Where run() expects the largest |g| of every thread.
+  /// Where the largest |g| of every thread is expected.
   C* highs() const { return highs_; }
 
-  void run(const gradient_inputs& in, const staged_factors<C>& factors) {
-    (this->*(any_pair() && band_ ? passes_.band : passes_.tiles))(in, factors);
-  }
+  void run(const gradient_inputs& in, const staged_factors<C>& factors) { (this->*pass_)(in, factors); }
 
   void run_tiles(const gradient_inputs& in, const staged_factors<C>& factors) {
     const backward_problem& p = *p_;
@@ -73,42 +64,7 @@ class bias_gradient_job {
     if (dv_ != nullptr) write_factor(p.dbias.v, p.dbias.v_heads, p.Tk, dv_);
   }
 
-  void run_band(const gradient_inputs& in, const staged_factors<C>& factors) {
-    const backward_problem& p = *p_;
-    const index_t heads = p.bias.heads;
-    const index_t instances = heads * (batched_ ? p.B : 1);
-    const bool around = past_caches();
-    band_->scale = find_gradient_scale<C>(in, threads_, highs_);
-    parallel_for(instances * band_->blocks, threads_, [&](index_t item, int thread) {
-      const index_t h = item / band_->blocks % heads;
-      const index_t b = item / band_->blocks / heads;
-      const pair_weights<C> weights(p, factors, b, h);
-      const gradient_columns<C> columns = columns_of(h, b, p.d / heads);
-      band_block<C> work(in, *band_, weights, columns, item % band_->blocks, thread);
-      work.run(
-          [&](index_t t, index_t first, index_t last, const C* dw) { write_row(b, h, t, first, last, dw, around); });
-      fence_stores();
-    });
-  }
-
- private:
-  bool any_pair() const { return p_->B > 0 && p_->d > 0 && p_->Tq > 0 && p_->Tk > 0; }
-  index_t taps() const { return p_->taps[0] * p_->taps[1] * p_->taps[2]; }
-
-  gradient_columns<C> columns_of(index_t h, index_t b, index_t dh) const {
-    gradient_columns<C> columns;
-    columns.b0 = b;
-    columns.c0 = h * dh;
-    columns.dh = dh;
-    columns.count = dh * (batched_ ? 1 : p_->B);
-    columns.per_group = plan_ ? columns.count / plan_->groups : columns.count;
-    return columns;
-  }
-
-  /// Entries of a row of dw, whether it has one for every key or for every place of the window.
-  index_t row_entries() const {
-    return p_->dbias.kind == bias_kind::dense ? p_->Tk : p_->win.before + p_->win.after + 1;
-  }
+  /// Whether rows are worth writing around the caches.
   bool past_caches() const {
     const bias_ref& d = p_->dbias;
     const index_t batch = d.kind == bias_kind::dense ? d.batch : 1;
@@ -129,6 +85,24 @@ class bias_gradient_job {
     zero_strided<C>(m.type, at(end), m.sc, n - end, around);
   }
 
+ private:
+  bool any_pair() const { return p_->B > 0 && p_->d > 0 && p_->Tq > 0 && p_->Tk > 0; }
+  index_t taps() const { return p_->taps[0] * p_->taps[1] * p_->taps[2]; }
+
+  gradient_columns<C> columns_of(index_t h, index_t b, index_t dh) const {
+    gradient_columns<C> columns;
+    columns.b0 = b;
+    columns.c0 = h * dh;
+    columns.dh = dh;
+    columns.count = dh * (batched_ ? 1 : p_->B);
+    columns.per_group = plan_ ? columns.count / plan_->groups : columns.count;
+    return columns;
+  }
+
+  /// Entries of a row of dw, whether it has one for every key or for every place of the window.
+  index_t row_entries() const {
+    return p_->dbias.kind == bias_kind::dense ? p_->Tk : p_->win.before + p_->win.after + 1;
+  }
   void run_instance(const gradient_inputs& in, const staged_factors<C>& factors, const gradient_columns<C>& columns,
                     index_t h, index_t b) {
     const backward_problem& p = *p_;
@@ -284,9 +258,8 @@ class bias_gradient_job {
   const backward_problem* p_;
   bool batched_;
   int threads_;
-  bias_gradient_passes<C> passes_;
+  bias_gradient_pass<C> pass_;
   std::optional<bias_gradient_plan<C>> plan_;
-  std::optional<band_plan<C>> band_;  ///< instead of plan_, for narrow windows
   C* highs_ = nullptr;
   C* du_ = nullptr;
   C* dv_ = nullptr;

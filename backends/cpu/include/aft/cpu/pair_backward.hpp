@@ -12,19 +12,40 @@
 #include "shared_keys.hpp"
 #include "window_fold.hpp"
 #include "window_gradients.hpp"
+#include "window_products.hpp"
 #include "window_queries.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+/// A key's row for the gradient of the bias: NaN sends its pairs to the definition.
+template <class C, class Mask>
+inline void keep_key(kept_keys<C>& kept, index_t r, const vec<C>& key, const vec<C>& value, const split_exp<C>& e,
+                     const Mask& hidden) {
+  using k_ = exp_constants<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const vec<C> zero(C(0)), none(-inf), nan(std::numeric_limits<C>::quiet_NaN());
+  // Keys below the range count as 0, and as so large an exponent that no pair is proven for which they might be more.
+  const vec<C> far(-k_::range * k_::log2e + (sizeof(C) == 4 ? C(180) : C(1480)));
+  const auto below = key < vec<C>(-k_::range);
+  const auto within = xsimd::abs(key) <= vec<C>(k_::range);
+  const vec<C> exponent = load(kept.exponent) + xsimd::select(below, far, e.exponent);
+  const vec<C> limit(C(64));
+  const vec<C> size = times_pow2<C>(e.mantissa, xsimd::select(exponent > limit, limit, exponent));
+  const vec<C> Y = xsimd::select(hidden || below, zero, xsimd::select(within, size, nan));
+  store(kept.to + r * tuning<C>::columns, xsimd::select(hidden, zero, Y * value));
+  store(kept.to + r * tuning<C>::columns + lanes<C>, -Y);
+  store(kept.most, max_ignoring_nan<C>(load(kept.most), xsimd::select(hidden || !(within || below), none, exponent)));
+}
+
 /// Finishes a panel of keys: dv = e^k A, dk = e^k (v A - B), or the exact sums. dk goes to `dk`, which has d channels
-/// even when keys are shared.
+/// even when keys are shared. Where `kept` is not null, what the gradient of the bias needs of the keys goes there.
 template <class C>
 [[gnu::flatten]] inline void finish_keys(const gradient_inputs& in, const field& dk,
                                          const std::array<index_t, 3>& dk_grid, const pair_weights<C>& weights,
                                          const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
-                                         const row_scale<C>& rs, const C* c) {
+                                         const row_scale<C>& rs, const C* c, kept_keys<C>* kept) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
@@ -62,6 +83,7 @@ template <class C>
       dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, exponent), dv);
       dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * unscale) * unlift, exponent), dk_lane);
     }
+    if (kept != nullptr) keep_key<C>(*kept, r, key, value * lift, e, hidden);
     const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
     const auto proven = hidden || (within && (exponent <= most) && finite && (vec<C>(rs.base[r]) == zero));
     store(dv_out + r * L, xsimd::select(hidden, zero, dv));
@@ -89,31 +111,53 @@ template <class C>
 
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
 template <class C, bool windows>
-inline void pair_backward(const backward_problem& p, const cpu& exec, const bias_gradient_passes<C>& passes,
-                          scratch& memory) {
-  const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
+inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradient_pass<C> pass, scratch& memory) {
+  bool products = false;
+  if constexpr (windows) products = product_plan<C>::serves(p);
+  const bool keys_wanted = products || ((p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0);
   const int threads = thread_count(exec);
+  const bool shared = keys_wanted && p.dk.set && p.hk != p.d;
+  const pair_instances<C> instances(p);
+  const bool served = windows && (products || !states_rows(p) || p.average.type == dtype_of<C>);
+  field dk = p.dk;
+  const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
+  std::optional<fold_plan<C>> plan;
+  std::optional<bias_gradient_job<C>> bias;
+  std::optional<std::conditional_t<windows, product_plan<C>, bool>> product;
+  index_t per_slot = 0;
+  C* exponents = nullptr;
+  const auto lay_out = [&](scratch& from) {
+    if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
+    if (keys_wanted) {
+      plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, served,
+                   products, from);
+      if (!plan->narrow) per_slot = plan->group * p.Tq * lanes<C>;
+      exponents = from.take<C>(threads * per_slot);
+    }
+    if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, pass, !products, from);
+    if constexpr (windows) {
+      if (products) product.emplace(p, *plan, from);
+    }
+  };
+  // One block for all: several large ones would go back to the system after every call, and come back as pages to be
+  // cleared.
+  scratch counter;
+  lay_out(counter);
+  count_upstream<C>(p, counter);
+  memory.reserve<std::byte>(counter.counted());
+
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in = prepare_gradient<C>(p, memory, [&](const problem& forward, const row_state& state) {
     scratch own(exec);  // given back before the backward buffers are taken
     pair_forward<C, windows>(forward, state, exec, own);
   });
-  const bool shared = keys_wanted && p.dk.set && p.hk != p.d;
-  const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
-  const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
-  const pair_instances<C> instances(p);
-  const bool served = windows && in.average.type == dtype_of<C>;
-  std::optional<fold_plan<C>> plan;
-  if (keys_wanted)
-    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, served,
-                 memory);
-  const index_t per_slot = keys_wanted && !plan->narrow ? plan->group * p.Tq * lanes<C> : 0;
-  C* const exponents = memory.take<C>(threads * per_slot);
-  std::optional<bias_gradient_job<C>> bias;
-  if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, passes, memory);
+  lay_out(memory);
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
   gate_gradient<C>(in, exec, bias ? bias->highs() : nullptr);
+  if constexpr (windows) {
+    if (products) product->scale = find_gradient_scale<C>(in, threads, bias->highs());
+  }
   if (keys_wanted) {
     for_each_instance(*plan, instances.count(), [&](index_t i, int thread) {
       const auto instance = instances.at(i);
@@ -122,22 +166,26 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, const bias
         weights.columns(r0, r1, t0, t1, out, ld);
       };
       const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
-                              const C* c) {
-        finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
+                              const C* c, kept_keys<C>* kept = nullptr) {
+        finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c, kept);
       };
       if constexpr (windows) {
         if (plan->narrow) {
           const auto tiles_of = [&](index_t first, index_t count) {
             return window_tiles<C>(count, [&](index_t j) { return instances.tile(instance, first + j); });
           };
+          std::optional<window_products<C>> pairs;
+          if (products) pairs.emplace(in, *product, *plan, instances, instance, *bias, thread);
           const auto run = [&](const fold_item& item) {
             const window_tiles<C> tiles = tiles_of(item.tile, item.count);
             query_source<C> source(in, tiles);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
-                                query_lines<C>(in, tiles_of(item.next, item.next_count)), finish_ref<C>(finish));
+                                query_lines<C>(in, tiles_of(item.next, item.next_count)), pairs ? &*pairs : nullptr,
+                                finish_ref<C>(finish));
           };
           fold_window<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill),
                          function_ref<void(const fold_item&)>(run));
+          if (pairs) pairs->rows(weights);
           return;
         }
       }
@@ -152,7 +200,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, const bias
     });
     if (shared) sum_shared_keys<C>(p, dk, exec);
   }
-  if (bias) bias->run(in, factors);
+  if (bias && !products) bias->run(in, factors);
 }
 
 }  // namespace cpu_impl

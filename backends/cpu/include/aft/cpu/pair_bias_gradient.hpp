@@ -197,30 +197,35 @@ template <class C>
   }
 }
 
-/// One pair by its definition, over the columns [n0, n1).
+/// One pair by its definition, over the columns of a lane tile.
 template <class C>
-[[gnu::noinline]] inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& columns, index_t n0,
-                                      index_t n1, index_t t, index_t s, C weight) {
+[[gnu::noinline]] inline C exact_tile(const gradient_inputs& in, const lane_tile<C>& tile, index_t t, index_t s,
+                                      C weight) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   upstream<C, 1> up;
   C k[L], v[L], lane[L];
   const vec<C> zero(C(0));
+  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s, s + 1, k, -inf);
+  lane_field<C>(p.v, p.grid, tile, 1).read(s, s + 1, v);
+  hide_keys(p, tile, s, s + 1, k);
+  up.read(in, tile, t, t + 1);
+  const vec<C> inverse = load(up.inverse);
+  const exact_factor<C> a =
+      exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
+  const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
+  store(lane, xsimd::select(hidden, zero, a.times(load(up.g), load(v) - load(up.o))));
   C sum = C(0);
-  for (index_t n = n0; n < n1; n += L) {
-    const lane_tile<C> tile = columns.tile(n, n1);
-    lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s, s + 1, k, -inf);
-    lane_field<C>(p.v, p.grid, tile, 1).read(s, s + 1, v);
-    hide_keys(p, tile, s, s + 1, k);
-    up.read(in, tile, t, t + 1);
-    const vec<C> inverse = load(up.inverse);
-    const exact_factor<C> a =
-        exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
-    const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
-    store(lane, xsimd::select(hidden, zero, a.times(load(up.g), load(v) - load(up.o))));
-    for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
-  }
+  for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
+  return sum;
+}
+/// The same over the columns [n0, n1).
+template <class C>
+[[gnu::noinline]] inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& columns, index_t n0,
+                                      index_t n1, index_t t, index_t s, C weight) {
+  C sum = C(0);
+  for (index_t n = n0; n < n1; n += lanes<C>) sum += exact_tile<C>(in, columns.tile(n, n1), t, s, weight);
   return sum;
 }
 

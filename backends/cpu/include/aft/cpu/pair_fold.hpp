@@ -39,8 +39,11 @@ struct fold_plan {
   bool by_instance = false;  ///< many instances: one a thread. Few: all threads on one
   bool narrow = false;       ///< windows that fold_window serves
   bool held = true;          ///< a group's packed columns are kept as a whole, not a window's at a time
+  bool products = false;     ///< window_products multiplies the columns with the rows besides
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
   index_t ring = 0;         ///< columns kept
+  index_t behind = 0;       ///< those among them that lie before a panel's own
+  index_t chains = 0;       ///< products: runs of groups that one thread takes in order; 0: every group by itself
   index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
   C* weights = nullptr;
   row_scale<C>* scales = nullptr;
@@ -53,6 +56,8 @@ struct fold_plan {
 
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
+  /// Panels that are multiplied together with the columns: one alone is no multiple of a tile's keys.
+  static constexpr index_t pair_step = 2;
 
   /// A line more than the widest row: rows a power of two apart would all lie in one set of the first-level cache.
   index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>)+2 * lanes<C>; }
@@ -70,11 +75,16 @@ struct fold_plan {
     return many > few ? many : (few < 1 ? 1 : few);
   }
 
+  /// The first group of a chain of an instance with so many lane tiles.
+  index_t first_group(index_t chain, index_t lane_tiles) const {
+    return (lane_tiles + group - 1) / group * chain / chains;
+  }
+
   /// `run` lane tiles lie side by side. `serve_windows`: fold_window may serve them. `in_pairs` needs a geometry
-  /// without a window, in which every panel's dense part begins at key 0.
+  /// without a window, in which every panel's dense part begins at key 0; `with_products` one that fold_window serves.
   fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
-            bool in_pairs, bool serve_windows, scratch& memory)
-      : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs) {
+            bool in_pairs, bool serve_windows, bool with_products, scratch& memory)
+      : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs), products(with_products) {
     panels = cut.count;
     width = cut.widest(g);
     narrow = serve_windows && g.bounded && width <= tuning<C>::window_widest;
@@ -86,7 +96,13 @@ struct fold_plan {
     // Blocks of equal size: a short last one packs all keys for few rows.
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
-    const index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
+    index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
+    if (products) {
+      // Sums of products are joined group by group, so groups must not depend on threads.
+      const index_t few = lane_tiles < tuning<C>::group ? lane_tiles : tuning<C>::group;
+      share = (lane_tiles + 3) / 4 > few ? (lane_tiles + 3) / 4 : few;
+      behind = M + tuning<C>::band_rows;
+    }
     const auto lanes_of = [&](index_t keys) {
       const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1;
       return pick_group(tuning<C>::key_bytes / bytes, tuning<C>::wide_bytes / bytes, share, run);
@@ -94,7 +110,7 @@ struct fold_plan {
     ring = steps(g.K);
     group = lanes_of(ring);
     if (narrow) {
-      const index_t window = width + tuning<C>::window_spare;
+      const index_t window = width + tuning<C>::window_spare + behind;
       const index_t wide = lanes_of(window);
       const auto bytes = [&](index_t n) { return n * ring * N * static_cast<index_t>(sizeof(C)); };
       if (group < tuning<C>::group && wide >= tuning<C>::group && bytes(tuning<C>::group) <= tuning<C>::window_bytes)
@@ -104,10 +120,17 @@ struct fold_plan {
         ring = window;
         group = wide;
       }
-      // A line more, else the same column of all tiles would lie in one set of the first-level cache.
-      column_size = (ring + 1) * N;
+      // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
+      // whole strips of columns.
+      column_size = (ring + (products ? tuning<C>::band_rows + 1 : 1)) * N;
       const index_t most = tuning<C>::weight_bytes / threads / (group * N * static_cast<index_t>(sizeof(C)));
       block = block > most ? (most < 1 ? 1 : most) : block;
+      if (products) {
+        const index_t groups = (lane_tiles + group - 1) / group;
+        chains = lane_tiles / 32 > tuning<C>::chains ? 2 * tuning<C>::chains : tuning<C>::chains;
+        chains = groups < chains ? groups : chains;
+        block = (block + pair_step - 1) / pair_step * pair_step;
+      }
     } else {
       column_size = ring * N;
     }
@@ -229,27 +252,38 @@ struct fold_item {
   index_t tile, count, first, last;
   index_t block;             ///< the first panel whose weights are packed
   index_t next, next_count;  ///< lane tiles that the same thread, or another, is likely to take soon; none: 0
+  index_t chain;             ///< that the group belongs to
+  bool begins;               ///< it is the chain's first
 };
 
-/// Hands out panels [p0, p1) of all lane tiles: lane tiles first; rows are divided too when there are fewer groups than
-/// threads.
+/// Hands out panels [p0, p1) of all lane tiles: lane tiles first; rows are divided too when there are fewer groups, or
+/// chains of groups, than threads.
 template <class C, class Body>
 inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, index_t p0, index_t p1,
                           const Body& body) {
   const int team = plan.by_instance ? 1 : plan.threads;
   const index_t groups = (tiles + plan.group - 1) / plan.group;
-  index_t parts = groups > 0 && groups < team ? (team + groups - 1) / groups : 1;
+  const index_t units = plan.chains > 0 ? plan.chains : groups;
+  const index_t step = plan.products ? plan.pair_step : 1;
+  index_t parts = units > 0 && units < team ? (team + units - 1) / units : 1;
   parts = parts > p1 - p0 ? p1 - p0 : parts;
   const auto count_of = [&](index_t group) {
     const index_t left = tiles - group * plan.group;
     return left < plan.group ? (left > 0 ? left : 0) : plan.group;
   };
-  parallel_for(groups * parts, team, [&](index_t i, int own) {
-    const index_t group = i / parts;
+  const auto first_of = [&](index_t unit) { return plan.chains > 0 ? plan.first_group(unit, tiles) : unit; };
+  const auto edge = [&](index_t part) {
+    return part < parts ? p0 + (p1 - p0) * part / parts / step * step : p1;
+  };
+  parallel_for(units * parts, team, [&](index_t i, int own) {
+    const index_t unit = i / parts;
     const index_t part = i % parts;
-    const index_t next = (i + team) / parts;
-    body(fold_item{plan.by_instance ? thread : own, group * plan.group, count_of(group), p0 + (p1 - p0) * part / parts,
-                   p0 + (p1 - p0) * (part + 1) / parts, p0, next * plan.group, next > group ? count_of(next) : 0});
+    const index_t begin = first_of(unit), end = first_of(unit + 1);
+    for (index_t group = begin; group < end && edge(part) < edge(part + 1); ++group) {
+      const index_t next = group + 1 < end ? group + 1 : first_of((i + team) / parts);
+      body(fold_item{plan.by_instance ? thread : own, group * plan.group, count_of(group), edge(part), edge(part + 1),
+                     p0, next * plan.group, next > group ? count_of(next) : 0, unit, group == begin});
+    }
     fence_stores();  // of what was written around the caches
   });
 }

@@ -36,7 +36,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   // Of other types, keys are read faster many lane tiles at a time, as fold_pairs reads them.
   const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
   const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), instances.run(), thread_count(exec),
-                          multiplies_in_pairs<C>(p) && !state.set, served, memory);
+                          multiplies_in_pairs<C>(p) && !state.set, served, false, memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);
     const pair_weights<C> weights(p, factors, instance.b, instance.h);
@@ -50,7 +50,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
       weights.rows(r0, r1, s0, s1, out, ld);
     };
     const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
-                            const C* c) {
+                            const C* c, kept_keys<C>* = nullptr) {
       finish_queries<C>(p, plan, state, weights, instances.tile(instance, tile), cs, r0, r1, rs, c);
     };
     if constexpr (windows) {
@@ -62,7 +62,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
           const window_tiles<C> tiles = tiles_of(item.tile, item.count);
           key_source<C> source(p, tiles);
           fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles),
-                              key_lines<C>(p, tiles_of(item.next, item.next_count)), finish_ref<C>(finish));
+                              key_lines<C>(p, tiles_of(item.next, item.next_count)), nullptr, finish_ref<C>(finish));
         };
         fold_window<C>(plan, thread, instances.tiles(), fill_ref<C>(fill), function_ref<void(const fold_item&)>(run));
         return;

@@ -25,6 +25,8 @@ namespace cpu_impl {
 class scratch {
  public:
   explicit scratch(const cpu& exec) : from_(exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource()) {}
+  /// Gives out nothing and counts what is wanted, see counted().
+  scratch() = default;
   scratch(const scratch&) = delete;
   scratch& operator=(const scratch&) = delete;
   ~scratch() {
@@ -39,6 +41,10 @@ class scratch {
   template <class T>
   T* take(index_t n) {
     const std::size_t wanted = static_cast<std::size_t>(n < 0 ? 0 : n) * sizeof(T);
+    if (from_ == nullptr) {
+      left_ += (wanted / alignment + 1) * alignment;
+      return nullptr;
+    }
     if constexpr (shared == 0) return reinterpret_cast<T*>(block(wanted));
     // Never null, even where n is 0.
     const std::size_t bytes = wanted == 0 ? alignment : (wanted + alignment - 1) / alignment * alignment;
@@ -57,12 +63,14 @@ class scratch {
   /// what malloc gives back to the system, and its pages were a tenth of the time of the next call.
   template <class T>
   void reserve(index_t n) {
-    if constexpr (shared == 0) return;
+    if (shared == 0 || from_ == nullptr) return;
     const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
     if (bytes <= left_) return;
     next_ = block(bytes);
     left_ = bytes;
   }
+
+  index_t counted() const { return static_cast<index_t>(left_); }
 
  private:
   static constexpr std::size_t alignment = 64;
@@ -86,7 +94,7 @@ class scratch {
     return static_cast<std::byte*>(raw) + alignment;
   }
 
-  std::pmr::memory_resource* from_;
+  std::pmr::memory_resource* from_ = nullptr;
   header* last_ = nullptr;
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;

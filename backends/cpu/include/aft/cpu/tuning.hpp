@@ -57,15 +57,11 @@ struct tuning {
   static constexpr index_t band_rows = 2;
 #endif
   static constexpr index_t band_keys = 4;
-  /// Tiles of queries that use the same keys one after the other: 1 to 4 brought 3 to 5%, 8 nothing more.
-  static constexpr index_t band_strips = 4;
   /// Lane tiles that are summed before lanes are: 4 cost 5%, 16 won 4% here and lost 5% on 32 x 197 x 384.
   static constexpr index_t band_group = 8;
-  /// Queries of a block, at most and at least: each block packs the keys of its window again. 64 cost 3%, 256 too. A
-  /// short sequence needs some blocks for its threads: at least 24 cost 10% on 32 x 197 x 384, 96 win 3% on one thread
-  /// and leave half of the blocks.
-  static constexpr index_t band_block = 128;
-  static constexpr index_t band_least = 48;
+  /// Chains of groups of lane tiles whose sums are kept apart, at most: as many threads have work without dividing
+  /// rows.
+  static constexpr index_t chains = 4;
   /// Wider windows go the way of dense biases. 63 wide it takes 0.53 of that way's time, 255 wide 0.80, 511 wide 0.86
   /// to 0.95.
   static constexpr index_t band_widest = 512;

@@ -127,16 +127,25 @@ class query_rows {
   staged_rows<C> g_, o_, inverse_, exponent_, hi_, lo_;
 };
 
-/// Where o and the rows' weights come from: the caller's lse and average when both are given
-/// and enough, else `recompute(problem,
-/// state)` is asked to fill scratch with them.
+/// Whether the caller's lse and average say all about the rows. A key channel that serves several heads has one lse but
+/// several sums, so that there lse does not suffice.
+inline bool states_rows(const backward_problem& p) { return p.lse.set && p.average.set && state_channels(p) == p.hk; }
+
+/// Takes, from a scratch that counts, what prepare_gradient will take.
+template <class C>
+inline void count_upstream(const backward_problem& p, scratch& counter) {
+  const index_t all = p.B * p.Tq * p.d;
+  counter.take<C>(states_rows(p) ? all : 2 * all + 2 * p.B * p.Tq * state_channels(p));
+}
+
+/// Where o and the rows' weights come from: the caller's lse and average when both are given and enough, else
+/// `recompute(problem, state)` is asked to fill scratch with them.
 template <class C, class Recompute>
 inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memory, const Recompute& recompute) {
   gradient_inputs in;
   in.p = &p;
   in.g = scratch_field<C>(memory, p.B, p.Tq, p.d);
-  // A key channel that serves several heads has one lse but several sums, so that lse does not suffice.
-  in.from_lse = p.lse.set && p.average.set && state_channels(p) == p.hk;
+  in.from_lse = states_rows(p);
   in.average = p.average;
   if (in.from_lse) return in;
   in.average = scratch_field<C>(memory, p.B, p.Tq, p.d);

@@ -42,13 +42,22 @@ class window_source {
   window_lines<C> lines_;
 };
 
+/// Where finishing a panel leaves its keys for the gradient of the bias: [Y v | -Y] with Y = exp(k) 2^exponent.
+template <class C>
+struct kept_keys {
+  C* to;
+  C exponent[lanes<C>];
+  C most[lanes<C>];  ///< the largest exponent so far
+};
+
 /// Finishes the sums of a panel if they need no more than most.
 template <class C>
 class window_finish {
  public:
-  /// c are the sums of rows [r0, r1), `before` and `after` those outside, or null. False: not done.
+  /// c are the sums of rows [r0, r1), `before` and `after` those outside, or null; so is `keys` where they are not
+  /// wanted. False: not done.
   virtual bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
-                      const C* before, const C* after, const C* c) const = 0;
+                      const C* before, const C* after, const C* c, kept_keys<C>* keys) const = 0;
 
   /// What will be read, and what will be written through the caches.
   const window_lines<C>& reads() const { return reads_; }
@@ -95,7 +104,7 @@ class window_columns {
   /// Moves on to a panel whose dense columns are `span`. They are what at() reads; those before join the sum.
   void enter(const pair_geometry::span& span, bool dense) {
     if (!plan_->g.constant || plan_->g.causal < 0) {
-      if (!plan_->held && filled_ < span.lo) filled_ = base_ = span.lo;
+      if (!plan_->held && filled_ < span.lo - plan_->behind) filled_ = base_ = span.lo - plan_->behind;
       at_ = span.lo;
     } else if (span.lo > at_) {
       join(span.lo);
@@ -166,7 +175,8 @@ class window_columns {
 
   /// Adds the stretch from at_ to lo, of which only a part may be packed at a time.
   void join(index_t lo) {
-    if (lo - at_ <= plan_->ring) {
+    const index_t room = plan_->ring - plan_->behind;
+    if (lo - at_ <= room) {
       reach(lo);
       for (index_t i = 0; i < count_; ++i) {
         vec<C> num(C(0)), den(C(0));
@@ -179,7 +189,7 @@ class window_columns {
     }
     C sums[tuning<C>::wide_group * N] = {};
     while (at_ < lo) {
-      const index_t end = at_ + plan_->ring < lo ? at_ + plan_->ring : lo;
+      const index_t end = at_ + room < lo ? at_ + room : lo;
       reach(end);
       for (index_t i = 0; i < count_; ++i) {
         vec<C> num = load(sums + i * N), den = load(sums + i * N + L);
@@ -192,15 +202,16 @@ class window_columns {
     for (index_t x = 0; x < count_ * N; x += L) store(before_ + x, load(before_ + x) + load(sums + x));
   }
 
-  /// Packs columns up to `end`. What lies before at_ is needed no more.
+  /// Packs columns up to `end`. What lies a while before at_ is needed no more.
   void reach(index_t end) {
     while (filled_ < end) {
       if (filled_ == base_ + plan_->ring) {
+        const index_t from = at_ - plan_->behind > base_ ? at_ - plan_->behind : base_;
         for (index_t i = 0; i < count_; ++i) {
           C* const own = P_ + i * plan_->column_size;
-          std::memmove(own, own + (at_ - base_) * N, static_cast<std::size_t>((filled_ - at_) * N) * sizeof(C));
+          std::memmove(own, own + (from - base_) * N, static_cast<std::size_t>((filled_ - from) * N) * sizeof(C));
         }
-        base_ = at_;
+        base_ = from;
       }
       index_t until = filled_ + most < end ? filled_ + most : end;
       until = until < base_ + plan_->ring ? until : base_ + plan_->ring;
@@ -219,15 +230,36 @@ class window_columns {
   index_t at_ = 0;      ///< columns are summed up to here
 };
 
+/// What is made of the keys and columns that a panel has at hand, besides its sums.
+template <class C>
+class pair_products {
+ public:
+  /// The scales of an item's columns are known.
+  virtual void begin(const fold_item& item, const column_scale<C>* cs) = 0;
+  /// Where a panel's keys go.
+  virtual kept_keys<C>* keys(const fold_item& item, index_t i, index_t panel) = 0;
+  /// All lane tiles of a pair of panels are finished, or of the last one alone.
+  virtual void multiply(const fold_item& item, const window_columns<C>& columns, index_t panel) = 0;
+
+  pair_products(const pair_products&) = delete;
+  pair_products& operator=(const pair_products&) = delete;
+
+ protected:
+  pair_products() = default;
+  ~pair_products() = default;
+};
+
 /// Takes a sum of a panel that window_finish has not finished, as in fold_pairs.
 template <class C>
-using finish_ref = function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*)>;
+using finish_ref = function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*,
+                                     kept_keys<C>*)>;
 
-/// The panels of one item. `next` is what the item after it reads.
+/// The panels of one item. `next` is what the item after it reads; `products` may be null.
 template <class C>
 [[gnu::noinline]] inline void fold_window_item(const fold_plan<C>& plan, int thread, const fold_item& item,
                                                window_source<C>& source, const window_finish<C>& quick,
-                                               const window_lines<C>& next, finish_ref<C> finish) {
+                                               const window_lines<C>& next, pair_products<C>* products,
+                                               finish_ref<C> finish) {
   constexpr index_t N = tuning<C>::columns;
   constexpr index_t M = tuning<C>::rows;
   constexpr index_t depth = tuning<C>::depth_block;
@@ -239,6 +271,7 @@ template <class C>
   window_columns<C> columns(plan, item, source);
   column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;
   columns.prepare(cs);
+  if (products != nullptr) products->begin(item, cs);
   const index_t own_panels = item.last - item.first;
   C* const c = plan.tiles + item.slot * plan.group * plan.strip * M * N;
   for (index_t panel = g.constant && g.causal >= 0 ? 0 : item.first; panel < item.last; ++panel) {
@@ -267,10 +300,13 @@ template <class C>
       }
       const C* const before = g.has_prefix(span) ? columns.before(i) : nullptr;
       const C* const after = g.has_suffix(span) ? columns.after(i, panel) : nullptr;
-      if (quick.finish(i, cs[i], r0, r1, rs, before, after, c)) continue;
+      kept_keys<C>* const keys = products != nullptr ? products->keys(item, i, panel) : nullptr;
+      if (quick.finish(i, cs[i], r0, r1, rs, before, after, c, keys)) continue;
       if (before != nullptr || after != nullptr) add_outside<C>(r1 - r0, rs, before, after, c);
-      finish(item.tile + i, cs[i], r0, r1, rs, c);
+      finish(item.tile + i, cs[i], r0, r1, rs, c, keys);
     }
+    if (products != nullptr && (panel % plan.pair_step == plan.pair_step - 1 || panel + 1 == item.last))
+      products->multiply(item, columns, panel);
   }
 }
 

@@ -26,7 +26,8 @@ template <class C>
 [[gnu::noinline, gnu::flatten]] inline bool finish_key_rows(index_t rows, const column_scale<C>& cs,
                                                             const row_scale<C>& rs, const C* before, const C* after,
                                                             const C* c, const C* k, index_t k_step, const C* v,
-                                                            index_t v_step, written_rows<C> dk, written_rows<C> dv) {
+                                                            index_t v_step, written_rows<C> dk, written_rows<C> dv,
+                                                            kept_keys<C>* kept) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
@@ -37,8 +38,10 @@ template <class C>
   const vec<C> unscale = load(cs.unscale), lift = load(cs.lift), unlift = load(cs.unlift);
   const vec<C> column_exponent = load(cs.exponent);
   C dk_out[tuning<C>::rows * L], dv_out[tuning<C>::rows * L];
+  C* rows_to = kept != nullptr ? kept->to : nullptr;
+  const vec<C> kept_exponent = kept != nullptr ? load(kept->exponent) : zero;
   seen_range<C> keys, gradients;
-  vec<C> high = least, low = most;
+  vec<C> high = least, low = most, kept_most = kept != nullptr ? load(kept->most) : zero;
   for (index_t r = 0; r < rows; ++r, k += k_step, v += v_step) {
     if (rs.base[r] != C(0)) return false;
     const vec<C> key = load(k);
@@ -48,7 +51,8 @@ template <class C>
     const split_exp<C> e = exp_parts<C>(key);
     const vec<C> exponent = e.exponent + (column_exponent + vec<C>(rs.exponent[r]));
     const vec<C> factor = times_pow2<C>(e.mantissa, exponent);
-    const vec<C> difference = (load(v) * lift) * A - B;
+    const vec<C> value = load(v) * lift;
+    const vec<C> difference = value * A - B;
     const vec<C> value_gradient = (factor * A) * unscale;
     const vec<C> key_gradient = ((factor * difference) * unscale) * unlift;
     store(dv_out + r * L, value_gradient);
@@ -58,10 +62,17 @@ template <class C>
     low = min_ignoring_nan<C>(low, exponent);
     gradients.add_size(value_gradient);
     gradients.add_size(key_gradient);
+    if (kept == nullptr) continue;
+    const vec<C> own = e.exponent + kept_exponent;
+    const vec<C> Y = times_pow2<C>(e.mantissa, own);
+    store(rows_to + r * N, Y * value);
+    store(rows_to + r * N + L, -Y);
+    kept_most = max_ignoring_nan<C>(kept_most, own);
   }
   if (!xsimd::all(keys.within(C(0), k_::range) && gradients.within(C(0), k_::largest) && (high <= most) &&
                   (low >= least)))
     return false;
+  if (kept != nullptr) store(kept->most, kept_most);
   for (index_t r = 0; dv.to != nullptr && r < rows; ++r) put(dv.to + r * dv.step, load(dv_out + r * L), dv.around);
   for (index_t r = 0; dk.to != nullptr && r < rows; ++r) put(dk.to + r * dk.step, load(dk_out + r * L), dk.around);
   return true;
@@ -88,14 +99,14 @@ class quick_gradients final : public window_finish<C> {
   }
 
   bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* before,
-              const C* after, const C* c) const override {
+              const C* after, const C* c, kept_keys<C>* kept) const override {
     const auto at = [&](written_rows<C> rows) {
       if (rows.to != nullptr) rows.to += r0 * rows.step + i * lanes<C>;
       return rows;
     };
     const window_lines<C>& keys = this->reads_;
     return ready_ && finish_key_rows<C>(r1 - r0, cs, rs, before, after, c, keys.at(0, i, r0), keys.step(0),
-                                        keys.at(1, i, r0), keys.step(1), at(dk_), at(dv_));
+                                        keys.at(1, i, r0), keys.step(1), at(dk_), at(dv_), kept);
   }
 
  private:

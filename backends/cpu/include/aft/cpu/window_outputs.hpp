@@ -57,7 +57,7 @@ class quick_outputs final : public window_finish<C> {
   }
 
   bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* before,
-              const C* after, const C* c) const override {
+              const C* after, const C* c, kept_keys<C>*) const override {
     const window_lines<C>& q = this->reads_;
     return ready_ && finish_gated_rows<C>(r1 - r0, cs, rs, before, after, c, q.at(0, i, r0), q.step(0), y_.at(0, i, r0),
                                           y_.step(0), around_);

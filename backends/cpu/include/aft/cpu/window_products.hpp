@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file window_products.hpp  dw[t,s] = sum_{b, c in head} a[t,s,c] g[t,c] (v[s,c] - o[t,c]) for narrow windows.
+///
+/// The fold that makes dk and dv has both factors at hand: the queries' columns [X g | X g o] with X = exp(-lse), and
+/// exp(k) of a panel's keys. They are multiplied there, with channels as lanes, so nothing is read, packed or
+/// transposed a second time; an accumulator a pair, whose lanes are added up in the end. Lane tiles are summed in
+/// chains, each by one thread and in order; a row of dw is exp(w) times the sum of all chains.
+#pragma once
+
+#include <cstring>
+
+#include "bias_gradient.hpp"
+#include "exp_parts.hpp"
+#include "window_fold.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// The sums of one call: tiles of E queries by K keys, E K numbers each, those of a strip of E queries side by side.
+/// Their places depend on the shape alone, so no result depends on threads.
+template <class C>
+struct product_plan {
+  static constexpr index_t L = lanes<C>;
+  static constexpr index_t E = tuning<C>::band_rows;
+  static constexpr index_t K = tuning<C>::band_keys;
+  static constexpr index_t M = tuning<C>::rows;
+  static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t cell = E * K;
+  static_assert(cell % L == 0 && fold_plan<C>::pair_step * M % K == 0);
+
+  index_t before = 0, after = 0;  ///< row t has a bias for the keys [t - before, t + after]
+  index_t strips = 0, tiles = 0;  ///< tiles of a strip, at most
+  index_t steps = 0;              ///< pairs of panels
+  index_t chains = 0, chain_size = 0, team_size = 0;
+  index_t line = 0;  ///< pairs of a row in whole vectors
+  gradient_scale<C> scale;
+  kept_keys<C>* keys = nullptr;  ///< of every lane tile of a slot
+  C* columns = nullptr;         ///< where those lie
+  C* sums = nullptr;
+  C* highs = nullptr;  ///< of every chain and pair of panels the largest exponent of a key
+  C* rows = nullptr;
+
+  /// Windows for which it is faster, and biases whose gradient is stored pair by pair.
+  static bool serves(const backward_problem& p) {
+    const bool stored = p.dbias.kind == bias_kind::dense || p.dbias.kind == bias_kind::banded;
+    const bool batched = p.bias.batch > 1 && p.B > 1;
+    const bool mask_per_batch = !batched && p.B > 1 && p.pair_mask() && p.mask_sb != 0;
+    const bool any = p.B > 0 && p.d > 0 && p.Tq > 0 && p.Tk > 0;
+    return any && stored && !mask_per_batch && key_geometry(p).bounded &&
+           p.win.before + p.win.after + 1 <= tuning<C>::band_widest;
+  }
+
+  product_plan(const backward_problem& p, const fold_plan<C>& fold, scratch& memory) {
+    before = p.win.before;
+    after = p.causal && p.win.after > 0 ? 0 : p.win.after;
+    const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
+    strips = (p.Tq + E - 1) / E;
+    tiles = (width + E + K - 2) / K + 1;
+    steps = (fold.panels + fold.pair_step - 1) / fold.pair_step;
+    chains = fold.chains;
+    chain_size = strips * tiles * cell;
+    team_size = chains * chain_size;
+    line = (width + L - 1) / L * L;
+    const index_t teams = fold.by_instance ? fold.threads : 1;
+    const index_t slots = fold.threads * fold.group;
+    const index_t column_count = slots * column_size, row_count = fold.threads * row_size();
+    constexpr index_t size = static_cast<index_t>(sizeof(C));
+    constexpr index_t rounding = 5 * 64 / size;
+    memory.reserve<C>(column_count + teams * (team_size + chains * steps) + row_count + rounding +
+                      slots * static_cast<index_t>(sizeof(kept_keys<C>)) / size);
+    keys = memory.take<kept_keys<C>>(slots);
+    columns = memory.take<C>(column_count);
+    sums = memory.take<C>(teams * team_size);
+    highs = memory.take<C>(teams * chains * steps);
+    rows = memory.take<C>(row_count);
+  }
+
+  static constexpr index_t column_size = fold_plan<C>::pair_step * M * N;
+  /// A strip's sums, and weights and gradients of a row.
+  index_t row_size() const { return E * tiles * K + L + 2 * line; }
+
+  static index_t floor_of(index_t n, index_t by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
+  /// The keys [first, last) that row t has a bias for; equal if none.
+  index_t first_key(index_t t) const { return t - before > 0 ? t - before : 0; }
+  index_t last_key(index_t t, index_t Tk) const {
+    const index_t last = t + after + 1 < Tk ? t + after + 1 : Tk;
+    return last > first_key(t) ? last : first_key(t);
+  }
+  /// The first tile of a strip, counted from key 0; it may lie before it.
+  index_t first_tile(index_t strip) const { return floor_of(strip * E - before, K); }
+};
+
+/// One instance's products. Exact for every finite input: what is not proven comes from the definition.
+template <class C>
+class window_products final : public pair_products<C> {
+ public:
+  using plan_type = product_plan<C>;
+  static constexpr index_t L = lanes<C>;
+  static constexpr index_t E = plan_type::E;
+  static constexpr index_t K = plan_type::K;
+  static constexpr index_t M = plan_type::M;
+  static constexpr index_t N = plan_type::N;
+
+  window_products(const gradient_inputs& in, const plan_type& plan, const fold_plan<C>& fold,
+                  const pair_instances<C>& instances, const typename pair_instances<C>::instance& instance,
+                  const bias_gradient_job<C>& bias, int thread)
+      : in_(&in),
+        plan_(&plan),
+        fold_(&fold),
+        instances_(&instances),
+        bias_(&bias),
+        instance_(instance),
+        around_(bias.past_caches()),
+        sums_(plan.sums + (fold.by_instance ? thread : 0) * plan.team_size),
+        highs_(plan.highs + (fold.by_instance ? thread : 0) * plan.chains * plan.steps) {}
+
+  void begin(const fold_item& item, const column_scale<C>* cs) override {
+    const gradient_scale<C>& scale = plan_->scale;
+    for (index_t i = 0; i < item.count; ++i) {
+      kept_keys<C>& keys = keys_of(item, i);
+      const C common = scale_exponent<C>(scale.by) + scale_exponent<C>(scale.lift);
+      for (index_t l = 0; l < L; ++l)
+        keys.exponent[l] =
+            cs[i].exponent[l] + (scale_exponent<C>(cs[i].unscale[l]) + scale_exponent<C>(cs[i].unlift[l]) + common);
+    }
+  }
+
+  kept_keys<C>* keys(const fold_item& item, index_t i, index_t panel) override {
+    kept_keys<C>& keys = keys_of(item, i);
+    const index_t place = panel % fold_plan<C>::pair_step;
+    keys.to = plan_->columns + (item.slot * fold_->group + i) * plan_type::column_size + place * M * N;
+    for (index_t l = 0; place == 0 && l < L; ++l) keys.most[l] = -std::numeric_limits<C>::infinity();
+    return &keys;
+  }
+
+  void multiply(const fold_item& item, const window_columns<C>& columns, index_t panel) override {
+    const problem& p = *in_->p;
+    const index_t step = panel / fold_plan<C>::pair_step;
+    const index_t s0 = step * fold_plan<C>::pair_step * M;
+    const index_t s1 = fold_->cut.end(panel);
+    keep_highest(item, step);
+    blank_keys(item, s1 - s0);
+    const index_t t0 = s0 - plan_->after > 0 ? s0 - plan_->after : 0;
+    const index_t t1 = s1 + plan_->before < p.Tq ? s1 + plan_->before : p.Tq;
+    C* const sums = sums_ + item.chain * plan_->chain_size;
+    for (index_t i0 = 0; i0 < item.count; i0 += tuning<C>::band_group) {
+      const index_t depth = item.count - i0 < tuning<C>::band_group ? item.count - i0 : tuning<C>::band_group;
+      const C* const keys = plan_->columns + (item.slot * fold_->group + i0) * plan_type::column_size;
+      const bool first = item.begins && i0 == 0;
+      for (index_t strip = t0 / E; strip * E < t1; ++strip) {
+        const index_t from = plan_->first_tile(strip);
+        // Of the strip's tiles those whose keys are these panels'.
+        const index_t j0 = s0 / K > from ? s0 / K : from;
+        const index_t end = plan_type::floor_of(strip * E + E - 1 + plan_->after, K) + 1;
+        const index_t j1 = (s1 + K - 1) / K < end ? (s1 + K - 1) / K : end;
+        C* out = sums + (strip * plan_->tiles + j0 - from) * plan_type::cell;
+        const C* const queries = columns.at(i0, strip * E);
+        for (index_t j = j0; j < j1; ++j, out += plan_type::cell)
+          multiply_tile(depth, queries, fold_->column_size, keys + (j * K - s0) * N, first, out);
+      }
+    }
+  }
+
+  /// Writes dw, after all items.
+  void rows(const pair_weights<C>& weights) const {
+    const problem& p = *in_->p;
+    constexpr index_t together = 8;  // strips an item
+    const auto body = [&](index_t item, int own) {
+      const index_t end = (item + 1) * together < plan_->strips ? (item + 1) * together : plan_->strips;
+      C* const sums = plan_->rows + own * plan_->row_size();
+      C* const w = sums + E * plan_->tiles * K + L;
+      C* const dw = w + plan_->line;
+      for (index_t strip = item * together; strip < end; ++strip) {
+        const index_t origin = plan_->first_tile(strip) * K;
+        add_chains(strip, sums);
+        for (index_t t = strip * E; t < strip * E + E && t < p.Tq; ++t) {
+          const index_t first = plan_->first_key(t), last = plan_->last_key(t, p.Tk);
+          if (first < last) {
+            weights.row(t, first, last, w);
+            weigh(last - first, highest(first, last), sums + (t - strip * E) * plan_->tiles * K + first - origin, w, dw,
+                  [&](index_t x) { return apart(t, first + x, w[x]); });
+          }
+          bias_->write_row(instance_.b, instance_.h, t, first, last, dw, around_);
+        }
+      }
+      fence_stores();
+    };
+    const index_t items = (plan_->strips + together - 1) / together;
+    if (fold_->by_instance) {
+      for (index_t item = 0; item < items; ++item) body(item, thread_of());
+    } else {
+      parallel_for(items, fold_->threads, body);
+    }
+  }
+
+ private:
+  kept_keys<C>& keys_of(const fold_item& item, index_t i) const {
+    return plan_->keys[item.slot * fold_->group + i];
+  }
+  int thread_of() const { return static_cast<int>((sums_ - plan_->sums) / plan_->team_size); }
+
+  void keep_highest(const fold_item& item, index_t step) {
+    vec<C> most(-std::numeric_limits<C>::infinity());
+    for (index_t i = 0; i < item.count; ++i) most = max_ignoring_nan<C>(most, load(keys_of(item, i).most));
+    C lane[L];
+    store(lane, most);
+    C& high = highs_[item.chain * plan_->steps + step];
+    if (item.begins) high = lane[0];
+    for (index_t l = 0; l < L; ++l) high = lane[l] > high ? lane[l] : high;
+  }
+
+  /// Keys past the last one, as far as a tile reaches.
+  void blank_keys(const fold_item& item, index_t count) const {
+    const vec<C> zero(C(0));
+    for (index_t i = 0; count % K != 0 && i < item.count; ++i) {
+      C* const at = plan_->columns + (item.slot * fold_->group + i) * plan_type::column_size;
+      for (index_t x = count * N; x < (count + K - count % K) * N; x += L) store(at + x, zero);
+    }
+  }
+
+  /// out[r K + s] = or += the products of E queries and K keys, over `depth` lane tiles.
+  [[gnu::noinline]] static void multiply_tile(index_t depth, const C* q, index_t q_step, const C* k, bool first,
+                                              C* out) {
+    vec<C> sum[E * K];
+#pragma GCC unroll 16
+    for (index_t x = 0; x < E * K; ++x) sum[x] = vec<C>(C(0));
+    for (index_t i = 0; i < depth; ++i, q += q_step, k += plan_type::column_size) {
+      vec<C> g[E], go[E];
+#pragma GCC unroll 4
+      for (index_t r = 0; r < E; ++r) {
+        g[r] = load(q + r * N);
+        go[r] = load(q + r * N + L);
+        keep_in_register<C>(g[r]);
+        keep_in_register<C>(go[r]);
+      }
+#pragma GCC unroll 4
+      for (index_t s = 0; s < K; ++s) {
+        vec<C> value = load(k + s * N);
+        vec<C> weight = load(k + s * N + L);
+        keep_in_register<C>(value);
+        keep_in_register<C>(weight);
+#pragma GCC unroll 4
+        for (index_t r = 0; r < E; ++r) sum[r * K + s] = mul_add(g[r], value, sum[r * K + s]);
+#pragma GCC unroll 4
+        for (index_t r = 0; r < E; ++r) sum[r * K + s] = mul_add(go[r], weight, sum[r * K + s]);
+      }
+    }
+#pragma GCC unroll 8
+    for (index_t x = 0; x < E * K; x += L) {
+      const vec<C> lanes_added = lane_sums<C>(sum + x);
+      store(out + x, first ? lanes_added : load(out + x) + lanes_added);
+    }
+  }
+
+  /// The strip's products of all chains, row by row. Tiles without a key are left out: nothing was summed there.
+  void add_chains(index_t strip, C* sums) const {
+    const index_t from = plan_->first_tile(strip);
+    const index_t keys = (in_->p->Tk + K - 1) / K;
+    const index_t end = plan_type::floor_of(strip * E + E - 1 + plan_->after, K) + 1;
+    for (index_t j = from > 0 ? from : 0; j < (end < keys ? end : keys); ++j) {
+      const C* const at = sums_ + (strip * plan_->tiles + j - from) * plan_type::cell;
+      C cell[plan_type::cell];
+#pragma GCC unroll 8
+      for (index_t x = 0; x < plan_type::cell; x += L) {
+        vec<C> sum = load(at + x);
+        for (index_t chain = 1; chain < plan_->chains; ++chain) sum = sum + load(at + chain * plan_->chain_size + x);
+        store(cell + x, sum);
+      }
+      for (index_t r = 0; r < E; ++r)
+        std::memcpy(sums + (r * plan_->tiles + j - from) * K, cell + r * K, K * sizeof(C));
+    }
+  }
+
+  C highest(index_t first, index_t last) const {
+    constexpr index_t size = fold_plan<C>::pair_step * M;
+    C high = -std::numeric_limits<C>::infinity();
+    for (index_t chain = 0; chain < plan_->chains; ++chain) {
+      for (index_t step = first / size; step <= (last - 1) / size; ++step) {
+        const C own = highs_[chain * plan_->steps + step];
+        high = own > high ? own : high;
+      }
+    }
+    return high;
+  }
+
+  /// dw[x] = exp(w[x]) sums[x] scaled back, for `count` keys whose exponents are at most `high`. What exp(w) multiplies
+  /// in the end has lost its terms below 2^-126, so together they must stay below 2^40.
+  template <class Apart>
+  [[gnu::flatten]] void weigh(index_t count, C high, const C* sums, C* w, C* dw, const Apart& apart) const {
+    constexpr C inf = std::numeric_limits<C>::infinity();
+    const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest), range(exp_constants<C>::range);
+    const vec<C> most(most_exponent - high), back(plan_->scale.back), lower(plan_->scale.lower);
+    for (index_t x = count; x < (count + L - 1) / L * L; ++x) w[x] = -inf;
+    for (index_t x = 0; x < count; x += L) {
+      const vec<C> weight = load(w + x);
+      const auto hidden = weight == vec<C>(-inf);
+      const auto within = xsimd::abs(weight) <= range;
+      const split_exp<C> e = exp_split<C>(xsimd::select(within, weight, zero));
+      const vec<C> sum = times_pow2<C>(e.mantissa * load(sums + x), e.exponent) * back * lower;
+      const auto proven = hidden || (within && (e.exponent <= most) && (xsimd::abs(sum) <= largest));
+      store(dw + x, xsimd::select(hidden, zero, sum));
+      if (xsimd::all(proven)) continue;
+      C flag[L];
+      store(flag, xsimd::select(proven, one, zero));
+      for (index_t l = 0; l < L; ++l)
+        if (flag[l] == C(0)) dw[x + l] = apart(x + l);
+    }
+  }
+
+  /// One pair, chain by chain, where not all are proven together.
+  [[gnu::noinline]] C apart(index_t t, index_t s, C weight) const {
+    constexpr index_t size = fold_plan<C>::pair_step * M;
+    const index_t place = ((t / E) * plan_->tiles + s / K - plan_->first_tile(t / E)) * plan_type::cell + t % E * K +
+                          s % K;
+    C own[L], total = C(0);
+    for (index_t chain = 0; chain < plan_->chains; ++chain) {
+      const C sum = sums_[chain * plan_->chain_size + place];
+      const split_exp<C> e = exp_split<C>(vec<C>(weight));
+      store(own, e.exponent);
+      const bool reached = own[0] + highs_[chain * plan_->steps + s / size] <= most_exponent;
+      store(own, times_pow2<C>(e.mantissa * vec<C>(sum), e.exponent) * vec<C>(plan_->scale.back) *
+                     vec<C>(plan_->scale.lower));
+      const C size_of_it = own[0] < C(0) ? -own[0] : own[0];
+      const bool within = weight >= -exp_constants<C>::range && weight <= exp_constants<C>::range;
+      if (within && reached && size_of_it <= exp_constants<C>::largest) {
+        total += own[0];
+        continue;
+      }
+      const index_t tiles = instances_->tiles();
+      const index_t end = fold_->first_group(chain + 1, tiles) * fold_->group;
+      for (index_t i = fold_->first_group(chain, tiles) * fold_->group; i < end && i < tiles; ++i)
+        total += exact_tile<C>(*in_, instances_->tile(instance_, i), t, s, weight);
+    }
+    return total;
+  }
+
+  static constexpr C most_exponent = sizeof(C) == 4 ? C(40) : C(400);
+
+  const gradient_inputs* in_;
+  const plan_type* plan_;
+  const fold_plan<C>* fold_;
+  const pair_instances<C>* instances_;
+  const bias_gradient_job<C>* bias_;
+  typename pair_instances<C>::instance instance_;
+  bool around_;
+  C *sums_, *highs_;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
