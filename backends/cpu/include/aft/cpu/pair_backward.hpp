@@ -19,26 +19,6 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// A key's row for the gradient of the bias: NaN sends its pairs to the definition.
-template <class C, class Mask>
-inline void keep_key(kept_keys<C>& kept, index_t r, const vec<C>& key, const vec<C>& value, const split_exp<C>& e,
-                     const Mask& hidden) {
-  using k_ = exp_constants<C>;
-  constexpr C inf = std::numeric_limits<C>::infinity();
-  const vec<C> zero(C(0)), none(-inf), nan(std::numeric_limits<C>::quiet_NaN());
-  // Keys below the range count as 0, and as so large an exponent that no pair is proven for which they might be more.
-  const vec<C> far(-k_::range * k_::log2e + (sizeof(C) == 4 ? C(180) : C(1480)));
-  const auto below = key < vec<C>(-k_::range);
-  const auto within = xsimd::abs(key) <= vec<C>(k_::range);
-  const vec<C> exponent = load(kept.exponent) + xsimd::select(below, far, e.exponent);
-  const vec<C> limit(C(64));
-  const vec<C> size = times_pow2<C>(e.mantissa, xsimd::select(exponent > limit, limit, exponent));
-  const vec<C> Y = xsimd::select(hidden || below, zero, xsimd::select(within, size, nan));
-  store(kept.to + r * tuning<C>::columns, xsimd::select(hidden, zero, Y * value));
-  store(kept.to + r * tuning<C>::columns + lanes<C>, -Y);
-  store(kept.most, max_ignoring_nan<C>(load(kept.most), xsimd::select(hidden || !(within || below), none, exponent)));
-}
-
 /// Finishes a panel of keys: dv = e^k A, dk = e^k (v A - B), or the exact sums. dk goes to `dk`, which has d channels
 /// even when keys are shared. Where `kept` is not null, what the gradient of the bias needs of the keys goes there.
 template <class C>
@@ -63,6 +43,7 @@ template <class C>
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
   // Terms below 2^-126 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
+  const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), depth(k_::range);
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const auto unused = load(used) == zero;
   for (index_t r = 0; r < r1 - r0; ++r) {
@@ -83,9 +64,16 @@ template <class C>
       dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, exponent), dv);
       dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * unscale) * unlift, exponent), dk_lane);
     }
-    if (kept != nullptr) keep_key<C>(*kept, r, key, value * lift, e, hidden);
     const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
-    const auto proven = hidden || (within && (exponent <= most) && finite && (vec<C>(rs.base[r]) == zero));
+    const auto factor_proven = within && (exponent <= most) && (vec<C>(rs.base[r]) == zero);
+    const auto proven = hidden || (factor_proven && finite);
+    if (kept != nullptr) {
+      // A key below the range counts as 0, if that is far below whatever its rows saw.
+      const auto nothing = hidden || ((key < -range) && (load(cs.exponent) + vec<C>(rs.exponent[r]) < depth));
+      const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, factor * load(kept->scale), nan));
+      store(kept->to + r * N, xsimd::select(nothing, zero, Y * (value * lift)));
+      store(kept->to + r * N + L, -Y);
+    }
     store(dv_out + r * L, xsimd::select(hidden, zero, dv));
     store(dk_out + r * L, xsimd::select(hidden, zero, dk_lane));
     if (!xsimd::all(proven)) {
@@ -145,20 +133,22 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   lay_out(counter);
   count_upstream<C>(p, counter);
   memory.reserve<std::byte>(counter.counted());
+  // Where every row is read once, by the fold, the gate is formed there too.
+  const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
+  const bool gates_later = side_by_side && plan->held && states_rows(p) && gates_whole_rows<C>(p);
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
-  const gradient_inputs in = prepare_gradient<C>(p, memory, [&](const problem& forward, const row_state& state) {
+  const gradient_inputs in = prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
     scratch own(exec);  // given back before the backward buffers are taken
     pair_forward<C, windows>(forward, state, exec, own);
   });
   lay_out(memory);
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
-  gate_gradient<C>(in, exec, bias ? bias->highs() : nullptr);
-  if constexpr (windows) {
-    if (products) product->scale = find_gradient_scale<C>(in, threads, bias->highs());
-  }
-  if (keys_wanted) {
+  C* const highs = bias ? bias->highs() : nullptr;
+  for (index_t i = 0; highs != nullptr && i < threads * lanes<C>; ++i) highs[i] = C(0);
+  if (!gates_later) gate_gradient<C>(in, exec, highs);
+  const auto fold = [&] {
     for_each_instance(*plan, instances.count(), [&](index_t i, int thread) {
       const auto instance = instances.at(i);
       const pair_weights<C> weights(p, factors, instance.b, instance.h);
@@ -178,7 +168,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
           if (products) pairs.emplace(in, *product, *plan, instances, instance, *bias, thread);
           const auto run = [&](const fold_item& item) {
             const window_tiles<C> tiles = tiles_of(item.tile, item.count);
-            query_source<C> source(in, tiles);
+            query_source<C> source(in, tiles, highs + item.slot * lanes<C>, item.first == 0);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
                                 query_lines<C>(in, tiles_of(item.next, item.next_count)), pairs ? &*pairs : nullptr,
                                 finish_ref<C>(finish));
@@ -198,6 +188,21 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
           },
           finish);
     });
+  };
+  if (keys_wanted) {
+    if constexpr (windows) {
+      if (products) product->scale = find_gradient_scale<C>(in, threads, highs);
+    }
+    fold();
+    if constexpr (windows) {
+      // Gradients that were found to be far from ordinary size are multiplied again, scaled.
+      if (gates_later) {
+        const gradient_scale<C> scale = find_gradient_scale<C>(in, threads, highs);
+        const bool rescaled = scale.by != product->scale.by;
+        product->scale = scale;
+        if (rescaled) fold();
+      }
+    }
     if (shared) sum_shared_keys<C>(p, dk, exec);
   }
   if (bias && !products) bias->run(in, factors);

@@ -119,6 +119,8 @@ struct fold_plan {
       if (!held) {
         ring = window;
         group = wide;
+      } else {
+        behind = 0;
       }
       // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
       // whole strips of columns.

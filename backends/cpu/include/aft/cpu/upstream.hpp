@@ -20,7 +20,13 @@ struct gradient_inputs {
   field g{};
   row_state state{};
   bool from_lse = false;
+  bool gates_later = false;  ///< g is not kept: whoever reads it forms it from dy and q
 };
+
+/// g = dy gate(q) of rows [t0, t1) of a lane tile, from where it is kept or anew. Whoever uses it leaves out rows that
+/// see no key.
+template <class C>
+void read_gradients(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* g);
 
 /// The weights of rows [t0, t1) of a lane tile, staged: a = exp(k + w - 2 base) 2^-exponent inverse.
 template <class C>
@@ -68,16 +74,17 @@ struct upstream {
 
   [[gnu::noinline]] void read(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1) {
     const backward_problem& p = *in.p;
-    const std::array<index_t, 3> flat{1, 1, p.Tq};
-    const lane_field<C> averages(in.average, p.grid, tile, 1), gs(in.g, flat, tile, 1);
+    const lane_field<C> averages(in.average, p.grid, tile, 1);
     averages.prefetch(t1, t1 + (t1 - t0), p.Tq);
-    gs.prefetch(t1, t1 + (t1 - t0), p.Tq);
     read_row_weights<C>(in, tile, t0, t1, inverse, exponent, base_hi, base_lo);
     averages.read(t0, t1, o);
-    gs.read(t0, t1, g);
+    read_gradients<C>(in, tile, t0, t1, g);
     const vec<C> zero(C(0));
-    for (index_t i = 0; i < (t1 - t0) * lanes<C>; i += lanes<C>)
-      store(o + i, xsimd::select(load(inverse + i) == zero, zero, load(o + i)));
+    for (index_t i = 0; i < (t1 - t0) * lanes<C>; i += lanes<C>) {
+      const auto empty = load(inverse + i) == zero;
+      store(o + i, xsimd::select(empty, zero, load(o + i)));
+      store(g + i, xsimd::select(empty, zero, load(g + i)));
+    }
   }
 };
 
@@ -138,13 +145,25 @@ inline void count_upstream(const backward_problem& p, scratch& counter) {
   counter.take<C>(states_rows(p) ? all : 2 * all + 2 * p.B * p.Tq * state_channels(p));
 }
 
+/// Whether the arrays that a sigmoid gate reads and writes all lie in rows of whole vectors of every head.
+template <class C>
+inline bool gates_whole_rows(const backward_problem& p) {
+  const auto whole = [&](const field& f) {
+    return f.type == dtype_of<C> && f.sc == 1 && p.grid[0] == 1 && p.grid[1] == 1;
+  };
+  return p.gate_fn == gate::sigmoid && p.d / p.bias.heads % lanes<C> == 0 && p.hk == p.d && whole(p.q) && whole(p.dy) &&
+         whole(p.lse) && whole(p.average) && (!p.dq.set || whole(p.dq));
+}
+
 /// Where o and the rows' weights come from: the caller's lse and average when both are given and enough, else
 /// `recompute(problem, state)` is asked to fill scratch with them.
 template <class C, class Recompute>
-inline gradient_inputs prepare_gradient(const backward_problem& p, scratch& memory, const Recompute& recompute) {
+inline gradient_inputs prepare_gradient(const backward_problem& p, bool gates_later, scratch& memory,
+                                        const Recompute& recompute) {
   gradient_inputs in;
   in.p = &p;
-  in.g = scratch_field<C>(memory, p.B, p.Tq, p.d);
+  in.gates_later = gates_later;
+  if (!gates_later) in.g = scratch_field<C>(memory, p.B, p.Tq, p.d);
   in.from_lse = states_rows(p);
   in.average = p.average;
   if (in.from_lse) return in;
@@ -183,6 +202,25 @@ class largest_size {
   C* to_;
   vec<C> high_;
 };
+
+template <class C>
+[[gnu::noinline]] void read_gradients(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* g) {
+  constexpr index_t L = lanes<C>;
+  const backward_problem& p = *in.p;
+  if (!in.gates_later) {
+    const lane_field<C> kept(in.g, {1, 1, p.Tq}, tile, 1);
+    kept.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    kept.read(t0, t1, g);
+    return;
+  }
+  const lane_field<C> dy(p.dy, p.grid, tile, 1), q(p.q, p.grid, tile, 1);
+  dy.read(t0, t1, g);
+  for (index_t t = t0; t < t1; ++t, g += L) {
+    C query[L];
+    q.read(t, t + 1, query);
+    store(g, load(g) * gate_both<C>(p.gate_fn, load(query)).value);
+  }
+}
 
 /// g = dy gate(q) into its scratch and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
 /// whatever dy holds there.
@@ -274,7 +312,7 @@ template <class C>
   }
 }
 
-/// The gradients of the gate, row by row as memory lies. `highs`: a vector a thread for the largest |g|, or null.
+/// The gradients of the gate, row by row as memory lies. `highs`: a vector a thread for the largest |g|, at first 0, or null.
 template <class C>
 inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) {
   const backward_problem& p = *in.p;
@@ -294,7 +332,6 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) 
     around = lane_field<C>(p.dq, p.grid, first, 1).goes_around(p) &&
              static_cast<std::uintptr_t>(p.dq.sb) * sizeof(C) % sizeof(vec<C>) == 0;
   }
-  for (index_t i = 0; highs != nullptr && i < thread_count(exec) * L; ++i) highs[i] = C(0);
   parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int thread) {
     C* const highest = highs != nullptr ? highs + thread * L : nullptr;
     const index_t t0 = item % strips * rows;

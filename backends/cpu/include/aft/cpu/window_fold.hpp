@@ -42,12 +42,12 @@ class window_source {
   window_lines<C> lines_;
 };
 
-/// Where finishing a panel leaves its keys for the gradient of the bias: [Y v | -Y] with Y = exp(k) 2^exponent.
+/// Where finishing a panel leaves its keys for the gradient of the bias: [Y v | -Y], where Y is `scale` times what the
+/// panel's sums are multiplied by. NaN: not proven.
 template <class C>
 struct kept_keys {
   C* to;
-  C exponent[lanes<C>];
-  C most[lanes<C>];  ///< the largest exponent so far
+  C scale[lanes<C>];
 };
 
 /// Finishes the sums of a panel if they need no more than most.

@@ -12,14 +12,6 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Where the gradients of a lane tile's keys go; null: not wanted.
-template <class C>
-struct written_rows {
-  C* to = nullptr;
-  index_t step = 0;
-  bool around = false;
-};
-
 /// dv = e^k A and dk = e^k (v A - B) of whole vectors, and whether every lane of every key is proven; if not, what was
 /// written is to be written again. The bits are those of finish_keys.
 template <class C>
@@ -39,9 +31,9 @@ template <class C>
   const vec<C> column_exponent = load(cs.exponent);
   C dk_out[tuning<C>::rows * L], dv_out[tuning<C>::rows * L];
   C* rows_to = kept != nullptr ? kept->to : nullptr;
-  const vec<C> kept_exponent = kept != nullptr ? load(kept->exponent) : zero;
+  const vec<C> kept_scale = kept != nullptr ? load(kept->scale) : zero;
   seen_range<C> keys, gradients;
-  vec<C> high = least, low = most, kept_most = kept != nullptr ? load(kept->most) : zero;
+  vec<C> high = least, low = most;
   for (index_t r = 0; r < rows; ++r, k += k_step, v += v_step) {
     if (rs.base[r] != C(0)) return false;
     const vec<C> key = load(k);
@@ -63,16 +55,13 @@ template <class C>
     gradients.add_size(value_gradient);
     gradients.add_size(key_gradient);
     if (kept == nullptr) continue;
-    const vec<C> own = e.exponent + kept_exponent;
-    const vec<C> Y = times_pow2<C>(e.mantissa, own);
+    const vec<C> Y = factor * kept_scale;
     store(rows_to + r * N, Y * value);
     store(rows_to + r * N + L, -Y);
-    kept_most = max_ignoring_nan<C>(kept_most, own);
   }
   if (!xsimd::all(keys.within(C(0), k_::range) && gradients.within(C(0), k_::largest) && (high <= most) &&
                   (low >= least)))
     return false;
-  if (kept != nullptr) store(kept->most, kept_most);
   for (index_t r = 0; dv.to != nullptr && r < rows; ++r) put(dv.to + r * dv.step, load(dv_out + r * L), dv.around);
   for (index_t r = 0; dk.to != nullptr && r < rows; ++r) put(dk.to + r * dk.step, load(dk_out + r * L), dk.around);
   return true;

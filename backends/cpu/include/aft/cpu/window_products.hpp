@@ -31,14 +31,13 @@ struct product_plan {
 
   index_t before = 0, after = 0;  ///< row t has a bias for the keys [t - before, t + after]
   index_t strips = 0, tiles = 0;  ///< tiles of a strip, at most
-  index_t steps = 0;              ///< pairs of panels
-  index_t chains = 0, chain_size = 0, team_size = 0;
+  index_t chains = 0, chain_size = 0, team_size = 0, exponent_count = 0;
   index_t line = 0;  ///< pairs of a row in whole vectors
   gradient_scale<C> scale;
   kept_keys<C>* keys = nullptr;  ///< of every lane tile of a slot
   C* columns = nullptr;         ///< where those lie
   C* sums = nullptr;
-  C* highs = nullptr;  ///< of every chain and pair of panels the largest exponent of a key
+  C* exponents = nullptr;  ///< of every key, what its weights were divided by
   C* rows = nullptr;
 
   /// Windows for which it is faster, and biases whose gradient is stored pair by pair.
@@ -57,7 +56,6 @@ struct product_plan {
     const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
     strips = (p.Tq + E - 1) / E;
     tiles = (width + E + K - 2) / K + 1;
-    steps = (fold.panels + fold.pair_step - 1) / fold.pair_step;
     chains = fold.chains;
     chain_size = strips * tiles * cell;
     team_size = chains * chain_size;
@@ -65,14 +63,15 @@ struct product_plan {
     const index_t teams = fold.by_instance ? fold.threads : 1;
     const index_t slots = fold.threads * fold.group;
     const index_t column_count = slots * column_size, row_count = fold.threads * row_size();
+    exponent_count = p.Tk + L;
     constexpr index_t size = static_cast<index_t>(sizeof(C));
     constexpr index_t rounding = 5 * 64 / size;
-    memory.reserve<C>(column_count + teams * (team_size + chains * steps) + row_count + rounding +
+    memory.reserve<C>(column_count + teams * (team_size + exponent_count) + row_count + rounding +
                       slots * static_cast<index_t>(sizeof(kept_keys<C>)) / size);
     keys = memory.take<kept_keys<C>>(slots);
     columns = memory.take<C>(column_count);
     sums = memory.take<C>(teams * team_size);
-    highs = memory.take<C>(teams * chains * steps);
+    exponents = memory.take<C>(teams * exponent_count);
     rows = memory.take<C>(row_count);
   }
 
@@ -81,12 +80,6 @@ struct product_plan {
   index_t row_size() const { return E * tiles * K + L + 2 * line; }
 
   static index_t floor_of(index_t n, index_t by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
-  /// The keys [first, last) that row t has a bias for; equal if none.
-  index_t first_key(index_t t) const { return t - before > 0 ? t - before : 0; }
-  index_t last_key(index_t t, index_t Tk) const {
-    const index_t last = t + after + 1 < Tk ? t + after + 1 : Tk;
-    return last > first_key(t) ? last : first_key(t);
-  }
   /// The first tile of a strip, counted from key 0; it may lie before it.
   index_t first_tile(index_t strip) const { return floor_of(strip * E - before, K); }
 };
@@ -113,16 +106,18 @@ class window_products final : public pair_products<C> {
         instance_(instance),
         around_(bias.past_caches()),
         sums_(plan.sums + (fold.by_instance ? thread : 0) * plan.team_size),
-        highs_(plan.highs + (fold.by_instance ? thread : 0) * plan.chains * plan.steps) {}
+        exponents_(plan.exponents + (fold.by_instance ? thread : 0) * plan.exponent_count) {}
 
   void begin(const fold_item& item, const column_scale<C>* cs) override {
-    const gradient_scale<C>& scale = plan_->scale;
+    const gradient_scale<C>& all = plan_->scale;
+    const C common = scale_exponent<C>(all.by) + scale_exponent<C>(all.lift);
     for (index_t i = 0; i < item.count; ++i) {
       kept_keys<C>& keys = keys_of(item, i);
-      const C common = scale_exponent<C>(scale.by) + scale_exponent<C>(scale.lift);
+      C exponent[L];
       for (index_t l = 0; l < L; ++l)
-        keys.exponent[l] =
-            cs[i].exponent[l] + (scale_exponent<C>(cs[i].unscale[l]) + scale_exponent<C>(cs[i].unlift[l]) + common);
+        exponent[l] = scale_exponent<C>(cs[i].unscale[l]) + scale_exponent<C>(cs[i].unlift[l]) + common;
+      const vec<C> scale = load(exponent), most(exp_constants<C>::bias);
+      store(keys.scale, xsimd::select(scale <= most, pow2<C>(scale), vec<C>(std::numeric_limits<C>::quiet_NaN())));
     }
   }
 
@@ -130,16 +125,14 @@ class window_products final : public pair_products<C> {
     kept_keys<C>& keys = keys_of(item, i);
     const index_t place = panel % fold_plan<C>::pair_step;
     keys.to = plan_->columns + (item.slot * fold_->group + i) * plan_type::column_size + place * M * N;
-    for (index_t l = 0; place == 0 && l < L; ++l) keys.most[l] = -std::numeric_limits<C>::infinity();
     return &keys;
   }
 
   void multiply(const fold_item& item, const window_columns<C>& columns, index_t panel) override {
     const problem& p = *in_->p;
-    const index_t step = panel / fold_plan<C>::pair_step;
-    const index_t s0 = step * fold_plan<C>::pair_step * M;
+    const index_t s0 = panel / fold_plan<C>::pair_step * fold_plan<C>::pair_step * M;
     const index_t s1 = fold_->cut.end(panel);
-    keep_highest(item, step);
+    keep_exponents(item, panel, s0);
     blank_keys(item, s1 - s0);
     const index_t t0 = s0 - plan_->after > 0 ? s0 - plan_->after : 0;
     const index_t t1 = s1 + plan_->before < p.Tq ? s1 + plan_->before : p.Tq;
@@ -175,12 +168,15 @@ class window_products final : public pair_products<C> {
         const index_t origin = plan_->first_tile(strip) * K;
         add_chains(strip, sums);
         for (index_t t = strip * E; t < strip * E + E && t < p.Tq; ++t) {
-          const index_t first = plan_->first_key(t), last = plan_->last_key(t, p.Tk);
-          if (first < last) {
-            weights.row(t, first, last, w);
-            weigh(last - first, highest(first, last), sums + (t - strip * E) * plan_->tiles * K + first - origin, w, dw,
-                  [&](index_t x) { return apart(t, first + x, w[x]); });
+          const index_t first = t - plan_->before > 0 ? t - plan_->before : 0;
+          const index_t last = t + plan_->after + 1 < p.Tk ? t + plan_->after + 1 : p.Tk;
+          if (first >= last) {
+            bias_->write_row(instance_.b, instance_.h, t, 0, 0, dw, around_);
+            continue;
           }
+          weights.row(t, first, last, w);
+          weigh(last - first, sums + (t - strip * E) * plan_->tiles * K + first - origin, exponents_ + first, w, dw,
+                [&](index_t x) { return apart(t, first + x, w[x]); });
           bias_->write_row(instance_.b, instance_.h, t, first, last, dw, around_);
         }
       }
@@ -200,14 +196,12 @@ class window_products final : public pair_products<C> {
   }
   int thread_of() const { return static_cast<int>((sums_ - plan_->sums) / plan_->team_size); }
 
-  void keep_highest(const fold_item& item, index_t step) {
-    vec<C> most(-std::numeric_limits<C>::infinity());
-    for (index_t i = 0; i < item.count; ++i) most = max_ignoring_nan<C>(most, load(keys_of(item, i).most));
-    C lane[L];
-    store(lane, most);
-    C& high = highs_[item.chain * plan_->steps + step];
-    if (item.begins) high = lane[0];
-    for (index_t l = 0; l < L; ++l) high = lane[l] > high ? lane[l] : high;
+  /// Once an instance: the panels' weights are the same for all lane tiles.
+  void keep_exponents(const fold_item& item, index_t panel, index_t s0) {
+    if (item.chain > 0 || !item.begins) return;
+    const index_t team = fold_->by_instance ? item.slot : 0;
+    for (index_t s = s0; s < fold_->cut.end(panel); ++s)
+      exponents_[s] = fold_->scales[team * fold_->block + s / M - item.block].exponent[s % M];
   }
 
   /// Keys past the last one, as far as a tile reaches.
@@ -272,33 +266,22 @@ class window_products final : public pair_products<C> {
     }
   }
 
-  C highest(index_t first, index_t last) const {
-    constexpr index_t size = fold_plan<C>::pair_step * M;
-    C high = -std::numeric_limits<C>::infinity();
-    for (index_t chain = 0; chain < plan_->chains; ++chain) {
-      for (index_t step = first / size; step <= (last - 1) / size; ++step) {
-        const C own = highs_[chain * plan_->steps + step];
-        high = own > high ? own : high;
-      }
-    }
-    return high;
-  }
-
-  /// dw[x] = exp(w[x]) sums[x] scaled back, for `count` keys whose exponents are at most `high`. What exp(w) multiplies
-  /// in the end has lost its terms below 2^-126, so together they must stay below 2^40.
+  /// dw[x] = exp(w[x]) 2^-exponents[x] sums[x] scaled back, for `count` keys. The sums have lost terms below 2^-126,
+  /// which what multiplies them, at most 1.42, leaves below 2^-60 max |g|.
   template <class Apart>
-  [[gnu::flatten]] void weigh(index_t count, C high, const C* sums, C* w, C* dw, const Apart& apart) const {
+  [[gnu::flatten]] void weigh(index_t count, const C* sums, const C* exponents, C* w, C* dw, const Apart& apart) const {
     constexpr C inf = std::numeric_limits<C>::infinity();
     const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest), range(exp_constants<C>::range);
-    const vec<C> most(most_exponent - high), back(plan_->scale.back), lower(plan_->scale.lower);
+    const vec<C> back(plan_->scale.back), lower(plan_->scale.lower);
     for (index_t x = count; x < (count + L - 1) / L * L; ++x) w[x] = -inf;
     for (index_t x = 0; x < count; x += L) {
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
       const auto within = xsimd::abs(weight) <= range;
       const split_exp<C> e = exp_split<C>(xsimd::select(within, weight, zero));
-      const vec<C> sum = times_pow2<C>(e.mantissa * load(sums + x), e.exponent) * back * lower;
-      const auto proven = hidden || (within && (e.exponent <= most) && (xsimd::abs(sum) <= largest));
+      const vec<C> exponent = xsimd::select(within, e.exponent - load(exponents + x), zero);
+      const vec<C> sum = times_pow2<C>(e.mantissa * load(sums + x), exponent) * back * lower;
+      const auto proven = hidden || (within && (xsimd::abs(sum) <= largest));
       store(dw + x, xsimd::select(hidden, zero, sum));
       if (xsimd::all(proven)) continue;
       C flag[L];
@@ -310,32 +293,27 @@ class window_products final : public pair_products<C> {
 
   /// One pair, chain by chain, where not all are proven together.
   [[gnu::noinline]] C apart(index_t t, index_t s, C weight) const {
-    constexpr index_t size = fold_plan<C>::pair_step * M;
-    const index_t place = ((t / E) * plan_->tiles + s / K - plan_->first_tile(t / E)) * plan_type::cell + t % E * K +
-                          s % K;
-    C own[L], total = C(0);
+    const index_t place =
+        ((t / E) * plan_->tiles + s / K - plan_->first_tile(t / E)) * plan_type::cell + t % E * K + s % K;
+    const bool within = weight >= -exp_constants<C>::range && weight <= exp_constants<C>::range;
+    const split_exp<C> e = exp_split<C>(vec<C>(within ? weight : C(0)));
+    const index_t tiles = instances_->tiles();
+    C total = C(0), own[L];
     for (index_t chain = 0; chain < plan_->chains; ++chain) {
-      const C sum = sums_[chain * plan_->chain_size + place];
-      const split_exp<C> e = exp_split<C>(vec<C>(weight));
-      store(own, e.exponent);
-      const bool reached = own[0] + highs_[chain * plan_->steps + s / size] <= most_exponent;
-      store(own, times_pow2<C>(e.mantissa * vec<C>(sum), e.exponent) * vec<C>(plan_->scale.back) *
+      const vec<C> sum(sums_[chain * plan_->chain_size + place]);
+      store(own, times_pow2<C>(e.mantissa * sum, e.exponent - vec<C>(exponents_[s])) * vec<C>(plan_->scale.back) *
                      vec<C>(plan_->scale.lower));
-      const C size_of_it = own[0] < C(0) ? -own[0] : own[0];
-      const bool within = weight >= -exp_constants<C>::range && weight <= exp_constants<C>::range;
-      if (within && reached && size_of_it <= exp_constants<C>::largest) {
+      const C size = own[0] < C(0) ? -own[0] : own[0];
+      if (within && size <= exp_constants<C>::largest) {
         total += own[0];
         continue;
       }
-      const index_t tiles = instances_->tiles();
       const index_t end = fold_->first_group(chain + 1, tiles) * fold_->group;
       for (index_t i = fold_->first_group(chain, tiles) * fold_->group; i < end && i < tiles; ++i)
         total += exact_tile<C>(*in_, instances_->tile(instance_, i), t, s, weight);
     }
     return total;
   }
-
-  static constexpr C most_exponent = sizeof(C) == 4 ? C(40) : C(400);
 
   const gradient_inputs* in_;
   const plan_type* plan_;
@@ -344,7 +322,7 @@ class window_products final : public pair_products<C> {
   const bias_gradient_job<C>* bias_;
   typename pair_instances<C>::instance instance_;
   bool around_;
-  C *sums_, *highs_;
+  C *sums_, *exponents_;
 };
 
 }  // namespace cpu_impl
