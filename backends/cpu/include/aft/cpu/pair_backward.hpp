@@ -161,17 +161,14 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
       };
       if constexpr (windows) {
         if (plan->narrow) {
-          const auto tiles_of = [&](index_t first, index_t count) {
-            return window_tiles<C>(count, [&](index_t j) { return instances.tile(instance, first + j); });
-          };
           std::optional<window_products<C>> pairs;
           if (products) pairs.emplace(in, *product, *plan, instances, instance, *bias, thread);
           const auto run = [&](const fold_item& item) {
-            const window_tiles<C> tiles = tiles_of(item.tile, item.count);
+            const window_tiles<C> tiles(item.count,
+                                        [&](index_t j) { return instances.tile(instance, item.tile + j); });
             query_source<C> source(in, tiles, highs + item.slot * lanes<C>, item.first == 0);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
-                                query_lines<C>(in, tiles_of(item.next, item.next_count)), pairs ? &*pairs : nullptr,
-                                finish_ref<C>(finish));
+                                pairs ? &*pairs : nullptr, finish_ref<C>(finish));
           };
           fold_window<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill),
                          function_ref<void(const fold_item&)>(run));

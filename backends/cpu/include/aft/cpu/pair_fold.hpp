@@ -129,8 +129,8 @@ struct fold_plan {
       block = block > most ? (most < 1 ? 1 : most) : block;
       if (products) {
         const index_t groups = (lane_tiles + group - 1) / group;
-        chains = lane_tiles / 32 > tuning<C>::chains ? 2 * tuning<C>::chains : tuning<C>::chains;
-        chains = groups < chains ? groups : chains;
+        const index_t many = lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::chains : tuning<C>::chains;
+        chains = groups < many ? groups : many;
         block = (block + pair_step - 1) / pair_step * pair_step;
       }
     } else {
@@ -252,10 +252,9 @@ template <class C>
 struct fold_item {
   int slot;  ///< of the plan's buffers
   index_t tile, count, first, last;
-  index_t block;             ///< the first panel whose weights are packed
-  index_t next, next_count;  ///< lane tiles that the same thread, or another, is likely to take soon; none: 0
-  index_t chain;             ///< that the group belongs to
-  bool begins;               ///< it is the chain's first
+  index_t block;  ///< the first panel whose weights are packed
+  index_t chain;  ///< that the group belongs to
+  bool begins;    ///< it is the chain's first
 };
 
 /// Hands out panels [p0, p1) of all lane tiles: lane tiles first; rows are divided too when there are fewer groups, or
@@ -269,22 +268,15 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
   const index_t step = plan.products ? plan.pair_step : 1;
   index_t parts = units > 0 && units < team ? (team + units - 1) / units : 1;
   parts = parts > p1 - p0 ? p1 - p0 : parts;
-  const auto count_of = [&](index_t group) {
-    const index_t left = tiles - group * plan.group;
-    return left < plan.group ? (left > 0 ? left : 0) : plan.group;
-  };
   const auto first_of = [&](index_t unit) { return plan.chains > 0 ? plan.first_group(unit, tiles) : unit; };
-  const auto edge = [&](index_t part) {
-    return part < parts ? p0 + (p1 - p0) * part / parts / step * step : p1;
-  };
+  const auto edge = [&](index_t part) { return part < parts ? p0 + (p1 - p0) * part / parts / step * step : p1; };
   parallel_for(units * parts, team, [&](index_t i, int own) {
     const index_t unit = i / parts;
     const index_t part = i % parts;
-    const index_t begin = first_of(unit), end = first_of(unit + 1);
-    for (index_t group = begin; group < end && edge(part) < edge(part + 1); ++group) {
-      const index_t next = group + 1 < end ? group + 1 : first_of((i + team) / parts);
-      body(fold_item{plan.by_instance ? thread : own, group * plan.group, count_of(group), edge(part), edge(part + 1),
-                     p0, next * plan.group, next > group ? count_of(next) : 0, unit, group == begin});
+    for (index_t group = first_of(unit); group < first_of(unit + 1) && edge(part) < edge(part + 1); ++group) {
+      const index_t left = tiles - group * plan.group;
+      body(fold_item{plan.by_instance ? thread : own, group * plan.group, left < plan.group ? left : plan.group,
+                     edge(part), edge(part + 1), p0, unit, group == first_of(unit)});
     }
     fence_stores();  // of what was written around the caches
   });

@@ -55,14 +55,12 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
     };
     if constexpr (windows) {
       if (plan.narrow) {
-        const auto tiles_of = [&](index_t first, index_t count) {
-          return window_tiles<C>(count, [&](index_t j) { return instances.tile(instance, first + j); });
-        };
         const auto run = [&](const fold_item& item) {
-          const window_tiles<C> tiles = tiles_of(item.tile, item.count);
+          const window_tiles<C> tiles(item.count,
+                                      [&](index_t j) { return instances.tile(instance, item.tile + j); });
           key_source<C> source(p, tiles);
-          fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles),
-                              key_lines<C>(p, tiles_of(item.next, item.next_count)), nullptr, finish_ref<C>(finish));
+          fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles), nullptr,
+                              finish_ref<C>(finish));
         };
         fold_window<C>(plan, thread, instances.tiles(), fill_ref<C>(fill), function_ref<void(const fold_item&)>(run));
         return;

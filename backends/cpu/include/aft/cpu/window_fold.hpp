@@ -254,12 +254,11 @@ template <class C>
 using finish_ref = function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*,
                                      kept_keys<C>*)>;
 
-/// The panels of one item. `next` is what the item after it reads; `products` may be null.
+/// The panels of one item. `products` may be null.
 template <class C>
 [[gnu::noinline]] inline void fold_window_item(const fold_plan<C>& plan, int thread, const fold_item& item,
                                                window_source<C>& source, const window_finish<C>& quick,
-                                               const window_lines<C>& next, pair_products<C>* products,
-                                               finish_ref<C> finish) {
+                                               pair_products<C>* products, finish_ref<C> finish) {
   constexpr index_t N = tuning<C>::columns;
   constexpr index_t M = tuning<C>::rows;
   constexpr index_t depth = tuning<C>::depth_block;
@@ -272,7 +271,6 @@ template <class C>
   column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;
   columns.prepare(cs);
   if (products != nullptr) products->begin(item, cs);
-  const index_t own_panels = item.last - item.first;
   C* const c = plan.tiles + item.slot * plan.group * plan.strip * M * N;
   for (index_t panel = g.constant && g.causal >= 0 ? 0 : item.first; panel < item.last; ++panel) {
     const index_t r0 = plan.cut.begin(panel);
@@ -287,8 +285,6 @@ template <class C>
       if (!plan.held) source.lines().ask(i, span.hi, span.hi + M);
       quick.reads().ask(i, r1, r1 + M);
       quick.writes().ask(i, r1, r1 + M, true);
-      if (i < item.next_count)
-        next.ask(i, g.K * (panel - item.first) / own_panels, g.K * (panel + 1 - item.first) / own_panels);
       if (span.lo == span.hi)
         for (index_t x = 0; x < (r1 - r0) * N; ++x) c[x] = C(0);
       for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
