@@ -43,6 +43,7 @@ struct fold_plan {
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
   index_t ring = 0;         ///< columns kept
   index_t behind = 0;       ///< those among them that lie before a panel's own
+  index_t together = 1;     ///< panels whose weights are read at once
   index_t chains = 0;       ///< products: runs of groups that one thread takes in order; 0: every group by itself
   index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
   C* weights = nullptr;
@@ -83,8 +84,9 @@ struct fold_plan {
   /// `run` lane tiles lie side by side. `serve_windows`: fold_window may serve them. `in_pairs` needs a geometry
   /// without a window, in which every panel's dense part begins at key 0; `with_products` one that fold_window serves.
   fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
-            bool in_pairs, bool serve_windows, bool with_products, scratch& memory)
+            bool in_pairs, bool serve_windows, bool with_products, bool by_columns, scratch& memory)
       : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs), products(with_products) {
+    if (by_columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
     panels = cut.count;
     width = cut.widest(g);
     narrow = serve_windows && g.bounded && width <= tuning<C>::window_widest;
@@ -142,7 +144,7 @@ struct fold_plan {
         narrow || steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
     const index_t outside = g.constant ? threads * group * block * N : 0;
     const index_t heads = narrow && g.constant ? threads * group * N : outside;
-    const index_t weight_count = teams * block * steps(width) * M, row_count = threads * M * ld();
+    const index_t weight_count = teams * block * steps(width) * M, row_count = threads * together * M * ld();
     const index_t column_count = threads * group * column_size, tile_count = threads * group * strip * M * N;
     const index_t scale_count = teams * block, column_scale_count = threads * group;
     constexpr index_t size = static_cast<index_t>(sizeof(C));
@@ -236,15 +238,22 @@ template <class C>
   const pair_geometry& g = plan.g;
   const index_t panel_size = plan.steps(plan.width) * M;
   const index_t team = plan.by_instance ? thread : 0;
-  parallel_for(p1 - p0, plan.by_instance ? 1 : plan.threads, [&](index_t i, int own) {
-    const index_t r0 = plan.cut.begin(p0 + i);
-    const index_t r1 = plan.cut.end(p0 + i);
-    const auto span = g.dense(r0, r1);
-    C* const rows = plan.rows + (plan.by_instance ? thread : own) * M * plan.ld();
-    fill(r0, r1, span.lo, span.hi, rows, plan.ld());
-    pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows, plan.ld(), g.has_prefix(span) || g.has_suffix(span),
-                         plan.paired, plan.weights + (team * plan.block + i) * panel_size,
-                         plan.scales[team * plan.block + i]);
+  const index_t items = (p1 - p0 + plan.together - 1) / plan.together;
+  parallel_for(items, plan.by_instance ? 1 : plan.threads, [&](index_t item, int own) {
+    const index_t first = p0 + item * plan.together;
+    const index_t last = first + plan.together < p1 ? first + plan.together : p1;
+    const index_t origin = plan.cut.begin(first), ld = plan.ld();
+    const auto all = g.dense(origin, plan.cut.end(last - 1));
+    C* const rows = plan.rows + (plan.by_instance ? thread : own) * plan.together * M * ld;
+    fill(origin, plan.cut.end(last - 1), all.lo, all.hi, rows, ld);
+    for (index_t panel = first; panel < last; ++panel) {
+      const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
+      const auto span = g.dense(r0, r1);
+      const index_t at = team * plan.block + panel - p0;
+      pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows + (r0 - origin) * ld + span.lo - all.lo, ld,
+                           g.has_prefix(span) || g.has_suffix(span), plan.paired, plan.weights + at * panel_size,
+                           plan.scales[at]);
+    }
   });
 }
 
