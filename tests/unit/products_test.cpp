@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of windows where the fold that makes dk and dv has the gates and the bias's products with it.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <utility>
+
+#include "harness.hpp"
+
+using namespace aft::test;
+using aft::index_t;
+
+namespace {
+
+/// Heads of whole vectors, lse and average given: what the fold needs to gate by itself.
+setup local(index_t B, index_t T, index_t d, index_t H) {
+  return {.call = op::local, .B = B, .Tq = T, .Tk = T, .d = d, .H = H, .bias = bias_form::banded_htj, .win = {6, 3}};
+}
+
+}  // namespace
+
+TEST_CASE("products: heads of whole vectors, one panel or many, biases of every storage") {
+  unsigned seed = 700;
+  for (index_t T : {1, 14, 45, 110})
+    for (auto [d, H] : {std::pair<index_t, index_t>{32, 2}, {48, 1}, {16, 1}})
+      for (auto bias : {bias_form::banded_htj, bias_form::dense_tt, bias_form::dense_bhtt})
+        for (bool causal : {false, true}) {
+          setup s = local(2, T, d, H);
+          s.bias = bias;
+          s.causal = causal;
+          s.lengths = T == 45;
+          s.outside = T == 110 && causal ? aft::outside::excluded : aft::outside::zero_bias;
+          s.seed = ++seed;
+          const numbers x = random_numbers(s);
+          for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_backward(type, s, x);
+        }
+}
+
+TEST_CASE("products: upstream gradients far from ordinary size, found while they are multiplied") {
+  for (double size : {0x1p-100, 0x1p-70, 0x1p+90}) {
+    const setup s = local(2, 60, 32, 1);
+    numbers x = random_numbers(s);
+    for (double& dy : x.dy) dy *= size;
+    for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_backward(type, s, x);
+    // One channel far below the others, one row far below its channel.
+    for (std::size_t i = 0; i < x.dy.size(); ++i)
+      if (i % 32 == 5 || i / 32 % 60 == 17) x.dy[i] *= 0x1p-20;
+    for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_backward(type, s, x);
+  }
+}
+
+TEST_CASE("products: a row that sees no key hands out exact zeros, whatever q and dy hold there") {
+  setup s = local(3, 40, 32, 2);
+  s.lengths = true;
+  numbers x = random_numbers(s);
+  x.lengths = {0, 40, 9};
+  for (std::size_t i = 0; i < 40 * 32; ++i) x.q[i] = x.dy[i] = std::numeric_limits<double>::quiet_NaN();
+  for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_backward(type, s, x);
+}
+
+TEST_CASE("products: one key above all others in one channel, so that its pairs alone take the definition") {
+  for (double level : {60., 300., 6000.}) {
+    const setup s = local(2, 90, 48, 1);
+    numbers x = random_numbers(s);
+    x.k[41 * 48 + 7] = level;
+    x.k[(90 + 3) * 48 + 47] = -level;
+    for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_backward(type, s, x);
+  }
+}
+
+TEST_CASE("products: the same bits from any number of threads, and where gates are formed before the fold") {
+  for (index_t d : {64, 320}) {
+    setup s = local(3, 130, d, 2);
+    s.bias = bias_form::dense_htt;
+    const numbers x = random_numbers(s);
+    for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+      const results saved = run_forward(type, s, x);
+      const results one = run_backward(type, s, x, default_executor(), &saved);
+      for (const auto& exec : equivalent_executors())
+        CHECK(first_difference(one, run_backward(type, s, x, exec, &saved)) == "");
+      setup elsewhere = s;
+      elsewhere.inputs = elsewhere.outputs = layout::channels_first;
+      CHECK(first_difference(one, run_backward(type, elsewhere, x, default_executor(), &saved)) == "");
+    }
+  }
+}
+
+TEST_CASE("products: a sequence too long to keep all columns, pairs outside the window hidden") {
+  if (on_device()) return;  // long sequences have a test of their own there
+  setup s = local(1, 4110, 32, 1);
+  s.bias = bias_form::banded_tj;
+  s.outside = aft::outside::excluded;
+  s.causal = true;
+  check_backward(aft::dtype::f64, s, random_numbers(s));
+}
