@@ -208,7 +208,8 @@ template <class C>
   constexpr index_t L = lanes<C>;
   const backward_problem& p = *in.p;
   if (!in.gates_later) {
-    const lane_field<C> kept(in.g, {1, 1, p.Tq}, tile, 1);
+    const std::array<index_t, 3> flat{1, 1, p.Tq};
+    const lane_field<C> kept(in.g, flat, tile, 1);
     kept.prefetch(t1, t1 + (t1 - t0), p.Tq);
     kept.read(t0, t1, g);
     return;
