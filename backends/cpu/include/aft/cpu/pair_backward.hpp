@@ -166,7 +166,8 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
           const auto run = [&](const fold_item& item) {
             const window_tiles<C> tiles(item.count,
                                         [&](index_t j) { return instances.tile(instance, item.tile + j); });
-            query_source<C> source(in, tiles, highs + item.slot * lanes<C>, item.first == 0);
+            C* const highest = highs != nullptr ? highs + item.slot * lanes<C> : nullptr;
+            query_source<C> source(in, tiles, highest, item.first == 0);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
                                 pairs ? &*pairs : nullptr, finish_ref<C>(finish));
           };
