@@ -126,7 +126,7 @@ inline split_exp<C> exp_split(const vec<C>& x) {
 template <class C>
 inline vec<C> exp_scaled(const vec<C>& x, const vec<C>& shift) {
   const vec<C> low(-exp_constants<C>::range);
-  const split_exp<C> e = exp_split<C>(xsimd::select(x < low, low, x));
+  const split_exp<C> e = exp_split<C>(max_ignoring_nan<C>(x, low));
   const vec<C> j = e.exponent - shift;
   // The product below in two instructions instead of five, with the same bits: 0 from 2^-127 down, NaN where j is NaN.
 #if defined(__AVX512F__)

@@ -170,14 +170,18 @@ struct key_former {
 
   /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
   /// rounds den to bfloat16, and num is formed from what it became: their errors cancel in num / den. `measured` adds
-  /// the key to the range.
-  template <bool narrow, bool measured = true>
+  /// the key to the range. `unit`: the scales are 1, with the same bits.
+  template <bool narrow, bool measured = true, bool unit = false>
   void form(const vec<C>& value, const vec<C>& key, vec<C>& num, vec<C>& den) {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
     const auto seen = differs<C>(key, hidden);
-    den = xsimd::select(seen, exp_scaled<C>(key - base, exponent), zero);
+    if constexpr (unit) {
+      den = exp_scaled<C>(key, zero);
+    } else {
+      den = exp_scaled<C>(key - base, exponent);
+    }
     if constexpr (narrow) den = round_to_bf16(den);
-    num = xsimd::select(seen, den * (value * by), zero);
+    num = xsimd::select(seen, den * (unit ? value : value * by), zero);
     if constexpr (narrow) num = round_to_bf16(num);
     if constexpr (measured) {
       const vec<C> size = xsimd::select(seen, xsimd::abs(value), zero);
@@ -197,7 +201,7 @@ struct key_former {
 
 /// Keys [s0, s0 + count) of one lane tile, from rows of v and k that lie so far apart, into its packed columns P.
 /// `paired`: two keys a step, as pairs of bfloat16; s0 is even then.
-template <class C, class T>
+template <class C, class T, bool unit>
 [[gnu::noinline, gnu::flatten]] inline void form_keys(const T* v, index_t v_step, const T* k, index_t k_step,
                                                       index_t s0, index_t count, bool paired, C* P,
                                                       key_former<C> former, key_range<C>& range) {
@@ -208,8 +212,9 @@ template <class C, class T>
       C* at = P + s0 / 2 * N;
       for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
-        former.template form<true>(load_as<C>(v), load_as<C>(k), num0, den0);
-        if (s + 1 < count) former.template form<true>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
+        former.template form<true, true, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
+        if (s + 1 < count)
+          former.template form<true, true, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
       }
@@ -220,7 +225,7 @@ template <class C, class T>
   C* at = P + s0 * N;
   for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
     vec<C> num, den;
-    former.template form<false>(load_as<C>(v), load_as<C>(k), num, den);
+    former.template form<false, true, unit>(load_as<C>(v), load_as<C>(k), num, den);
     store(at, num);
     store(at + L, den);
   }
@@ -246,7 +251,7 @@ template <class C, class Tiles>
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
   const auto form_staged = [&](index_t i, index_t s0, const key_former<C>& former, key_range<C>& range) {
     stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
-    form_keys<C, C>(staged, N, staged + L, N, s0, chunk_at(s0), paired, P + i * size, former, range);
+    form_keys<C, C, false>(staged, N, staged + L, N, s0, chunk_at(s0), paired, P + i * size, former, range);
   };
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
     for (index_t i = 0; i < count; ++i) {
@@ -256,8 +261,8 @@ template <class C, class Tiles>
         continue;
       }
       rows.visit(i, s0, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
-        form_keys<C, T>(v, v_step, k, k_step, s0, chunk_at(s0), paired, P + i * size, key_former<C>(ranges[i]),
-                        ranges[i]);
+        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), paired, P + i * size, key_former<C>(ranges[i]),
+                              ranges[i]);
       });
     }
   }

@@ -138,10 +138,11 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   const bool gates_later = side_by_side && plan->held && states_rows(p) && gates_whole_rows<C>(p);
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
-  const gradient_inputs in = prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
-    scratch own(exec);  // given back before the backward buffers are taken
-    pair_forward<C, windows>(forward, state, exec, own);
-  });
+  const gradient_inputs in =
+      prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
+        scratch own(exec);  // given back before the backward buffers are taken
+        pair_forward<C, windows>(forward, state, exec, own);
+      });
   lay_out(memory);
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
@@ -164,8 +165,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
           std::optional<window_products<C>> pairs;
           if (products) pairs.emplace(in, *product, *plan, instances, instance, *bias, thread);
           const auto run = [&](const fold_item& item) {
-            const window_tiles<C> tiles(item.count,
-                                        [&](index_t j) { return instances.tile(instance, item.tile + j); });
+            const window_tiles<C> tiles(item.count, [&](index_t j) { return instances.tile(instance, item.tile + j); });
             C* const highest = highs != nullptr ? highs + item.slot * lanes<C> : nullptr;
             query_source<C> source(in, tiles, highest, item.first == 0);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),

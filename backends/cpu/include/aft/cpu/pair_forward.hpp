@@ -56,8 +56,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
     if constexpr (windows) {
       if (plan.narrow) {
         const auto run = [&](const fold_item& item) {
-          const window_tiles<C> tiles(item.count,
-                                      [&](index_t j) { return instances.tile(instance, item.tile + j); });
+          const window_tiles<C> tiles(item.count, [&](index_t j) { return instances.tile(instance, item.tile + j); });
           key_source<C> source(p, tiles);
           fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles), nullptr,
                               finish_ref<C>(finish));

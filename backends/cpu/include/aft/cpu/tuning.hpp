@@ -62,15 +62,15 @@ struct tuning {
   static constexpr index_t band_rows = 2;
 #endif
   static constexpr index_t band_keys = 4;
-  /// Lane tiles that are summed before lanes are: 4 cost 5%, 16 won 4% here and lost 5% on 32 x 197 x 384.
+  /// Lane tiles that are summed before lanes are, of a group that has more: their keys fit the first-level cache.
   static constexpr index_t band_group = 8;
   /// Chains of groups of lane tiles whose products are summed apart: so many threads have work without dividing rows.
   /// 4 in place of 8 took 0.96 to 0.99 of the time on 1 x 4096 x 512, where a chain's sums are 1.2 MB; four times as
   /// many where there are lane tiles enough, so that threads end together, are no slower on 8 x 1024 x 512.
   static constexpr index_t chains = 4;
   static constexpr index_t many_tiles = 128;
-  /// Wider windows go the way of dense biases. 63 wide it takes 0.53 of that way's time, 255 wide 0.80, 511 wide 0.86
-  /// to 0.95.
+  /// Wider windows go the way of dense biases. 319 wide this one takes 0.7 of that way's time on 8 x 1024 x 512, 499
+  /// wide 0.86, and 0.67 on 32 x 512 x 384.
   static constexpr index_t band_widest = 512;
   /// Rows and lane tiles that are gated together, where rows are no whole vectors: with 500 channels 8 rows cost 4% of
   /// local_backward, 4 rows 8%; 4 to 16 lane tiles differ by less than noise.

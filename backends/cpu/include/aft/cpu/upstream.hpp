@@ -136,7 +136,9 @@ class query_rows {
 
 /// Whether the caller's lse and average say all about the rows. A key channel that serves several heads has one lse but
 /// several sums, so that there lse does not suffice.
-inline bool states_rows(const backward_problem& p) { return p.lse.set && p.average.set && state_channels(p) == p.hk; }
+inline bool states_rows(const backward_problem& p) {
+  return p.lse.set && p.average.set && state_channels(p) == p.hk;
+}
 
 /// Takes, from a scratch that counts, what prepare_gradient will take.
 template <class C>
@@ -204,7 +206,8 @@ class largest_size {
 };
 
 template <class C>
-[[gnu::noinline]] void read_gradients(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* g) {
+[[gnu::noinline]] void read_gradients(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1,
+                                      C* g) {
   constexpr index_t L = lanes<C>;
   const backward_problem& p = *in.p;
   if (!in.gates_later) {
@@ -313,7 +316,8 @@ template <class C>
   }
 }
 
-/// The gradients of the gate, row by row as memory lies. `highs`: a vector a thread for the largest |g|, at first 0, or null.
+/// The gradients of the gate, row by row as memory lies. `highs`: a vector a thread for the largest |g|, at first 0, or
+/// null.
 template <class C>
 inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) {
   const backward_problem& p = *in.p;

@@ -251,8 +251,8 @@ class pair_products {
 
 /// Takes a sum of a panel that window_finish has not finished, as in fold_pairs.
 template <class C>
-using finish_ref = function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*,
-                                     kept_keys<C>*)>;
+using finish_ref =
+    function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*, kept_keys<C>*)>;
 
 /// The panels of one item. `products` may be null.
 template <class C>

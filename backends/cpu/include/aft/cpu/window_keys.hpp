@@ -10,7 +10,8 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart.
+/// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart. They are measured
+/// with scale 1.
 template <class C, bool measured>
 [[gnu::noinline, gnu::flatten]] inline void form_key_rows(const C* v, index_t v_step, const C* k, index_t k_step,
                                                           index_t count, C* P, key_former<C> former,
@@ -18,7 +19,7 @@ template <class C, bool measured>
   constexpr index_t N = tuning<C>::columns;
   for (index_t s = 0; s < count; ++s, P += N, v += v_step, k += k_step) {
     vec<C> num, den;
-    former.template form<false, measured>(load(v), load(k), num, den);
+    former.template form<false, measured, measured>(load(v), load(k), num, den);
     store(P, num);
     store(P + lanes<C>, den);
   }

@@ -35,7 +35,7 @@ struct product_plan {
   index_t line = 0;  ///< pairs of a row in whole vectors
   gradient_scale<C> scale;
   kept_keys<C>* keys = nullptr;  ///< of every lane tile of a slot
-  C* columns = nullptr;         ///< where those lie
+  C* columns = nullptr;          ///< where those lie
   C* sums = nullptr;
   C* exponents = nullptr;  ///< of every key, what its weights were divided by
   C* rows = nullptr;
@@ -149,8 +149,11 @@ class window_products final : public pair_products<C> {
         const index_t j1 = (s1 + K - 1) / K < end ? (s1 + K - 1) / K : end;
         C* out = sums + (strip * plan_->tiles + j0 - from) * plan_type::cell;
         const C* const queries = columns.at(i0, strip * E);
-        for (index_t j = j0; j < j1; ++j, out += plan_type::cell)
+        for (index_t j = j0; j < j1; ++j, out += plan_type::cell) {
+          // The next strip's sums, which lie apart: 3 to 4% of the call on 8 x 1024 x 512.
+          if (!first) prefetch_to_write(out, plan_->tiles * plan_type::cell);
           multiply_tile(depth, queries, fold_->column_size, keys + (j * K - s0) * N, first, out);
+        }
       }
     }
   }
@@ -191,9 +194,7 @@ class window_products final : public pair_products<C> {
   }
 
  private:
-  kept_keys<C>& keys_of(const fold_item& item, index_t i) const {
-    return plan_->keys[item.slot * fold_->group + i];
-  }
+  kept_keys<C>& keys_of(const fold_item& item, index_t i) const { return plan_->keys[item.slot * fold_->group + i]; }
   int thread_of() const { return static_cast<int>((sums_ - plan_->sums) / plan_->team_size); }
 
   /// Once an instance: the panels' weights are the same for all lane tiles.
