@@ -118,7 +118,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
     if (keys_wanted) {
       plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, served,
-                   products, true, from);
+                   products, p.bias.kind == bias_kind::dense, from);
       if (!plan->narrow) per_slot = plan->group * p.Tq * lanes<C>;
       exponents = from.take<C>(threads * per_slot);
     }

@@ -26,7 +26,25 @@ struct gradient_inputs {
 /// g = dy gate(q) of rows [t0, t1) of a lane tile, from where it is kept or anew. Whoever uses it leaves out rows that
 /// see no key.
 template <class C>
-void read_gradients(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1, C* g);
+[[gnu::noinline]] inline void read_gradients(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0,
+                                             index_t t1, C* g) {
+  constexpr index_t L = lanes<C>;
+  const backward_problem& p = *in.p;
+  if (!in.gates_later) {
+    const std::array<index_t, 3> flat{1, 1, p.Tq};
+    const lane_field<C> kept(in.g, flat, tile, 1);
+    kept.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    kept.read(t0, t1, g);
+    return;
+  }
+  const lane_field<C> dy(p.dy, p.grid, tile, 1), q(p.q, p.grid, tile, 1);
+  dy.read(t0, t1, g);
+  for (index_t t = t0; t < t1; ++t, g += L) {
+    C query[L];
+    q.read(t, t + 1, query);
+    store(g, load(g) * gate_both<C>(p.gate_fn, load(query)).value);
+  }
+}
 
 /// The weights of rows [t0, t1) of a lane tile, staged: a = exp(k + w - 2 base) 2^-exponent inverse.
 template <class C>
@@ -204,27 +222,6 @@ class largest_size {
   C* to_;
   vec<C> high_;
 };
-
-template <class C>
-[[gnu::noinline]] void read_gradients(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1,
-                                      C* g) {
-  constexpr index_t L = lanes<C>;
-  const backward_problem& p = *in.p;
-  if (!in.gates_later) {
-    const std::array<index_t, 3> flat{1, 1, p.Tq};
-    const lane_field<C> kept(in.g, flat, tile, 1);
-    kept.prefetch(t1, t1 + (t1 - t0), p.Tq);
-    kept.read(t0, t1, g);
-    return;
-  }
-  const lane_field<C> dy(p.dy, p.grid, tile, 1), q(p.q, p.grid, tile, 1);
-  dy.read(t0, t1, g);
-  for (index_t t = t0; t < t1; ++t, g += L) {
-    C query[L];
-    q.read(t, t + 1, query);
-    store(g, load(g) * gate_both<C>(p.gate_fn, load(query)).value);
-  }
-}
 
 /// g = dy gate(q) into its scratch and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
 /// whatever dy holds there.
