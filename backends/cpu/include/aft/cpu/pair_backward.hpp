@@ -132,7 +132,8 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   scratch counter;
   lay_out(counter);
   count_upstream<C>(p, counter);
-  memory.reserve<std::byte>(counter.counted());
+  // Beyond 32 MiB a block goes back whatever came before: glibc maps it anew every time.
+  if (counter.counted() < index_t{32} << 20) memory.reserve<std::byte>(counter.counted());
   // Where every row is read once, by the fold, the gate is formed there too.
   const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
   const bool gates_later = side_by_side && plan->held && states_rows(p) && gates_whole_rows<C>(p);
