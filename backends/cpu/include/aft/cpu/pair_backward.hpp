@@ -43,7 +43,7 @@ template <class C>
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
   // Terms below 2^-126 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
-  const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), depth(k_::range);
+  const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const auto unused = load(used) == zero;
   for (index_t r = 0; r < r1 - r0; ++r) {
@@ -68,8 +68,8 @@ template <class C>
     const auto factor_proven = within && (exponent <= most) && (vec<C>(rs.base[r]) == zero);
     const auto proven = hidden || (factor_proven && finite);
     if (kept != nullptr) {
-      // A key below the range counts as 0, if that is far below whatever its rows saw.
-      const auto nothing = hidden || ((key < -range) && (load(cs.exponent) + vec<C>(rs.exponent[r]) < depth));
+      // e^k is below 2^-5909 there, and what it is multiplied by below 2^4096: nothing beside what its rows saw.
+      const auto nothing = hidden || ((key < -range) && (load(cs.exponent) + vec<C>(rs.exponent[r]) < range));
       const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, factor * load(kept->scale), nan));
       store(kept->to + r * N, xsimd::select(nothing, zero, Y * (value * lift)));
       store(kept->to + r * N + L, -Y);
@@ -127,16 +127,15 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
       if (products) product.emplace(p, *plan, from);
     }
   };
-  // One block for all: several large ones would go back to the system after every call, and come back as pages to be
-  // cleared.
   scratch counter;
   lay_out(counter);
-  count_upstream<C>(p, counter);
-  // Beyond 32 MiB a block goes back whatever came before: glibc maps it anew every time.
-  if (counter.counted() < index_t{32} << 20) memory.reserve<std::byte>(counter.counted());
   // Where every row is read once, by the fold, the gate is formed there too.
   const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
   const bool gates_later = side_by_side && plan->held && states_rows(p) && gates_whole_rows<C>(p);
+  if (!gates_later) count_upstream<C>(p, counter);
+  // One block for all: several large ones would go back to the system after every call, and come back as pages to be
+  // cleared. Beyond 32 MiB one goes back whatever came before: glibc maps it anew every time.
+  if (counter.counted() < index_t{32} << 20) memory.reserve<std::byte>(counter.counted());
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in =

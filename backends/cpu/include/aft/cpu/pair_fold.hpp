@@ -100,9 +100,11 @@ struct fold_plan {
     block = (panels + blocks - 1) / blocks;
     index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
     if (products) {
-      // Sums of products are joined group by group, so groups must not depend on threads.
+      // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
+      // them the usual size.
       const index_t few = lane_tiles < tuning<C>::group ? lane_tiles : tuning<C>::group;
-      share = (lane_tiles + 3) / 4 > few ? (lane_tiles + 3) / 4 : few;
+      share = (lane_tiles + tuning<C>::chains - 1) / tuning<C>::chains;
+      share = share > few ? share : few;
       behind = M + tuning<C>::band_rows;
     }
     const auto lanes_of = [&](index_t keys) {

@@ -105,8 +105,9 @@ class window_products final : public pair_products<C> {
         bias_(&bias),
         instance_(instance),
         around_(bias.past_caches()),
-        sums_(plan.sums + (fold.by_instance ? thread : 0) * plan.team_size),
-        exponents_(plan.exponents + (fold.by_instance ? thread : 0) * plan.exponent_count) {}
+        team_(fold.by_instance ? thread : 0),
+        sums_(plan.sums + team_ * plan.team_size),
+        exponents_(plan.exponents + team_ * plan.exponent_count) {}
 
   void begin(const fold_item& item, const column_scale<C>* cs) override {
     const gradient_scale<C>& all = plan_->scale;
@@ -187,7 +188,7 @@ class window_products final : public pair_products<C> {
     };
     const index_t items = (plan_->strips + together - 1) / together;
     if (fold_->by_instance) {
-      for (index_t item = 0; item < items; ++item) body(item, thread_of());
+      for (index_t item = 0; item < items; ++item) body(item, team_);
     } else {
       parallel_for(items, fold_->threads, body);
     }
@@ -195,14 +196,12 @@ class window_products final : public pair_products<C> {
 
  private:
   kept_keys<C>& keys_of(const fold_item& item, index_t i) const { return plan_->keys[item.slot * fold_->group + i]; }
-  int thread_of() const { return static_cast<int>((sums_ - plan_->sums) / plan_->team_size); }
 
   /// Once an instance: the panels' weights are the same for all lane tiles.
   void keep_exponents(const fold_item& item, index_t panel, index_t s0) {
     if (item.chain > 0 || !item.begins) return;
-    const index_t team = fold_->by_instance ? item.slot : 0;
     for (index_t s = s0; s < fold_->cut.end(panel); ++s)
-      exponents_[s] = fold_->scales[team * fold_->block + s / M - item.block].exponent[s % M];
+      exponents_[s] = fold_->scales[team_ * fold_->block + s / M - item.block].exponent[s % M];
   }
 
   /// Keys past the last one, as far as a tile reaches.
@@ -323,6 +322,7 @@ class window_products final : public pair_products<C> {
   const bias_gradient_job<C>* bias_;
   typename pair_instances<C>::instance instance_;
   bool around_;
+  int team_;  ///< whose buffers these are: the thread's where instances run side by side
   C *sums_, *exponents_;
 };
 
