@@ -126,8 +126,8 @@ template <class C>
   store(range.value_low, low);
 }
 
-/// The scales of a lane tile from its range. Keys and values of ordinary size keep scale 1: powers of two do not
-/// change the bits of a sum, and so most tiles are packed in one pass. Decided lane by lane, whatever the neighbours.
+/// The scales of a lane tile from its range. Keys and values of ordinary size keep scale 1, and so most tiles are
+/// packed in one pass. Decided lane by lane, whatever the neighbours.
 template <class C>
 inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   using k_ = exp_constants<C>;
@@ -138,14 +138,13 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
     const C top = range.key_top[l];
     const bool none = top == -inf;
     const bool beyond = !none && (top > k_::range || top < k_::lowest);
-    // Sums of 2^30 such terms stay far from the ends of the range, and den may still fall by 2^48 before it proves
-    // nothing.
-    const bool ordinary = none || (top >= C(-8) && top <= C(32));
+    const bool usual = none || (top >= ordinary<C>::key_low && top <= ordinary<C>::key_high);
     cs.base[l] = beyond ? top : C(0);
-    small[l] = ordinary || beyond ? C(0) : top;
+    small[l] = usual || beyond ? C(0) : top;
     const C high = range.value_top[l];
     value_scales[l] = cs.unscale[l] = C(1);
-    if (!(high >= C(0x1p-20) && high <= C(0x1p20))) value_scale(high, value_scales[l], cs.unscale[l]);
+    if (!(high >= ordinary<C>::value_low && high <= ordinary<C>::value_high))
+      value_scale(high, value_scales[l], cs.unscale[l]);
     // Values all of one size (or 0) are summed safely; where some are far smaller a row may see only those.
     cs.floor[l] = range.value_low[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
   }

@@ -117,9 +117,12 @@ struct fold_plan {
       const index_t window = width + tuning<C>::window_spare + behind;
       const index_t wide = lanes_of(window);
       const auto bytes = [&](index_t n) { return n * ring * N * static_cast<index_t>(sizeof(C)); };
-      if (group < tuning<C>::group && wide >= tuning<C>::group && bytes(tuning<C>::group) <= tuning<C>::window_bytes)
-        group = tuning<C>::group;
-      held = window >= ring || group >= tuning<C>::group || (group >= wide && bytes(group) <= tuning<C>::key_bytes);
+      const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
+      index_t kept = wide < tuning<C>::group ? wide : tuning<C>::group;
+      while (kept > group && bytes(kept) > most_bytes) kept /= 2;
+      group = kept > group ? kept : group;
+      // One tile of several would read rows of k and v a line at a time.
+      held = window >= ring || (bytes(group) <= most_bytes && (group > 1 || group == wide));
       if (!held) {
         ring = window;
         group = wide;

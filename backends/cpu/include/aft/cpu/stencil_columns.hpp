@@ -51,6 +51,25 @@ inline void set_key_scales(const vec<C>& top, const stencil_table<C>& table, col
   store(cs.empty, xsimd::select(top == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(1)), zero));
 }
 
+/// For keys and values that were staged with scale 1. False where some lane needs another: `cs` is not to be used then.
+template <class C>
+inline bool set_ordinary_keys(const vec<C>& top, const stencil_table<C>& table, column_scales<C>& cs) {
+  const auto none = top == vec<C>(-std::numeric_limits<C>::infinity());
+  set_key_scales<C>(top, table, cs);
+  store(cs.exponent, vec<C>(C(0)));
+  return xsimd::all(none || ((top >= vec<C>(ordinary<C>::key_low)) && (top <= vec<C>(ordinary<C>::key_high))));
+}
+template <class C>
+inline bool set_ordinary_values(const vec<C>& high, const vec<C>& low, column_scales<C>& cs) {
+  const vec<C> zero(C(0)), one(C(1)), floor(exp_constants<C>::value_floor);
+  const auto none = high == zero;
+  store(cs.scale, one);
+  store(cs.unscale, one);
+  store(cs.quiet, xsimd::select(none, one, zero));
+  store(cs.floor, xsimd::select(low < floor, floor, zero));
+  return xsimd::all(none || ((high >= vec<C>(ordinary<C>::value_low)) && (high <= vec<C>(ordinary<C>::value_high))));
+}
+
 template <class C>
 inline void set_value_scales(const vec<C>& high, const vec<C>& low, column_scales<C>& cs) {
   C highs[lanes<C>], lows[lanes<C>];
@@ -87,6 +106,19 @@ struct magnitudes {
   }
 };
 
+/// The same where an infinite value may count as the largest, and one that is not seen is 0.
+template <class C>
+struct ordinary_magnitudes {
+  vec<C> high = vec<C>(C(0));
+  vec<C> low = vec<C>(std::numeric_limits<C>::infinity());
+
+  void add(const vec<C>& value) {
+    const vec<C> size = xsimd::abs(value);
+    high = larger_size<C>(high, value);
+    low = xsimd::select(size > vec<C>(C(0)), min_ignoring_nan<C>(low, size), low);
+  }
+};
+
 /// The first visible key of each lane of `weights`, two vectors a key.
 template <class C>
 inline void find_first_keys(const C* weights, index_t T, column_scales<C>& cs) {
@@ -98,7 +130,8 @@ inline void find_first_keys(const C* weights, index_t T, column_scales<C>& cs) {
   }
 }
 
-/// P[s], two vectors each, held [v, k]; for a hidden key it becomes [0, -0], whatever its value is.
+/// P[s], two vectors each, held [v, k] and becomes [exp(k) v, exp(k)] with the scales `cs`; for a hidden key [0, -0],
+/// whatever its value is.
 template <class C>
 [[gnu::flatten]] inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
@@ -122,6 +155,33 @@ template <class C>
     store(at_key + L, weight);
   }
   find_first_keys<C>(P + L, p.Tk, cs);
+}
+
+/// The same in one pass where keys and values are of ordinary size; else the tile is staged once more.
+template <class C>
+[[gnu::flatten]] inline void fill_ordinary_columns(const problem& p, const stencil_table<C>& table,
+                                                   const lane_tile<C>& tile, C* P, column_scales<C>& cs) {
+  constexpr index_t L = lanes<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const vec<C> zero(C(0));
+  vec<C> top(-inf);
+  ordinary_magnitudes<C> sizes;
+  for (index_t s = 0; s < p.Tk; ++s) {
+    C* const at_key = P + s * 2 * L;
+    const vec<C> key = load(at_key + L);
+    const vec<C> value = xsimd::select(key == vec<C>(-inf), zero, load(at_key));
+    const vec<C> weight = staged_weight<C>(key, zero);
+    top = max_ignoring_nan<C>(top, key);
+    sizes.add(value);
+    store(at_key, weight * value);
+    store(at_key + L, weight);
+  }
+  if (set_ordinary_keys<C>(top, table, cs) && set_ordinary_values<C>(sizes.high, sizes.low, cs)) {
+    find_first_keys<C>(P + L, p.Tk, cs);
+    return;
+  }
+  stage_columns<C>(p, &tile, 1, P, 0);
+  fill_columns<C>(p, table, P, cs);
 }
 
 }  // namespace cpu_impl

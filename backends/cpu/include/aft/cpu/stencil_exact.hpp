@@ -139,8 +139,8 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   const vec<C> ratio = num / safe;
   vec<C> average = ratio * unscale;
   const auto over = (xsimd::abs(average) == vec<C>(inf)) && (xsimd::abs(ratio) < vec<C>(inf));
-  const vec<C> hull = (largest * by) * unscale;
-  average = xsimd::select(over, xsimd::select(ratio > zero, hull, -hull), average);
+  const vec<C> hull = xsimd::select(ratio > zero, largest * by, -(largest * by));
+  average = xsimd::select(over, hull * unscale, average);
   const vec<C> exponent = xsimd::select(far, zero, top);
   const vec<C> base_hi = xsimd::select(far, start, zero);
   const vec<C> base_lo = xsimd::select(far, most_lo, zero);
@@ -150,6 +150,9 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   const split_exp<C> parts = split_denominator<C>(safe);
   const vec<C> inverse = xsimd::select(den == den, one / parts.mantissa, den);
   store(out.average, xsimd::select(empty, zero, average));
+  store(out.num, xsimd::select(over, hull, num));
+  store(out.den, xsimd::select(over, one, safe));
+  store(out.unscale, unscale);
   store(out.lse, xsimd::select(empty, vec<C>(-inf), lse));
   store(out.inverse, xsimd::select(empty, zero, inverse));
   store(out.exponent, exponent + parts.exponent);

@@ -43,12 +43,14 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
     const query_fields<C> fields(p, tile);
     const query_fields<C> later(p, ahead.first < ahead.last ? call.plan.tile(ahead.group, ahead.first) : tile);
     column_scales<C> cs;
-    fill_columns<C>(p, call.tables[i], P, cs);
-    const query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
-    fold_queries<C>(fold, call.wanted, P, rest, *worker.block, [&](index_t t0, index_t t1, query_block<C>& block) {
-      fields.store_queries(t0, t1, block, gates);
+    fill_ordinary_columns<C>(p, call.tables[i], tile, P, cs);
+    query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
+    fold.y = fields.whole_rows();
+    const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {
+      fields.store_queries(t0, t1, block);
       if (ahead.first < ahead.last) later.prefetch(t0, t1);
-    });
+    };
+    fold_queries<C>(fold, call.wanted, P, gates, rest, *worker.block, done);
   }
   fence_stores();
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "gates.hpp"
 #include "row_proof.hpp"
 #include "stencil_exact.hpp"
 #include "stencil_fold.hpp"
@@ -12,11 +13,22 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// The results of a block of queries, [query][lane]. `lse` and the row state are filled on demand.
+/// Rows that results are stored to, in the caller's array or in a buffer.
+template <class C>
+struct result_rows {
+  C* first = nullptr;
+  index_t step = lanes<C>;
+  bool around = false;  ///< the caches, by store_around
+
+  C* row(index_t i) const { return first + i * step; }
+};
+
+/// The results of a block of queries, [query][lane]; what is not wanted is left unfilled.
 template <class C>
 struct query_block {
   static constexpr index_t most = tuning_stencil<C>::block;
   C sums[most * 2 * lanes<C>];
+  C y[most * lanes<C>];
   C average[most * lanes<C>];
   C lse[most * lanes<C>];
   C inverse[most * lanes<C>];
@@ -25,6 +37,7 @@ struct query_block {
   C base_lo[most * lanes<C>];
 };
 
+/// What is wanted besides y: nothing or the average, lse too, or the row state instead of y.
 enum class query_results { averages, logs, state };
 
 /// One lane tile of one group of batch elements, its sums on their way to averages.
@@ -35,6 +48,9 @@ struct query_fold {
   const stencil_table<C>& table;
   const lane_tile<C>& tile;
   const column_scales<C>& cs;
+  /// All rows of y where each is a vector: stored one by one between the divisions, they do not wait for each other as
+  /// they do in a loop that only stores (0.95 of depthwise conv, Emerald Rapids). Else y is left in the block.
+  result_rows<C> y;
   const C* marks[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a hidden one
 
   query_fold(const problem& p_, const stencil_shape& shape_, const stencil_table<C>& table_, const lane_tile<C>& tile_,
@@ -62,10 +78,11 @@ struct query_fold {
     return nothing;
   }
 
-  /// Averages and what else is wanted of queries [t0, t1), from num(i) and den(i) of the i-th.
+  /// Results of queries [t0, t1), from num(i) and den(i) of the i-th; `gates` holds their q, null where only the state
+  /// is wanted.
   template <class Num, class Den>
   [[gnu::flatten]] void finish(index_t t0, index_t t1, query_results wanted, const Num& num_of, const Den& den_of,
-                               query_block<C>& out) const {
+                               const C* gates, query_block<C>& out) const {
     using k_ = exp_constants<C>;
     constexpr index_t L = lanes<C>;
     const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
@@ -75,23 +92,40 @@ struct query_fold {
     for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
     const auto idle = load(used) == zero;
     const auto usable = differs<C>(load(cs.usable), zero);
-    if (wanted == query_results::averages) {
-      // The common call, the proof of all rows at once.
+    // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
+    const bool quotient = gates != nullptr && p.gate_fn == gate::sigmoid;
+    const bool averages = !quotient || p.average.set;
+    const result_rows<C> ys = y.first != nullptr ? result_rows<C>{y.row(t0), y.step, y.around} : result_rows<C>{out.y};
+    bool all_proven = false;
+    if (wanted == query_results::averages && quotient != averages) {
+      // The common calls, the proof of all rows at once.
       proof_of_rows<C> rows(floor);
+      seen_range<C> growths;
+      const result_rows<C> to = quotient ? ys : result_rows<C>{out.average};
       for (index_t i = 0; i < t1 - t0; ++i) {
         const vec<C> num = num_of(i), den = den_of(i);
-        const vec<C> average = (num / den) * unscale;
-        store(out.average + i * L, average);
-        rows.add(num, den, average);
+        const vec<C> growth = quotient ? gate_detail::growth<C>(load(gates + i * L)) : zero;
+        const vec<C> o = shared_division<C>(num, den, unscale, growth);
+        put<C>(to.row(i), o, to.around);
+        rows.add(num, den, o);
+        growths.add_size(growth);
       }
-      if (xsimd::all((usable && rows.proven()) || idle)) return;
+      all_proven = xsimd::all((usable && rows.proven() && growths.within(C(0), shared_growth<C>)) || idle);
     }
-    for (index_t i = 0; i < t1 - t0; ++i) {
+    for (index_t i = 0; i < t1 - t0 && !all_proven; ++i) {
       const vec<C> num = num_of(i);
       const vec<C> den = den_of(i);
-      const vec<C> average = (num / den) * unscale;
-      const auto proven = (usable && proven_average<C>(num, den, average, floor)) || idle;
-      store(out.average + i * L, average);
+      vec<C> o = zero;
+      if (averages) {
+        o = (num / den) * unscale;
+        store(out.average + i * L, o);
+      }
+      if (quotient) {
+        const vec<C> gated = gated_average<C>(num, den, unscale, load(gates + i * L));
+        store(ys.row(i), gated);
+        if (!averages) o = gated;
+      }
+      const auto proven = (usable && proven_average<C>(num, den, o, floor)) || idle;
       if (wanted != query_results::averages) {
         const vec<C> safe = xsimd::select((den >= vec<C>(k_::proof)) && (den <= largest), den, one);
         store(out.lse + i * L, log_shifted<C>(safe, scaled));
@@ -103,16 +137,19 @@ struct query_fold {
           store(out.base_lo + i * L, zero);
         }
       }
-      if (!xsimd::all(proven)) repair(t0 + i, i, proven, den, out);
+      if (!xsimd::all(proven)) repair(t0 + i, i, proven, den, quotient ? gates + i * L : nullptr, ys.row(i), out);
     }
+    for (index_t i = 0; i < t1 - t0 && gates != nullptr && !quotient; ++i)
+      put<C>(ys.row(i), load(out.average + i * L) * gate_value<C>(p.gate_fn, load(gates + i * L)), ys.around);
   }
 
  private:
-  /// Lane by lane, so that a lane's bits never depend on which neighbours share its vector.
-  [[gnu::noinline]] void repair(index_t t, index_t i, const vec_mask<C>& proven, const vec<C>& den,
+  /// Lane by lane, so that a lane's bits never depend on which neighbours share its vector. `q` is the query's where y
+  /// is a quotient, and `to` its y.
+  [[gnu::noinline]] void repair(index_t t, index_t i, const vec_mask<C>& proven, const vec<C>& den, const C* q, C* to,
                                 query_block<C>& out) const {
     constexpr index_t L = lanes<C>;
-    C flag[L], dens[L];
+    C flag[L], dens[L], gated[L];
     store(flag, xsimd::select(proven, vec<C>(C(1)), vec<C>(C(0))));
     store(dens, den);
     exact_row_result<C> exact;
@@ -121,13 +158,19 @@ struct query_fold {
       if (flag[l] != C(0)) continue;
       const index_t at = i * L + l;
       if (dens[l] == C(0) && sees_nothing(t, l)) {
+        if (q != nullptr) to[l] = C(0);
         out.average[at] = C(0);
         out.lse[at] = -std::numeric_limits<C>::infinity();
         out.inverse[at] = out.exponent[at] = out.base_hi[at] = out.base_lo[at] = C(0);
         continue;
       }
-      if (!evaluated) exact_stencil_row<C>(p, shape, tile, table.logs, t, exact);
+      if (!evaluated) {
+        exact_stencil_row<C>(p, shape, tile, table.logs, t, exact);
+        if (q != nullptr)
+          store(gated, gated_average<C>(load(exact.num), load(exact.den), load(exact.unscale), load(q)));
+      }
       evaluated = true;
+      if (q != nullptr) to[l] = gated[l];
       out.average[at] = exact.average[l];
       out.lse[at] = exact.lse[l];
       out.inverse[at] = exact.inverse[l];
@@ -138,16 +181,18 @@ struct query_fold {
   }
 };
 
-/// Calls done(t0, t1, block) for all queries in order, in blocks within a row of the grid.
+/// Calls done(t0, t1, block) for all queries in order, in blocks within a row of the grid. `gates` holds q of all
+/// queries, or is null.
 template <class C, class Done>
-inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, box_complement<C>& rest,
-                         query_block<C>& block, const Done& done) {
+inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, const C* gates,
+                         box_complement<C>& rest, query_block<C>& block, const Done& done) {
   fold_grid<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
                [&](index_t t0, index_t t1) {
                  constexpr index_t L = lanes<C>;
                  fold.finish(
                      t0, t1, wanted, [&](index_t i) { return load(block.sums + i * 2 * L); },
-                     [&](index_t i) { return load(block.sums + i * 2 * L + L); }, block);
+                     [&](index_t i) { return load(block.sums + i * 2 * L + L); },
+                     gates == nullptr ? nullptr : gates + t0 * L, block);
                  done(t0, t1, block);
                });
 }

@@ -95,10 +95,19 @@ struct tied_fold {
     C* const P = worker.P + in_group * step;
     const C* const gates = worker.gates + in_group * step;
     column_scales<C> cs[2];
-    for (index_t x = 0; x < 2; ++x) stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, P + x * L, cs[x]);
+    for (index_t x = 0; x < 2; ++x) {
+      const auto stage = [&](bool ordinary) {
+        return stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, ordinary, P + x * L, cs[x]);
+      };
+      if (stage(true)) continue;
+      fields[x].v.read(0, p.Tk, P + x * L, C(0), 2 * L);
+      stage(false);
+    }
     query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], P}, {p, shape, tables[i], tiles[1], cs[1], P}};
-    for (index_t x = 0; x < 2; ++x)
+    for (index_t x = 0; x < 2; ++x) {
+      folds[x].y = fields[x].whole_rows();
       for (index_t l = 0; l < L; ++l) folds[x].marks[l] = tied.keys + x * L + spread.at[l];
+    }
     query_block<C>& block = *worker.block;
     fold_grid<C>(shape, tables[i].weights, tables[i].outside, P, rest, tied.sums, query_block<C>::most,
                  [&](index_t t0, index_t t1) {
@@ -107,8 +116,8 @@ struct tied_fold {
                      const C* const dens = tied.dens + t0 * 2 * L + x * L;
                      folds[x].finish(
                          t0, t1, wanted, [&](index_t j) { return load(nums + j * 2 * L); },
-                         [&](index_t j) { return spread(dens + j * 2 * L); }, block);
-                     fields[x].store_queries(t0, t1, block, gates + x * p.Tq * L);
+                         [&](index_t j) { return spread(dens + j * 2 * L); }, gates + x * p.Tq * L + t0 * L, block);
+                     fields[x].store_queries(t0, t1, block);
                      if (more) later[x].prefetch(t0, t1);
                    }
                  });

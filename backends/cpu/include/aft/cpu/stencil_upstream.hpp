@@ -81,7 +81,7 @@ template <class C>
 inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& rest, query_block<C>& block,
                       const upstream_rows<C>& rows) {
   constexpr index_t L = lanes<C>;
-  fold_queries<C>(fold, query_results::state, P, rest, block, [&](index_t t0, index_t t1, const query_block<C>& from) {
+  const auto keep = [&](index_t t0, index_t t1, const query_block<C>& from) {
     for (index_t i = 0; i < (t1 - t0) * L; i += L) {
       store(rows.o + t0 * L + i, load(from.average + i));
       store(rows.inverse + t0 * L + i, load(from.inverse + i));
@@ -89,7 +89,8 @@ inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& 
       store(rows.base_hi + t0 * L + i, load(from.base_hi + i));
       store(rows.base_lo + t0 * L + i, load(from.base_lo + i));
     }
-  });
+  };
+  fold_queries<C>(fold, query_results::state, P, nullptr, rest, block, keep);
 }
 
 /// g = dy gate(q) and dq = dy gate'(q) o of queries [t0, t1). Rows that see no key get g = o = dq = 0, whatever dy

@@ -13,6 +13,14 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+/// Where all keys (all values, by their largest size) of a channel are of ordinary size, scale 1 serves as well: sums
+/// of 2^30 such terms stay far from the ends of the range, and den may still fall by 2^48 before it proves nothing.
+/// Powers of two do not change the bits of a sum.
+template <class C>
+struct ordinary {
+  static constexpr C key_low = C(-8), key_high = C(32), value_low = C(0x1p-20), value_high = C(0x1p20);
+};
+
 /// scale * largest lies in [0.5, 1) where the format allows, and scale * unscale = 1 exactly. Without it a weight
 /// of 2^-60 times a value of 1e-30 is lost, though a row may see nothing else. No value, or none finite: 1.
 template <class C>
