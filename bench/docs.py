@@ -176,11 +176,18 @@ def page(result, others):
     yield "Medians in milliseconds. Every sample is in the result file.\n"
     yield from tables(result)
     for name, other in others.items():
+        held = other.document["onednn_isa"] != "all"
         yield f"\n## {name}\n"
-        yield f"`bench/results/{name}.json`: the same program for this instruction set, oneDNN held to it as well.\n"
+        yield (f"`bench/results/{name}.json`: the same program "
+               f"{'for this instruction set, oneDNN held to it as well' if held else 'on another machine'}.\n")
         yield machine(other.document)
-        rows = rows_of(other, bars.ceilings)
-        yield f"\n{bars.table(rows)}\n\n{bars.tally(rows)}.\n"
+        for _, bars_of in bars.GROUPS:
+            rows = rows_of(other, bars_of)
+            if rows:
+                yield f"\n{bars.table(rows)}\n\n{bars.tally(rows)}.\n"
+        rows = list(bars.figures(other.document))
+        if rows:
+            yield f"\n{bars.figure_table(rows)}\n\n{bars.tally(rows)}.\n"
 
 
 def main():

@@ -117,8 +117,9 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   const auto lay_out = [&](scratch& from) {
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
     if (keys_wanted) {
-      plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, false, served,
-                   products, p.bias.kind == bias_kind::dense, from);
+      plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads,
+                   fold_traits{.windows = served, .products = products, .columns = p.bias.kind == bias_kind::dense},
+                   from);
       if (!plan->narrow) per_slot = plan->group * p.Tq * lanes<C>;
       exponents = from.take<C>(threads * per_slot);
     }

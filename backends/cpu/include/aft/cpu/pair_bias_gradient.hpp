@@ -330,7 +330,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
               if (!active(q, j)) continue;
               const C* const a = plan.a + ((q - p0) * plan.depth + n0) * 2 * M;
               gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), a, packed + (j - j0) * 2 * chunk * N, tiles + at(q, j),
-                            n0 > g0, j == j0 && q + 1 < q1 ? a + plan.depth * 2 * M : a);
+                            n0 > g0, asked_lines<C>::of_weights(j == j0 && q + 1 < q1 ? a + plan.depth * 2 * M : a));
             }
           }
         }

@@ -29,6 +29,14 @@ struct column_scale {
   C unlift[lanes<C>];   ///< its inverse
 };
 
+/// What a call asks of the engine besides its geometry.
+struct fold_traits {
+  bool pairs = false;     ///< products of pairs of bfloat16: without a window, every panel's dense part begins at key 0
+  bool windows = false;   ///< fold_window may serve the call
+  bool products = false;  ///< so does window_products; of a geometry that fold_window serves
+  bool columns = false;   ///< weights are read as columns of w
+};
+
 /// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
 template <class C>
 struct fold_plan {
@@ -81,15 +89,14 @@ struct fold_plan {
     return (lane_tiles + group - 1) / group * chain / chains;
   }
 
-  /// `run` lane tiles lie side by side. `serve_windows`: fold_window may serve them. `in_pairs` needs a geometry
-  /// without a window, in which every panel's dense part begins at key 0; `with_products` one that fold_window serves.
+  /// `run` lane tiles lie side by side.
   fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
-            bool in_pairs, bool serve_windows, bool with_products, bool by_columns, scratch& memory)
-      : g(geometry), cut(geometry, M), threads(wanted), paired(in_pairs), products(with_products) {
-    if (by_columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
+            const fold_traits& traits, scratch& memory)
+      : g(geometry), cut(geometry, M), threads(wanted), paired(traits.pairs), products(traits.products) {
+    if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
     panels = cut.count;
     width = cut.widest(g);
-    narrow = serve_windows && g.bounded && width <= tuning<C>::window_widest;
+    narrow = traits.windows && g.bounded && width <= tuning<C>::window_widest;
     by_instance = threads > 1 && instances >= 4 * threads;
     const index_t teams = by_instance ? threads : 1;
     const index_t panel_bytes = steps(width) * M * static_cast<index_t>(sizeof(C));
@@ -344,14 +351,14 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
             for (index_t i = 0; i < in_group; ++i) {
               const C* const columns = P + i * column_size + plan.steps(from) * N;
               C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
-              const C* const next = i == 0 ? following : a;
+              const auto ask = asked_lines<C>::of_weights(i == 0 ? following : a);
               if constexpr (has_bf16_dot<C>) {
                 if (plan.paired) {
-                  gemm_panel<C, true>(rows, plan.steps(to - from), a, columns, tile, from > span.lo, next);
+                  gemm_panel<C, true>(rows, plan.steps(to - from), a, columns, tile, from > span.lo, ask);
                   continue;
                 }
               }
-              gemm_panel<C, false>(rows, to - from, a, columns, tile, from > span.lo, next);
+              gemm_panel<C, false>(rows, to - from, a, columns, tile, from > span.lo, ask);
             }
           }
         }

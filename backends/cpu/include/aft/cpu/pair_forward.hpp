@@ -36,7 +36,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   // Of other types, keys are read faster many lane tiles at a time, as fold_pairs reads them.
   const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
   const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), instances.run(), thread_count(exec),
-                          multiplies_in_pairs<C>(p) && !state.set, served, false, false, memory);
+                          {.pairs = multiplies_in_pairs<C>(p) && !state.set, .windows = served}, memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);
     const pair_weights<C> weights(p, factors, instance.b, instance.h);

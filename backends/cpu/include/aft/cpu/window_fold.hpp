@@ -20,7 +20,8 @@ class window_source {
  public:
   static constexpr index_t most = column_chunk;  ///< columns that are formed at a time
 
-  /// Columns [s0, s1) of tile i to P. `measured` adds them to what settled() looks at.
+  /// Columns [s0, s1) of tile i to P. `measured` adds them to what settled() looks at; as such columns are formed from
+  /// the last to the first, rows that lie 2 `most` before are then asked for.
   virtual void form(index_t i, index_t s0, index_t s1, C* P, bool measured) = 0;
   /// Only the latter.
   virtual void measure(index_t i, index_t s0, index_t s1) = 0;
@@ -128,7 +129,6 @@ class window_columns {
         const index_t hi = plan_->cut.dense(g, panel).hi;
         if (hi < at) {
           for (index_t i = i0; i < i1; ++i) {
-            source_->lines().ask(i, hi - 2 * (at - hi), hi - (at - hi));
             vec<C> num(C(0)), den(C(0));
             for (index_t s = hi; s < at; s += most) {
               const index_t end = s + most < at ? s + most : at;
@@ -149,7 +149,6 @@ class window_columns {
     for (; at > 0; at -= at < most ? at : most) {
       const index_t s = at > most ? at - most : 0;
       for (index_t i = i0; i < i1; ++i) {
-        source_->lines().ask(i, s - 2 * most, s - most);
         if (plan_->held) {
           form(i, s, at, measured);
         } else {
@@ -254,6 +253,31 @@ template <class C>
 using finish_ref =
     function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*, kept_keys<C>*)>;
 
+/// Asks for what finishing tile i will touch of the panel that begins with row r: while a tile of `depth` steps is
+/// multiplied, or at once where those are too few. Then it is the weights that are asked for meanwhile.
+template <class C>
+inline asked_lines<C> ask_rows(const window_finish<C>& quick, index_t i, index_t r, index_t depth, const C* weights) {
+  constexpr index_t M = tuning<C>::rows;
+  const window_lines<C>&reads = quick.reads(), &writes = quick.writes();
+  const index_t count = reads.count() + writes.count();
+  asked_lines<C> lines = asked_lines<C>::of_weights(weights);
+  if (count == 0) return lines;
+  const index_t length = (depth + count - 1) / count;
+  if (count > asked_lines<C>::most || length < M || r + length > reads.end()) {
+    reads.ask(i, r, r + M);
+    writes.ask(i, r, r + M, true);
+    return lines;
+  }
+  lines.length = length;
+  for (index_t f = 0; f < count; ++f) {
+    const bool read = f < reads.count();
+    const window_lines<C>& from = read ? reads : writes;
+    lines.first[f] = from.at(read ? f : f - reads.count(), i, r);
+    lines.step[f] = from.step(read ? f : f - reads.count());
+  }
+  return lines;
+}
+
 /// The panels of one item. `products` may be null.
 template <class C>
 [[gnu::noinline]] inline void fold_window_item(const fold_plan<C>& plan, int thread, const fold_item& item,
@@ -283,16 +307,16 @@ template <class C>
     const row_scale<C>& rs = scales[panel - item.block];
     for (index_t i = 0; i < item.count; ++i) {
       if (!plan.held) source.lines().ask(i, span.hi, span.hi + M);
-      quick.reads().ask(i, r1, r1 + M);
-      quick.writes().ask(i, r1, r1 + M, true);
       if (span.lo == span.hi)
         for (index_t x = 0; x < (r1 - r0) * N; ++x) c[x] = C(0);
       for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
         const index_t from = span.lo > k0 ? span.lo : k0;
         const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
         const C* const part = a + (from - span.lo) * M;
-        gemm_panel<C, false>(r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
-                             i == 0 && panel + 1 < item.last ? part + panel_size : part);
+        const C* const next = i == 0 && panel + 1 < item.last ? part + panel_size : part;
+        gemm_panel<C, false>(
+            r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
+            from > span.lo ? asked_lines<C>::of_weights(next) : ask_rows<C>(quick, i, r1, to - from, next));
       }
       const C* const before = g.has_prefix(span) ? columns.before(i) : nullptr;
       const C* const after = g.has_suffix(span) ? columns.after(i, panel) : nullptr;

@@ -10,14 +10,16 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart. They are measured
-/// with scale 1.
+/// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart; rows `ahead` of them
+/// are asked for. They are measured with scale 1.
 template <class C, bool measured>
 [[gnu::noinline, gnu::flatten]] inline void form_key_rows(const C* v, index_t v_step, const C* k, index_t k_step,
-                                                          index_t count, C* P, key_former<C> former,
+                                                          index_t count, index_t ahead, C* P, key_former<C> former,
                                                           key_range<C>& range) {
   constexpr index_t N = tuning<C>::columns;
   for (index_t s = 0; s < count; ++s, P += N, v += v_step, k += k_step) {
+    __builtin_prefetch(k + ahead * k_step, 0, 2);
+    __builtin_prefetch(v + ahead * v_step, 0, 2);
     vec<C> num, den;
     former.template form<false, measured, measured>(load(v), load(k), num, den);
     store(P, num);
@@ -57,25 +59,26 @@ class key_source final : public window_source<C> {
     const key_former<C> former(ranges_[i], load(base_[i]), load(exponent_[i]), load(by_[i]));
     C staged[most * N];
     const C *v = staged, *k = staged + L;
-    index_t v_step = N, k_step = N;
+    index_t v_step = N, k_step = N, ahead = 0;
     if (in_place_) {
+      if (measured && s0 >= 2 * most) ahead = -2 * most;
       k_step = this->lines().step(0);
       v_step = this->lines().step(1);
       k = this->lines().at(0, i, s0);
       v = this->lines().at(1, i, s0);
     } else {
-      stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
+      stage(i, s0, s1, staged);
     }
     if (measured) {
-      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, P, former, ranges_[i]);
+      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, ahead, P, former, ranges_[i]);
     } else {
-      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, P, former, ranges_[i]);
+      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, ahead, P, former, ranges_[i]);
     }
   }
 
   void measure(index_t i, index_t s0, index_t s1) override {
     C staged[most * N];
-    stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
+    stage(i, s0, s1, staged);
     scan_keys<C>(staged, s1 - s0, ranges_[i]);
   }
 
@@ -96,6 +99,11 @@ class key_source final : public window_source<C> {
   }
 
  private:
+  void stage(index_t i, index_t s0, index_t s1, C* staged) const {
+    this->lines().ask(i, s0 - 2 * most, s0 - most);
+    stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
+  }
+
   const problem* p_;
   const window_tiles<C>* tiles_;
   bool in_place_ = false;

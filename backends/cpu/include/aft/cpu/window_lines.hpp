@@ -49,6 +49,7 @@ class window_lines {
   index_t count() const { return count_; }
   C* at(index_t f, index_t i, index_t r) const { return first_[f] + r * step_[f] + i * lanes<C>; }
   index_t step(index_t f) const { return step_[f]; }
+  index_t end() const { return end_; }
 
   /// Asks for rows of tile i, as far as they exist: a lane tile is a cache line a row, which the hardware does not
   /// foresee. Hidden from the compiler, as GCC 12 drops calls of functions that only prefetch; inlined everywhere, it

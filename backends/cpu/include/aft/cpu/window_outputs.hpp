@@ -9,8 +9,8 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// y[r] = average gate(q) of whole vectors in one go, and whether every lane of every row is proven; if not, nothing
-/// is written. `before` and `after` are sums outside the window, or null.
+/// y[r] = average gate(q) of whole vectors in one go, and whether every lane of every row is proven; if not, q is as
+/// before, and what y holds is to be written again. `before` and `after` are sums outside the window, or null.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline bool finish_gated_rows(index_t rows, const column_scale<C>& cs,
                                                               const row_scale<C>& rs, const C* before, const C* after,
@@ -24,19 +24,24 @@ template <class C>
   const vec<C> unscale = load(cs.unscale);
   proof_of_rows<C> proof(load(cs.floor));
   seen_range<C> growths;
-  C out[tuning<C>::rows * L];
+  C held[tuning<C>::rows * L];
+  // Stored one by one between the divisions, lines do not wait for each other.
+  const bool direct = y != q;
+  C* const to = direct ? y : held;
+  const index_t to_step = direct ? y_step : L;
+  const bool past = direct && around;
   for (index_t r = 0; r < rows; ++r) {
     const vec<C> outside(rs.outside[r]);
     const vec<C> num = mul_add(outside, e0, mul_add(outside, b0, load(c + r * N)));
     const vec<C> den = mul_add(outside, e1, mul_add(outside, b1, load(c + r * N + L)));
     const vec<C> growth = gate_detail::growth<C>(load(q + r * q_step));
     const vec<C> o = shared_division<C>(num, den, unscale, growth);
-    store(out + r * L, o);
+    put(to + r * to_step, o, past);
     proof.add(num, den, o);
     growths.add_size(growth);
   }
   if (!xsimd::all(proof.proven() && growths.within(C(0), shared_growth<C>))) return false;
-  for (index_t r = 0; r < rows; ++r) put(y + r * y_step, load(out + r * L), around);
+  for (index_t r = 0; !direct && r < rows; ++r) put(y + r * y_step, load(held + r * L), around);
   return true;
 }
 

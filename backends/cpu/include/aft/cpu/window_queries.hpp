@@ -76,6 +76,11 @@ class query_former {
   vec<C> by_, exponent_, lift_, taint_, top_, high_, most_, beyond_;
 };
 
+/// How far rows are asked for ahead of a chunk that begins with row t0; chunks come from the last one to the first.
+inline index_t rows_before(index_t t0) {
+  return t0 >= 2 * column_chunk ? -2 * column_chunk : 0;
+}
+
 /// Columns [t0, t1) of tile i from rows as they lie in memory.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void form_query_rows(const window_lines<C>& rows, index_t i, index_t t0,
@@ -85,9 +90,15 @@ template <class C>
   const C *g = rows.at(0, i, t0), *o = rows.at(1, i, t0), *first = rows.at(2, i, t0);
   const C* second = rows.count() > 3 ? rows.at(3, i, t0) : first;
   const index_t g_step = rows.step(0), o_step = rows.step(1), first_step = rows.step(2), second_step = rows.step(3);
+  const index_t ahead = rows_before(t0);
   const auto run = [&](const auto& state_of) __attribute__((always_inline)) {
-    for (index_t t = t0; t < t1; ++t, P += N, g += g_step, o += o_step, first += first_step, second += second_step)
+    for (index_t t = t0; t < t1; ++t, P += N, g += g_step, o += o_step, first += first_step, second += second_step) {
+      __builtin_prefetch(g + ahead * g_step, 0, 2);
+      __builtin_prefetch(o + ahead * o_step, 0, 2);
+      __builtin_prefetch(first + ahead * first_step, 0, 2);
+      if (rows.count() > 3) __builtin_prefetch(second + ahead * second_step, 0, 2);
       former.form(state_of(), load(g), load(o), P);
+    }
   };
   const vec<C> zero(C(0));
   if (rows.count() == 3) {
@@ -109,8 +120,13 @@ template <class C>
   const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
   const C *dy = rows.at(0, i, t0), *o = rows.at(1, i, t0), *lse = rows.at(2, i, t0), *q = rows.at(3, i, t0);
   const index_t dy_step = rows.step(0), o_step = rows.step(1), lse_step = rows.step(2), q_step = rows.step(3);
+  const index_t ahead = rows_before(t0);
   largest_size<C> largest(highest);
   for (index_t t = t0; t < t1; ++t, P += N, dy += dy_step, o += o_step, lse += lse_step, q += q_step) {
+    __builtin_prefetch(dy + ahead * dy_step, 0, 2);
+    __builtin_prefetch(o + ahead * o_step, 0, 2);
+    __builtin_prefetch(lse + ahead * lse_step, 0, 2);
+    __builtin_prefetch(q + ahead * q_step, 0, 2);
     const vec<C> up = load(dy), average = load(o), weight = load(lse);
     const auto empty = weight == none;
     const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(load(q));
