@@ -199,21 +199,28 @@ struct key_former {
 };
 
 /// Keys [s0, s0 + count) of one lane tile, from rows of v and k that lie so far apart, into its packed columns P.
-/// `paired`: two keys a step, as pairs of bfloat16; s0 is even then.
+/// `paired`: two keys a step, as pairs of bfloat16; s0 is even then. Rows `ahead` of each are asked for.
 template <class C, class T, bool unit>
 [[gnu::noinline, gnu::flatten]] inline void form_keys(const T* v, index_t v_step, const T* k, index_t k_step,
-                                                      index_t s0, index_t count, bool paired, C* P,
+                                                      index_t s0, index_t count, index_t ahead, bool paired, C* P,
                                                       key_former<C> former, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
+  const auto ask = [&](const T* row_v, const T* row_k) __attribute__((always_inline)) {
+    __builtin_prefetch(row_v + ahead * v_step);
+    __builtin_prefetch(row_k + ahead * k_step);
+  };
   if constexpr (has_bf16_dot<C>) {
     if (paired) {
       C* at = P + s0 / 2 * N;
       for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
+        ask(v, k);
         former.template form<true, true, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
-        if (s + 1 < count)
+        if (s + 1 < count) {
+          ask(v + v_step, k + k_step);
           former.template form<true, true, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
+        }
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
       }
@@ -224,6 +231,7 @@ template <class C, class T, bool unit>
   C* at = P + s0 * N;
   for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
     vec<C> num, den;
+    ask(v, k);
     former.template form<false, true, unit>(load_as<C>(v), load_as<C>(k), num, den);
     store(at, num);
     store(at + L, den);
@@ -250,18 +258,19 @@ template <class C, class Tiles>
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
   const auto form_staged = [&](index_t i, index_t s0, const key_former<C>& former, key_range<C>& range) {
     stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
-    form_keys<C, C, false>(staged, N, staged + L, N, s0, chunk_at(s0), paired, P + i * size, former, range);
+    form_keys<C, C, false>(staged, N, staged + L, N, s0, chunk_at(s0), 0, paired, P + i * size, former, range);
   };
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
     for (index_t i = 0; i < count; ++i) {
-      if (rows.in_place()) rows.ask(i, s0 + column_chunk, s0 + 2 * column_chunk);
       if (!in_place) {
+        if (rows.in_place()) rows.ask(i, s0 + column_chunk, s0 + 2 * column_chunk);
         form_staged(i, s0, key_former<C>(ranges[i]), ranges[i]);
         continue;
       }
+      const index_t ahead = s0 + 2 * column_chunk <= p.Tk ? column_chunk : 0;
       rows.visit(i, s0, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
-        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), paired, P + i * size, key_former<C>(ranges[i]),
-                              ranges[i]);
+        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), ahead, paired, P + i * size,
+                              key_former<C>(ranges[i]), ranges[i]);
       });
     }
   }

@@ -21,7 +21,7 @@ class window_source {
   static constexpr index_t most = column_chunk;  ///< columns that are formed at a time
 
   /// Columns [s0, s1) of tile i to P. `measured` adds them to what settled() looks at; as such columns are formed from
-  /// the last to the first, rows that lie 2 `most` before are then asked for.
+  /// the last to the first, rows that lie `most` before are then asked for.
   virtual void form(index_t i, index_t s0, index_t s1, C* P, bool measured) = 0;
   /// Only the latter.
   virtual void measure(index_t i, index_t s0, index_t s1) = 0;

@@ -29,7 +29,6 @@ template <class C>
   const vec<C> e0 = after != nullptr ? load(after) : zero, e1 = after != nullptr ? load(after + L) : zero;
   const vec<C> unscale = load(cs.unscale), lift = load(cs.lift), unlift = load(cs.unlift);
   const vec<C> column_exponent = load(cs.exponent);
-  C dk_out[tuning<C>::rows * L], dv_out[tuning<C>::rows * L];
   C* rows_to = kept != nullptr ? kept->to : nullptr;
   const vec<C> kept_scale = kept != nullptr ? load(kept->scale) : zero;
   seen_range<C> keys, gradients;
@@ -47,8 +46,8 @@ template <class C>
     const vec<C> difference = value * A - B;
     const vec<C> value_gradient = (factor * A) * unscale;
     const vec<C> key_gradient = ((factor * difference) * unscale) * unlift;
-    store(dv_out + r * L, value_gradient);
-    store(dk_out + r * L, key_gradient);
+    if (dv.to != nullptr) put(dv.to + r * dv.step, value_gradient, dv.around);
+    if (dk.to != nullptr) put(dk.to + r * dk.step, key_gradient, dk.around);
     keys.add_size(key);
     high = max_ignoring_nan<C>(high, exponent);  // NaN for such a key alone
     low = min_ignoring_nan<C>(low, exponent);
@@ -62,8 +61,6 @@ template <class C>
   if (!xsimd::all(keys.within(C(0), k_::range) && gradients.within(C(0), k_::largest) && (high <= most) &&
                   (low >= least)))
     return false;
-  for (index_t r = 0; dv.to != nullptr && r < rows; ++r) put(dv.to + r * dv.step, load(dv_out + r * L), dv.around);
-  for (index_t r = 0; dk.to != nullptr && r < rows; ++r) put(dk.to + r * dk.step, load(dk_out + r * L), dk.around);
   return true;
 }
 

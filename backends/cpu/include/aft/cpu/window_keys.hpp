@@ -61,7 +61,7 @@ class key_source final : public window_source<C> {
     const C *v = staged, *k = staged + L;
     index_t v_step = N, k_step = N, ahead = 0;
     if (in_place_) {
-      if (measured && s0 >= 2 * most) ahead = -2 * most;
+      if (measured && s0 >= most) ahead = -most;
       k_step = this->lines().step(0);
       v_step = this->lines().step(1);
       k = this->lines().at(0, i, s0);
@@ -100,7 +100,7 @@ class key_source final : public window_source<C> {
 
  private:
   void stage(index_t i, index_t s0, index_t s1, C* staged) const {
-    this->lines().ask(i, s0 - 2 * most, s0 - most);
+    this->lines().ask(i, s0 - most, s0);
     stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
   }
 

@@ -76,9 +76,10 @@ class query_former {
   vec<C> by_, exponent_, lift_, taint_, top_, high_, most_, beyond_;
 };
 
-/// How far rows are asked for ahead of a chunk that begins with row t0; chunks come from the last one to the first.
+/// How far ahead of a chunk that begins with row t0 rows are asked for; chunks come from the last one to the first. Two
+/// chunks ahead took 1.02 to 1.04 of the backward call's time, four 1.04.
 inline index_t rows_before(index_t t0) {
-  return t0 >= 2 * column_chunk ? -2 * column_chunk : 0;
+  return t0 >= column_chunk ? -column_chunk : 0;
 }
 
 /// Columns [t0, t1) of tile i from rows as they lie in memory.
