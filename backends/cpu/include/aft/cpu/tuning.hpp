@@ -48,8 +48,8 @@ struct tuning {
   /// x 512 takes 0.83 of its time by it, the backward call 0.87 and 0.90; with 4 MiB 8192 positions gain nothing, with
   /// 8 MiB 16384 take 1.37.
   static constexpr index_t window_bytes = index_t{2} << 20;
-  /// The same for a forward call, which then goes on with groups of two: strict(32) on 1 x 4096 x 512 keeps 3.4 instead
-  /// of 5.5 MB on two threads, in 1.04 of the time on Zen 5 and 0.92 on Emerald Rapids, whose backward call takes 1.03.
+  /// The same for a forward call, which then goes on with groups of two: strict(32) on 1 x 4096 x 512 keeps 3.3 instead
+  /// of 5.7 MB on two threads, in 1.04 of the time on Zen 5 and 0.92 on Emerald Rapids, whose backward call takes 1.03.
   static constexpr index_t forward_window_bytes = index_t{3} << 19;
   /// Columns that are kept beside those of a panel before what is still needed moves to the front: 4 to 16 panels
   /// differ by less than noise.
