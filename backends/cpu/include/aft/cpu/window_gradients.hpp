@@ -58,10 +58,8 @@ template <class C>
     store(rows_to + r * N, Y * value);
     store(rows_to + r * N + L, -Y);
   }
-  if (!xsimd::all(keys.within(C(0), k_::range) && gradients.within(C(0), k_::largest) && (high <= most) &&
-                  (low >= least)))
-    return false;
-  return true;
+  return xsimd::all(keys.within(C(0), k_::range) && gradients.within(C(0), k_::largest) && (high <= most) &&
+                    (low >= least));
 }
 
 /// dk and dv of whole vectors.
