@@ -33,10 +33,12 @@ struct exact_row_result {
 
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
 /// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by, and
-/// `paired` says that it multiplies pairs of bfloat16: then so does this, again for the sake of the same bits.
+/// `paired` says that it multiplies pairs of bfloat16, `ends` where it does so stair by stair: then so does this, again
+/// for the sake of the same bits.
 template <class C>
 [[gnu::noinline]] inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
-                                        const lane_tile<C>& tile, index_t t, bool paired, exact_row_result<C>& out) {
+                                        const lane_tile<C>& tile, index_t t, bool paired, tile_ends ends,
+                                        exact_row_result<C>& out) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 64;
@@ -126,8 +128,7 @@ template <class C>
     return x;
   };
   vec<C> num(zero), den(zero);
-  const auto add = [&](index_t from, index_t to, vec<C>& num_sum, vec<C>& den_sum) {
-    vec<C> block_num(zero), block_den(zero);
+  const auto add_to = [&](index_t from, index_t to, vec<C>& block_num, vec<C>& block_den) {
     for (index_t s0 = from; s0 < to; s0 += chunk) {
       const index_t s1 = s0 + chunk < to ? s0 + chunk : to;
       stage(s0, s1);
@@ -151,6 +152,10 @@ template <class C>
         block_den = mul_add(x.factor, x.mass, block_den);
       }
     }
+  };
+  const auto add = [&](index_t from, index_t to, vec<C>& num_sum, vec<C>& den_sum) {
+    vec<C> block_num(zero), block_den(zero);
+    add_to(from, to, block_num, block_den);
     num_sum = num_sum + block_num;
     den_sum = den_sum + block_den;
   };
@@ -159,30 +164,39 @@ template <class C>
   const auto span_of = [&](index_t panel) { return cut.dense(g, panel); };
   const index_t own = cut.of(t);
   const auto span = span_of(own);
-  for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth)
-    add(span.lo > k0 ? span.lo : k0, span.hi < k0 + depth ? span.hi : k0 + depth, num, den);
-  if (g.has_prefix(span)) {
-    vec<C> outer_num(zero), outer_den(zero);
+  const panel_stairs<C> stairs{span, ends, cut.end(own) - cut.begin(own)};
+  const index_t stair = stairs.of(t - cut.begin(own));
+  const index_t lo = stairs.lo(stair), hi = stairs.hi(stair);
+  for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
+    if (k0 < hi && lo < k0 + depth) add(lo > k0 ? lo : k0, hi < k0 + depth ? hi : k0 + depth, num, den);
+  }
+  vec<C> outer_num(zero), outer_den(zero);
+  if (g.constant && g.causal >= 0) {
+    vec<C> own_num(zero), own_den(zero);
+    add_to(span.lo, lo, own_num, own_den);
     index_t at = 0;
     for (index_t panel = 0; panel <= own; ++panel) {
-      const index_t lo = span_of(panel).lo;
-      if (lo > at) add(at, lo, outer_num, outer_den);
-      at = lo > at ? lo : at;
+      const index_t edge = span_of(panel).lo;
+      if (edge > at) add(at, edge, outer_num, outer_den);
+      at = edge > at ? edge : at;
     }
-    num = num + outer_num;
-    den = den + outer_den;
+    outer_num = own_num + outer_num;
+    outer_den = own_den + outer_den;
   }
-  if (g.has_suffix(span)) {
-    vec<C> outer_num(zero), outer_den(zero);
+  if (g.constant && g.causal <= 0) {
+    vec<C> own_num(zero), own_den(zero), after_num(zero), after_den(zero);
+    for (index_t i = tuning<C>::stairs - 1; i > stair; --i) add_to(stairs.hi(i - 1), stairs.hi(i), own_num, own_den);
     index_t at = g.K;
     for (index_t panel = cut.count; panel-- > own;) {
-      const index_t hi = span_of(panel).hi;
-      if (hi < at) add(hi, at, outer_num, outer_den);
-      at = hi < at ? hi : at;
+      const index_t edge = span_of(panel).hi;
+      if (edge < at) add(edge, at, after_num, after_den);
+      at = edge < at ? edge : at;
     }
-    num = num + outer_num;
-    den = den + outer_den;
+    outer_num = outer_num + (own_num + after_num);
+    outer_den = outer_den + (own_den + after_den);
   }
+  num = num + outer_num;
+  den = den + outer_den;
   // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons above made of it.
   den = xsimd::select(tainted > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den);
 

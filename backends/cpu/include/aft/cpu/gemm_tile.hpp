@@ -3,9 +3,10 @@
 #pragma once
 
 #include <limits>
+#include <utility>
 
 #include "bf16_dot.hpp"
-#include "tuning.hpp"
+#include "panel_stairs.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -31,67 +32,118 @@ struct asked_lines {
 /// One fused chain a result, in the order of s: the bits do not depend on M. `ask` is brought to the second-level
 /// cache.
 template <class C, index_t M, bool paired>
-inline void gemm_tile(index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask) {
-  constexpr index_t step = tuning<C>::rows;
-  constexpr index_t width = tuning<C>::columns;
-  vec<C> left[M];
-  vec<C> right[M];
+class gemm_tile {
+ public:
+  /// Steps at a staircase.
+  static constexpr index_t begin_steps = [] {
+    index_t last = 0;
+    for (index_t i = 0; i < tuning<C>::stairs && tuning<C>::stair(i) < M; ++i) last = tuning<C>::stair(i);
+    return last;
+  }();
+  static constexpr index_t end_steps = M > tuning<C>::stair(1) ? M - tuning<C>::stair(1) : 0;
+
+  static void run(index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask, tile_ends ends) {
+    sums all;
 #pragma GCC unroll 14
-  for (index_t r = 0; r < M; ++r) {
-    left[r] = vec<C>(C(0));
-    right[r] = vec<C>(C(0));
+    for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
+    index_t s = 0;
+    if (ends.begin) s = begin(a, p, all, stairs());
+    const index_t last = ends.end ? depth - end_steps : depth;
+    for (index_t part = 0; s < last; ++part) {
+      const C* line = ask.first[part];
+      const index_t until = last - s > ask.length ? s + ask.length : last;
+      for (; s < until; ++s, line += ask.step[part]) {
+        __builtin_prefetch(line, 0, 2);
+        multiply<0, M>(a + s * step, p + s * width, all);
+      }
+    }
+    if (ends.end) end(a + last * step, p + last * width, all, stairs());
+#pragma GCC unroll 14  // else the accumulators go to the stack first
+    for (index_t r = 0; r < M; ++r) {
+      C* const out = c + r * width;
+      if (add) {
+        all.left[r] = all.left[r] + load(out);
+        all.right[r] = all.right[r] + load(out + lanes<C>);
+      }
+      store(out, all.left[r]);
+      store(out + lanes<C>, all.right[r]);
+    }
   }
-  index_t s = 0;
-  for (index_t part = 0; s < depth; ++part) {
-    const C* line = ask.first[part];
-    const index_t end = depth - s > ask.length ? s + ask.length : depth;
-    for (; s < end; ++s, line += ask.step[part]) {
-      __builtin_prefetch(line, 0, 2);
-      const vec<C> p0 = load(p + s * width);
-      const vec<C> p1 = load(p + s * width + lanes<C>);
-      const C* const weights = a + s * step;
+
+ private:
+  static constexpr index_t step = tuning<C>::rows;
+  static constexpr index_t width = tuning<C>::columns;
+  struct sums {
+    vec<C> left[M];
+    vec<C> right[M];
+  };
+  /// All but the last of a full tile; those past M rows are empty.
+  using stairs = std::make_integer_sequence<index_t, tuning<C>::stairs - 1>;
+
+  static constexpr index_t edge(index_t stair) {
+    const index_t row = tuning<C>::stair(stair);
+    return row < M ? row : M;
+  }
+
+  /// Stair i takes part from step edge(i) on.
+  template <index_t... i>
+  static index_t begin(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
+    (multiply_steps<0, edge(i + 1), (edge(i + 1) < M ? edge(i + 1) - edge(i) : 0)>(a + edge(i) * step,
+                                                                                   p + edge(i) * width, all),
+     ...);
+    return begin_steps;
+  }
+  /// And up to step edge(i + 1), counted from where the first one is done, less edge(1).
+  template <index_t... i>
+  static void end(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
+    (multiply_steps<edge(i + 1), M, edge(i + 2) - edge(i + 1)>(a + (edge(i + 1) - edge(1)) * step,
+                                                               p + (edge(i + 1) - edge(1)) * width, all),
+     ...);
+  }
+
+  template <index_t first, index_t last, index_t count>
+  static void multiply_steps(const C* a, const C* p, sums& all) {
+#pragma GCC unroll 4
+    for (index_t s = 0; s < count; ++s) multiply<first, last>(a + s * step, p + s * width, all);
+  }
+
+  /// One step of rows [first, last).
+  template <index_t first, index_t last>
+  static void multiply(const C* a, const C* p, sums& all) {
+    const vec<C> p0 = load(p);
+    const vec<C> p1 = load(p + lanes<C>);
 #pragma GCC unroll 14
-      for (index_t r = 0; r < M; ++r) {
-        const vec<C> weight(weights[r]);
-        if constexpr (paired) {
-          left[r] = add_pairs(weight, p0, left[r]);
-          right[r] = add_pairs(weight, p1, right[r]);
-        } else {
-          left[r] = mul_add(weight, p0, left[r]);
-          right[r] = mul_add(weight, p1, right[r]);
-        }
+    for (index_t r = first; r < last; ++r) {
+      const vec<C> weight(a[r]);
+      if constexpr (paired) {
+        all.left[r] = add_pairs(weight, p0, all.left[r]);
+        all.right[r] = add_pairs(weight, p1, all.right[r]);
+      } else {
+        all.left[r] = mul_add(weight, p0, all.left[r]);
+        all.right[r] = mul_add(weight, p1, all.right[r]);
       }
     }
   }
-#pragma GCC unroll 14  // else the accumulators go to the stack first
-  for (index_t r = 0; r < M; ++r) {
-    C* const out = c + r * width;
-    if (add) {
-      left[r] = left[r] + load(out);
-      right[r] = right[r] + load(out + lanes<C>);
-    }
-    store(out, left[r]);
-    store(out + lanes<C>, right[r]);
-  }
-}
+};
 
 /// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights from half the
 /// full one on are the common ones; below they occur in short sequences and beside windows only.
 template <class C, bool paired, index_t M>
-inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask) {
+inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask,
+                      tile_ends ends) {
   constexpr index_t most = tuning<C>::rows;
   constexpr index_t smaller = M > most / 2 ? M - 1 : M / 2;
   if constexpr (M > 1) {
-    if (rows <= smaller) return gemm_rows<C, paired, smaller>(rows, depth, a, p, c, add, ask);
+    if (rows <= smaller) return gemm_rows<C, paired, smaller>(rows, depth, a, p, c, add, ask, ends);
   }
-  gemm_tile<C, M, paired>(depth, a, p, c, add, ask);
+  gemm_tile<C, M, paired>::run(depth, a, p, c, add, ask, ends);
 }
 
 /// gemm_rows for any height, once in a program.
 template <class C, bool paired = false>
 [[gnu::noinline, gnu::flatten]] inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c,
-                                                       bool add, const asked_lines<C>& ask) {
-  gemm_rows<C, paired, tuning<C>::rows>(rows, depth, a, p, c, add, ask);
+                                                       bool add, const asked_lines<C>& ask, tile_ends ends = {}) {
+  gemm_rows<C, paired, tuning<C>::rows>(rows, depth, a, p, c, add, ask, ends);
 }
 
 }  // namespace cpu_impl

@@ -65,6 +65,9 @@ struct fold_plan {
 
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
+  /// Steps of a staircase, at most; with a row's columns as many, a tile has room for two.
+  static constexpr index_t stair_steps = M - tuning<C>::stair(1);
+  static_assert(tuning<C>::stair(tuning<C>::stairs - 1) <= stair_steps);
   /// Panels that are multiplied together with the columns: one alone is no multiple of a tile's keys.
   static constexpr index_t pair_step = 2;
 
@@ -73,12 +76,32 @@ struct fold_plan {
   /// Steps of the register tile that n keys take.
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
 
+  /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
+  /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of row
+  /// r0 alone, as a causal row's bits depend on nothing that follows it.
+  tile_ends ends(index_t r0, index_t r1) const {
+    if (paired || (g.constant && !narrow) || !(g.bounded || g.causal != 0)) return {};
+    const pair_geometry::span first = g.dense(r0, r0 + 1), last = g.dense(r1 - 1, r1);
+    constexpr index_t depth = tuning<C>::depth_block;
+    const index_t part_end = (first.lo / depth + 1) * depth, part_begin = (last.hi - 1) / depth * depth;
+    tile_ends e;
+    e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= stair_steps &&
+              g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
+    e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= stair_steps &&
+            (g.constant ? r1 - r0 == M : r1 - r0 >= M / 2);
+    for (index_t i = 1; i < tuning<C>::stairs; ++i) {
+      const index_t row = r0 + tuning<C>::stair(i) < r1 ? r0 + tuning<C>::stair(i) : r1;
+      e.end = e.end && g.dense(row - 1, row).hi == last.hi - (r1 - row);
+    }
+    return e;
+  }
+
   /// Lane tiles of a group: at most `usual` or `wide` many, by their packed size, and `share`, a thread's part of them.
-  /// More than the usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a group
-  /// must not reach into the next batch element.
+  /// More than the usual ones only if they divide a run of tiles that lie side by side in memory: read row by row, a
+  /// group must not reach into the next batch element.
   static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
     const auto least = [](index_t a, index_t b) { return a < b ? a : b; };
-    const index_t few = least(least(usual, tuning<C>::group), share);
+    const index_t few = least(usual, share);
     index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
     while (many > few && run % many != 0) --many;
     return many > few ? many : (few < 1 ? 1 : few);
@@ -114,9 +137,11 @@ struct fold_plan {
       share = share > few ? share : few;
       behind = M + tuning<C>::band_rows;
     }
+    const index_t usual_group = products ? tuning<C>::band_group : tuning<C>::group;
+    const index_t usual_bytes = products ? tuning<C>::window_bytes : tuning<C>::key_bytes;
     const auto lanes_of = [&](index_t keys) {
-      const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1;
-      return pick_group(tuning<C>::key_bytes / bytes, tuning<C>::wide_bytes / bytes, share, run);
+      const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1, usual = usual_bytes / bytes;
+      return pick_group(usual < usual_group ? usual : usual_group, tuning<C>::wide_bytes / bytes, share, run);
     };
     ring = steps(g.K);
     group = lanes_of(ring);
@@ -125,7 +150,7 @@ struct fold_plan {
       const index_t wide = lanes_of(window);
       const auto bytes = [&](index_t n) { return n * ring * N * static_cast<index_t>(sizeof(C)); };
       const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
-      index_t kept = wide < tuning<C>::group ? wide : tuning<C>::group;
+      index_t kept = wide < usual_group ? wide : usual_group;
       while (kept > group && bytes(kept) > most_bytes) kept /= 2;
       group = kept > group ? kept : group;
       // One tile of several would read rows of k and v a line at a time.
@@ -223,19 +248,38 @@ inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const
   }
 }
 
-/// tile[r] += outside[r] (before + after), two vectors a row; null where there is nothing. A panel's outside weights
-/// are at most 1.42 if it has either, so what is missing may be added as 0.
+/// Sums of P outside the dense columns of each stair of a panel's rows.
 template <class C>
-inline void add_outside(index_t rows, const row_scale<C>& rs, const C* before, const C* after, C* tile) {
-  constexpr index_t L = lanes<C>;
-  const vec<C> zero(C(0));
-  const vec<C> b0 = before != nullptr ? load(before) : zero, b1 = before != nullptr ? load(before + L) : zero;
-  const vec<C> e0 = after != nullptr ? load(after) : zero, e1 = after != nullptr ? load(after + L) : zero;
-  for (index_t r = 0; r < rows; ++r, tile += 2 * L) {
-    const vec<C> outside(rs.outside[r]);
-    store(tile, mul_add(outside, e0, mul_add(outside, b0, load(tile))));
-    store(tile + L, mul_add(outside, e1, mul_add(outside, b1, load(tile + L))));
+class outside_sums {
+ public:
+  void set(index_t stair, const vec<C>& num, const vec<C>& den) {
+    store(sums_ + stair * tuning<C>::columns, num);
+    store(sums_ + stair * tuning<C>::columns + lanes<C>, den);
   }
+  /// take(r, num, den) for each of the rows.
+  template <class Take>
+  [[gnu::always_inline]] void for_rows(index_t rows, const Take& take) const {
+    for (index_t stair = 0, r = 0; r < rows; ++stair) {
+      const vec<C> num = load(sums_ + stair * tuning<C>::columns);
+      const vec<C> den = load(sums_ + stair * tuning<C>::columns + lanes<C>);
+      const index_t next = tuning<C>::stair(stair + 1);
+      for (const index_t end = next < rows ? next : rows; r < end; ++r) take(r, num, den);
+    }
+  }
+
+ private:
+  C sums_[tuning<C>::stairs * tuning<C>::columns] = {};
+};
+
+/// tile[r] += outside[r] sums, two vectors a row. Outside weights are at most 1.42, so sums that are 0 add nothing.
+template <class C>
+inline void add_outside(index_t rows, const row_scale<C>& rs, const outside_sums<C>& sums, C* tile) {
+  sums.for_rows(rows, [&](index_t r, const vec<C>& num, const vec<C>& den) {
+    C* const to = tile + r * tuning<C>::columns;
+    const vec<C> outside(rs.outside[r]);
+    store(to, mul_add(outside, num, load(to)));
+    store(to + lanes<C>, mul_add(outside, den, load(to + lanes<C>)));
+  });
 }
 
 /// fill(r0, r1, s0, s1, out, ld) gives the log-weights of a panel.
@@ -262,9 +306,11 @@ template <class C>
       const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
       const auto span = g.dense(r0, r1);
       const index_t at = team * plan.block + panel - p0;
-      pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows + (r0 - origin) * ld + span.lo - all.lo, ld,
-                           g.has_prefix(span) || g.has_suffix(span), plan.paired, plan.weights + at * panel_size,
-                           plan.scales[at]);
+      const tile_ends ends = plan.ends(r0, r1);
+      const bool outside = g.has_prefix(span) || g.has_suffix(span) || (g.constant && (ends.begin || ends.end));
+      pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows + (r0 - origin) * ld + span.lo - all.lo, ld, outside,
+                           plan.paired, plan.weights + at * panel_size, plan.scales[at]);
+      plan.scales[at].ends = ends;
     }
   });
 }
@@ -347,18 +393,20 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
             if (from >= to) continue;
             const C* const a = weights + (panel - p0) * panel_size + plan.steps(from - span.lo) * M;
             const C* const following = panel + 1 < s1 ? a + panel_size : a;
-            const index_t rows = cut.end(panel) - cut.begin(panel);
+            const index_t r0 = cut.begin(panel), r1 = cut.end(panel);
+            const tile_ends whole = scales[panel - p0].ends;
+            const tile_ends ends{whole.begin && from == span.lo, whole.end && to == span.hi};
             for (index_t i = 0; i < in_group; ++i) {
               const C* const columns = P + i * column_size + plan.steps(from) * N;
               C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
               const auto ask = asked_lines<C>::of_weights(i == 0 ? following : a);
               if constexpr (has_bf16_dot<C>) {
                 if (plan.paired) {
-                  gemm_panel<C, true>(rows, plan.steps(to - from), a, columns, tile, from > span.lo, ask);
+                  gemm_panel<C, true>(r1 - r0, plan.steps(to - from), a, columns, tile, from > span.lo, ask);
                   continue;
                 }
               }
-              gemm_panel<C, false>(rows, to - from, a, columns, tile, from > span.lo, ask);
+              gemm_panel<C, false>(r1 - r0, to - from, a, columns, tile, from > span.lo, ask, ends);
             }
           }
         }
@@ -373,8 +421,12 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
               for (index_t x = 0; x < (r1 - r0) * N; ++x) tile[x] = C(0);
             if (g.has_prefix(span) || g.has_suffix(span)) {
               const index_t at = (i * plan.block + panel - a0) * N;
-              add_outside(r1 - r0, rs, g.has_prefix(span) ? before + at : nullptr,
-                          g.has_suffix(span) ? after + at : nullptr, tile);
+              outside_sums<C> sums;
+              vec<C> num(C(0)), den(C(0));
+              if (g.has_prefix(span)) num = load(before + at), den = load(before + at + lanes<C>);
+              if (g.has_suffix(span)) num = num + load(after + at), den = den + load(after + at + lanes<C>);
+              for (index_t stair = 0; stair < tuning<C>::stairs; ++stair) sums.set(stair, num, den);
+              add_outside<C>(r1 - r0, rs, sums, tile);
             }
             finish(tile0 + i, cs[i], r0, r1, rs, tile);
           }

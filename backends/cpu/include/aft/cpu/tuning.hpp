@@ -18,6 +18,14 @@ struct tuning {
 #else
   static constexpr index_t rows = 6;
 #endif
+  /// Groups of a panel's rows whose products begin and end with their own keys, where a window or causality cuts
+  /// through the panel. A tile of 76 steps takes 0.90 of its time by it, strict(32) 0.96, its backward call 0.98, and
+  /// full, causal, of 197 keys 0.97 (Emerald Rapids, 2026-11).
+  static constexpr index_t stairs = rows / 3;
+  /// The first row of such a group. Those at the ends are no shorter than others: few sums wait for each other.
+  static constexpr index_t stair(index_t i) {
+    return 2 * i <= stairs ? (i * rows + stairs - 1) / stairs : i * rows / stairs;
+  }
   /// Columns of a register tile.
   static constexpr index_t columns = 2 * lanes<C>;
   /// Panels whose weights are read at once where they are columns of w: a panel takes most of a cache line of each row,
@@ -46,8 +54,10 @@ struct tuning {
   /// Packed keys of a group that are kept for all panels of narrow windows, beyond key_bytes: read once and in order,
   /// they may come from the third-level cache, and else each is formed twice. strict(32) on 2 x 3072 x 256 and 1 x 4096
   /// x 512 takes 0.83 of its time by it, the backward call 0.87 and 0.90; with 4 MiB 8192 positions gain nothing, with
-  /// 8 MiB 16384 take 1.37.
-  static constexpr index_t window_bytes = index_t{2} << 20;
+  /// 8 MiB 16384 take 1.37. Room for groups of 8 where products are multiplied besides: 4 MiB in place of 2 take 0.92
+  /// to 0.95 of the backward call's time on 2 x 3072 x 256, 1 x 4096 x 512 and 4 x 2048 x 512 (Emerald Rapids,
+  /// 2026-11).
+  static constexpr index_t window_bytes = index_t{4} << 20;
   /// The same for a forward call, which then goes on with groups of two: strict(32) on 1 x 4096 x 512 keeps 3.3 instead
   /// of 5.7 MB on two threads, in 1.04 of the time on Zen 5 and 0.92 on Emerald Rapids, whose backward call takes 1.03.
   static constexpr index_t forward_window_bytes = index_t{3} << 19;
@@ -65,7 +75,8 @@ struct tuning {
   static constexpr index_t band_rows = 2;
 #endif
   static constexpr index_t band_keys = 4;
-  /// Lane tiles that are summed before lanes are, of a group that has more: their keys fit the first-level cache.
+  /// Lane tiles that are summed before lanes are: their keys fit the first-level cache. Groups have as many, if their
+  /// columns may be kept.
   static constexpr index_t band_group = 8;
   /// Chains of groups of lane tiles whose products are summed apart: so many threads have work without dividing rows.
   /// 4 in place of 8 took 0.96 to 0.99 of the time on 1 x 4096 x 512, where a chain's sums are 1.2 MB; four times as

@@ -6,18 +6,20 @@
 
 #include "bf16_dot.hpp"
 #include "exp.hpp"
-#include "tuning.hpp"
+#include "panel_stairs.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// What the weights of a row were divided by: exp(base) * 2^exponent. `outside` is the weight of bias 0.
+/// What the weights of a panel's rows were divided by: exp(base) * 2^exponent. `outside` is the weight of bias 0, or 0
+/// where no pair has it; `ends` those of the panel's tiles.
 template <class C>
 struct row_scale {
   C exponent[tuning<C>::rows];
   C base[tuning<C>::rows];
   C outside[tuning<C>::rows];
+  tile_ends ends;
 };
 
 /// panel[s][r] = from[r * ld + s] for s < n, M entries a step; 0 for r >= rows. Reads rows up to a whole vector.
@@ -80,7 +82,7 @@ template <class C>
   for (index_t r = 0; r < M; ++r) {
     scale.base[r] = base[r];
     scale.exponent[r] = exponent[r];
-    scale.outside[r] = r < rows ? outside[r] : C(0);
+    scale.outside[r] = zero_outside && r < rows ? outside[r] : C(0);
   }
   for (index_t r = 0; r < rows; ++r) {
     C* const w = log_weights + r * ld;

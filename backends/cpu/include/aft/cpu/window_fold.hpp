@@ -55,10 +55,10 @@ struct kept_keys {
 template <class C>
 class window_finish {
  public:
-  /// c are the sums of rows [r0, r1), `before` and `after` those outside, or null; so is `keys` where they are not
-  /// wanted. False: not done.
+  /// c are the sums of rows [r0, r1), `outside` those of the constant part; `keys` is null where they are not wanted.
+  /// False: not done.
   virtual bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
-                      const C* before, const C* after, const C* c, kept_keys<C>* keys) const = 0;
+                      const outside_sums<C>& outside, const C* c, kept_keys<C>* keys) const = 0;
 
   /// What will be read, and what will be written through the caches.
   const window_lines<C>& reads() const { return reads_; }
@@ -79,6 +79,7 @@ template <class C>
 class window_columns {
  public:
   static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t L = lanes<C>;
   static constexpr index_t most = window_source<C>::most;
 
@@ -107,16 +108,60 @@ class window_columns {
     if (!plan_->g.constant || plan_->g.causal < 0) {
       if (!plan_->held && filled_ < span.lo - plan_->behind) filled_ = base_ = span.lo - plan_->behind;
       at_ = span.lo;
+    } else if (span.lo == joined_) {
+      at_ = joined_;
     } else if (span.lo > at_) {
       join(span.lo);
     }
     if (dense) reach(span.hi);
   }
   const C* at(index_t i, index_t s) const { return P_ + i * plan_->column_size + (s - base_) * N; }
-  const C* before(index_t i) const { return before_ + i * N; }
-  const C* after(index_t i, index_t panel) const { return after_ + (i * plan_->block + panel - first_) * N; }
+
+  /// The sums outside the dense columns of each stair of the panel that was entered. What of the panel's columns lies
+  /// beside a stair's is summed apart before it joins the rest. `joins`: the next panel's begin a full panel's rows
+  /// after this one's; then all that lies between is summed on the way.
+  void outside(index_t i, index_t panel, const pair_geometry::span& span, tile_ends ends, bool joins,
+               outside_sums<C>& sums) {
+    const pair_geometry& g = plan_->g;
+    if (!g.constant) return;
+    vec<C> num[stairs], den[stairs];
+#pragma GCC unroll 4
+    for (index_t stair = 0; stair < stairs; ++stair) num[stair] = den[stair] = vec<C>(C(0));
+    if (g.causal >= 0) {
+      C* const before = before_ + i * N;
+      const vec<C> all_num = load(before), all_den = load(before + L);
+      if (ends.begin) {
+        add_stairs<true>(at(i, span.lo), num, den);
+        if (joins) {
+          vec<C> last_num = num[stairs - 1], last_den = den[stairs - 1];
+          add_columns<tuning<C>::stair(stairs - 1), M>(at(i, span.lo), last_num, last_den);
+          store(before, all_num + last_num);
+          store(before + L, all_den + last_den);
+          joined_ = span.lo + M;
+        }
+      }
+      add_to_all(all_num, all_den, num, den);
+    }
+    if (g.causal <= 0) {
+      const C* const after = after_ + (i * plan_->block + panel - first_) * N;
+      vec<C> after_num[stairs], after_den[stairs];
+#pragma GCC unroll 4
+      for (index_t stair = 0; stair < stairs; ++stair) after_num[stair] = after_den[stair] = vec<C>(C(0));
+      if (ends.end) add_stairs<false>(at(i, span.hi), after_num, after_den);
+      add_to_all(load(after), load(after + L), after_num, after_den);
+#pragma GCC unroll 4
+      for (index_t stair = 0; stair < stairs; ++stair) {
+        num[stair] = num[stair] + after_num[stair];
+        den[stair] = den[stair] + after_den[stair];
+      }
+    }
+#pragma GCC unroll 4
+    for (index_t stair = 0; stair < stairs; ++stair) sums.set(stair, num[stair], den[stair]);
+  }
 
  private:
+  static constexpr index_t stairs = tuning<C>::stairs;
+
   /// Through all keys from the last to the first. The stretches between panels' edges are summed apart, as
   /// fold_outside does it.
   void pass(index_t i0, index_t i1, bool measured) {
@@ -163,6 +208,46 @@ class window_columns {
     C* const to = P_ + i * plan_->column_size + (plan_->held ? s0 * N : 0);
     source_->form(i, s0, s1, to, measured);
     return to;
+  }
+
+  /// The columns of a full panel that lie before each of its stairs, from the panel's first one, `edge`, on; or those
+  /// after each of them, up to `edge`.
+  template <bool begin>
+  static void add_stairs(const C* edge, vec<C> (&num)[stairs], vec<C> (&den)[stairs]) {
+    add_stairs<begin>(edge, num, den, std::make_integer_sequence<index_t, stairs - 1>());
+  }
+  template <bool begin, index_t... i>
+  static void add_stairs(const C* edge, vec<C> (&num)[stairs], vec<C> (&den)[stairs],
+                         std::integer_sequence<index_t, i...>) {
+    constexpr auto at = [](index_t stair) { return tuning<C>::stair(stair); };
+    vec<C> sum(C(0)), weight(C(0));
+    (
+        [&]() __attribute__((always_inline)) {
+          constexpr index_t stair = begin ? i + 1 : stairs - 2 - i;
+          if constexpr (begin) {
+            add_columns<at(stair - 1), at(stair)>(edge, sum, weight);
+          } else {
+            add_columns<at(stair + 1) - M, at(stair + 2) - M>(edge, sum, weight);
+          }
+          num[stair] = sum;
+          den[stair] = weight;
+        }(),
+        ...);
+  }
+  template <index_t from, index_t to>
+  static void add_columns(const C* columns, vec<C>& num, vec<C>& den) {
+#pragma GCC unroll 4
+    for (index_t s = from; s < to; ++s) {
+      num = num + load(columns + s * N);
+      den = den + load(columns + s * N + L);
+    }
+  }
+  static void add_to_all(const vec<C>& sum, const vec<C>& weight, vec<C> (&num)[stairs], vec<C> (&den)[stairs]) {
+#pragma GCC unroll 4
+    for (index_t stair = 0; stair < stairs; ++stair) {
+      num[stair] = num[stair] + sum;
+      den[stair] = den[stair] + weight;
+    }
   }
 
   static void add(const C* from, index_t count, vec<C>& num, vec<C>& den) {
@@ -227,6 +312,7 @@ class window_columns {
   index_t base_ = 0;    ///< the column that lies first
   index_t filled_ = 0;  ///< columns are packed up to here
   index_t at_ = 0;      ///< columns are summed up to here
+  index_t joined_ = 0;  ///< and up to here by outside()
 };
 
 /// What is made of the keys and columns that a panel has at hand, besides its sums.
@@ -296,6 +382,7 @@ template <class C>
   columns.prepare(cs);
   if (products != nullptr) products->begin(item, cs);
   C* const c = plan.tiles + item.slot * plan.group * plan.strip * M * N;
+  outside_sums<C> outside;
   for (index_t panel = g.constant && g.causal >= 0 ? 0 : item.first; panel < item.last; ++panel) {
     const index_t r0 = plan.cut.begin(panel);
     const index_t r1 = plan.cut.end(panel);
@@ -305,6 +392,8 @@ template <class C>
     if (!own) continue;
     const C* const a = weights + (panel - item.block) * panel_size;
     const row_scale<C>& rs = scales[panel - item.block];
+    const tile_ends ends = rs.ends;
+    const bool joins = r1 - r0 == M && g.dense(r1, r1 + 1).lo == span.lo + M;
     for (index_t i = 0; i < item.count; ++i) {
       if (!plan.held) source.lines().ask(i, span.hi, span.hi + M);
       if (span.lo == span.hi)
@@ -312,17 +401,19 @@ template <class C>
       for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
         const index_t from = span.lo > k0 ? span.lo : k0;
         const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
+        const tile_ends here{ends.begin && from == span.lo, ends.end && to == span.hi};
+        const index_t silent = r1 - r0 < M ? 0 : plan.stair_steps * ((here.begin ? 1 : 0) + (here.end ? 1 : 0));
+        const index_t steps = to - from - silent;
         const C* const part = a + (from - span.lo) * M;
         const C* const next = i == 0 && panel + 1 < item.last ? part + panel_size : part;
-        gemm_panel<C, false>(
-            r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
-            from > span.lo ? asked_lines<C>::of_weights(next) : ask_rows<C>(quick, i, r1, to - from, next));
+        gemm_panel<C, false>(r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
+                             from > span.lo ? asked_lines<C>::of_weights(next) : ask_rows<C>(quick, i, r1, steps, next),
+                             here);
       }
-      const C* const before = g.has_prefix(span) ? columns.before(i) : nullptr;
-      const C* const after = g.has_suffix(span) ? columns.after(i, panel) : nullptr;
+      columns.outside(i, panel, span, ends, joins, outside);
       kept_keys<C>* const keys = products != nullptr ? products->keys(item, i, panel) : nullptr;
-      if (quick.finish(i, cs[i], r0, r1, rs, before, after, c, keys)) continue;
-      if (before != nullptr || after != nullptr) add_outside<C>(r1 - r0, rs, before, after, c);
+      if (quick.finish(i, cs[i], r0, r1, rs, outside, c, keys)) continue;
+      add_outside<C>(r1 - r0, rs, outside, c);
       finish(item.tile + i, cs[i], r0, r1, rs, c, keys);
     }
     if (products != nullptr && (panel % plan.pair_step == plan.pair_step - 1 || panel + 1 == item.last))

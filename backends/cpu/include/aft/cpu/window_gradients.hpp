@@ -16,7 +16,7 @@ namespace cpu_impl {
 /// written is to be written again. The bits are those of finish_keys.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline bool finish_key_rows(index_t rows, const column_scale<C>& cs,
-                                                            const row_scale<C>& rs, const C* before, const C* after,
+                                                            const row_scale<C>& rs, const outside_sums<C>& outside,
                                                             const C* c, const C* k, index_t k_step, const C* v,
                                                             index_t v_step, written_rows<C> dk, written_rows<C> dv,
                                                             kept_keys<C>* kept) {
@@ -25,24 +25,23 @@ template <class C>
   constexpr index_t N = tuning<C>::columns;
   const vec<C> zero(C(0));
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
-  const vec<C> b0 = before != nullptr ? load(before) : zero, b1 = before != nullptr ? load(before + L) : zero;
-  const vec<C> e0 = after != nullptr ? load(after) : zero, e1 = after != nullptr ? load(after + L) : zero;
   const vec<C> unscale = load(cs.unscale), lift = load(cs.lift), unlift = load(cs.unlift);
   const vec<C> column_exponent = load(cs.exponent);
   C* rows_to = kept != nullptr ? kept->to : nullptr;
   const vec<C> kept_scale = kept != nullptr ? load(kept->scale) : zero;
   seen_range<C> keys, gradients;
   vec<C> high = least, low = most;
-  for (index_t r = 0; r < rows; ++r, k += k_step, v += v_step) {
+  for (index_t r = 0; r < rows; ++r)
     if (rs.base[r] != C(0)) return false;
-    const vec<C> key = load(k);
-    const vec<C> outside(rs.outside[r]);
-    const vec<C> A = mul_add(outside, e0, mul_add(outside, b0, load(c + r * N)));
-    const vec<C> B = mul_add(outside, e1, mul_add(outside, b1, load(c + r * N + L)));
+  outside.for_rows(rows, [&](index_t r, const vec<C>& outside_A, const vec<C>& outside_B) {
+    const vec<C> key = load(k + r * k_step);
+    const vec<C> weight(rs.outside[r]);
+    const vec<C> A = mul_add(weight, outside_A, load(c + r * N));
+    const vec<C> B = mul_add(weight, outside_B, load(c + r * N + L));
     const split_exp<C> e = exp_parts<C>(key);
     const vec<C> exponent = e.exponent + (column_exponent + vec<C>(rs.exponent[r]));
     const vec<C> factor = times_pow2<C>(e.mantissa, exponent);
-    const vec<C> value = load(v) * lift;
+    const vec<C> value = load(v + r * v_step) * lift;
     const vec<C> difference = value * A - B;
     const vec<C> value_gradient = (factor * A) * unscale;
     const vec<C> key_gradient = ((factor * difference) * unscale) * unlift;
@@ -53,11 +52,11 @@ template <class C>
     low = min_ignoring_nan<C>(low, exponent);
     gradients.add_size(value_gradient);
     gradients.add_size(key_gradient);
-    if (kept == nullptr) continue;
+    if (kept == nullptr) return;
     const vec<C> Y = factor * kept_scale;
     store(rows_to + r * N, Y * value);
     store(rows_to + r * N + L, -Y);
-  }
+  });
   return xsimd::all(keys.within(C(0), k_::range) && gradients.within(C(0), k_::largest) && (high <= most) &&
                     (low >= least));
 }
@@ -82,15 +81,15 @@ class quick_gradients final : public window_finish<C> {
     place(dk, dk_grid, dk_);
   }
 
-  bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs, const C* before,
-              const C* after, const C* c, kept_keys<C>* kept) const override {
+  bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+              const outside_sums<C>& outside, const C* c, kept_keys<C>* kept) const override {
     const auto at = [&](written_rows<C> rows) {
       if (rows.to != nullptr) rows.to += r0 * rows.step + i * lanes<C>;
       return rows;
     };
     const window_lines<C>& keys = this->reads_;
-    return ready_ && finish_key_rows<C>(r1 - r0, cs, rs, before, after, c, keys.at(0, i, r0), keys.step(0),
-                                        keys.at(1, i, r0), keys.step(1), at(dk_), at(dv_), kept);
+    return ready_ && finish_key_rows<C>(r1 - r0, cs, rs, outside, c, keys.at(0, i, r0), keys.step(0), keys.at(1, i, r0),
+                                        keys.step(1), at(dk_), at(dv_), kept);
   }
 
  private:
