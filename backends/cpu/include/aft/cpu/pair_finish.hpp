@@ -101,7 +101,7 @@ template <class C>
       C flag[L];
       store(flag, xsimd::select(proven, one, zero));
       exact_row_result<C> exact;
-      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, plan.ends(r0, r1), exact);
+      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, rs.ends, exact);
       for (index_t l = 0; l < tile.count; ++l) {
         if (flag[l] != C(0)) continue;
         average[r * L + l] = exact.average[l];
