@@ -72,15 +72,21 @@ template <class C>
 struct lane_state {
   vec<C> inverse, exponent, base_hi, base_lo;
 };
-template <class C>
-inline lane_state<C> state_from_lse(const vec<C>& lse) {
+/// `exp` is exp_split, or exp_weight for those who use the exponent with times_pow2 alone.
+template <class C, class Exp>
+inline lane_state<C> state_from_lse(const vec<C>& lse, const Exp& exp) {
   const vec<C> zero(C(0));
   const auto empty = lse == vec<C>(-std::numeric_limits<C>::infinity());
   const auto beyond = xsimd::abs(lse) > vec<C>(exp_constants<C>::range);
   // exp(-lse) = mantissa 2^i, and the state divides by 2^exponent.
-  const split_exp<C> e = exp_split<C>(xsimd::select(beyond, zero, -lse));
+  const split_exp<C> e = exp(xsimd::select(beyond, zero, -lse));
   return {xsimd::select(empty, zero, e.mantissa), -e.exponent,
           xsimd::select(beyond && !empty, lse * vec<C>(C(0.5)), zero), zero};
+}
+
+template <class C>
+inline lane_state<C> state_from_lse(const vec<C>& lse) {
+  return state_from_lse<C>(lse, [](const vec<C>& x) { return exp_split<C>(x); });
 }
 
 /// hi + lo = a/2 + b/2 exactly (Knuth's two-sum), the sum of two logits that cannot overflow.

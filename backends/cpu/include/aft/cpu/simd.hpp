@@ -178,6 +178,18 @@ class seen_range {
   ivec<C> most_ = to_bits(vec<C>(C(0))), least_ = to_bits(vec<C>(std::numeric_limits<C>::infinity()));
 };
 
+/// Of the largest alone, of any sign, or NaN.
+template <class C>
+class seen_size {
+ public:
+  void add(const vec<C>& x) { most_ = xsimd::max(most_, to_bits(xsimd::abs(x))); }
+  vec<C> largest() const { return from_bits<C>(most_); }
+  vec_mask<C> within(C high) const { return largest() <= vec<C>(high); }
+
+ private:
+  ivec<C> most_ = to_bits(vec<C>(C(0)));
+};
+
 /// The largest of the lanes, none of which is NaN.
 template <class C>
 inline C largest_lane(const vec<C>& x) {

@@ -3,6 +3,8 @@
 /// about to use them.
 #pragma once
 
+#include <cmath>
+
 #include "query_columns.hpp"
 #include "window_fold.hpp"
 
@@ -110,40 +112,98 @@ template <class C>
   former.leave(range);
 }
 
-/// Columns [t0, t1) of tile i from rows of dy, o, lse and q; dq on the way, where `dq` is not null, and the largest
-/// |g|. The bits of both are those of gate_whole_rows.
+/// g, dq and the columns of rows of any size.
 template <class C>
+class gated_former {
+ public:
+  gated_former(const query_scale<C>& scale, query_range<C>& range, C* highest)
+      : former_(scale, range), largest_(highest), range_(&range) {}
+
+  /// The bits of dq are those of gate_whole_rows.
+  vec<C> form(const vec<C>& up, const vec<C>& average, const vec<C>& lse, const vec<C>& q, C* P) {
+    const vec<C> zero(C(0));
+    const auto empty = lse == vec<C>(-std::numeric_limits<C>::infinity());
+    const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(q);
+    const vec<C> g = xsimd::select(empty, zero, up * gate.value);
+    largest_.take(g);
+    const auto exp = [](const vec<C>& x) { return exp_weight<C>(x); };  // the bits of ordinary_former
+    former_.form(state_from_lse<C>(lse, exp), g, average, P);
+    return xsimd::select(empty, zero, (up * gate.slope) * average);
+  }
+  void leave() const {
+    largest_.leave();
+    former_.leave(*range_);
+  }
+
+ private:
+  query_former<C> former_;
+  largest_size<C> largest_;
+  query_range<C>* range_;
+};
+
+/// The sizes of rows, lane by lane, and whether ordinary_former may form them.
+template <class C>
+struct ordinary_range {
+  seen_size<C> lse, g, average, q;
+
+  bool holds() const {
+    // As in query_source::settled.
+    const vec<C> zero(C(0)), least(C(0x1p-20));
+    const auto large = [&](const vec<C>& size) { return size == zero || size >= least; };
+    return xsimd::all(lse.within(C(16)) && q.within(near_gate<C>) && large(g.largest()) && g.within(C(0x1p20)) &&
+                      large(average.largest()) && average.within(exp_constants<C>::largest));
+  }
+};
+
+/// The same with scale 1 and without a clamp or an empty row, in half the instructions, to be proven by the range.
+template <class C>
+class ordinary_former {
+ public:
+  explicit ordinary_former(ordinary_range<C>& range) : seen_(range), range_(&range) {}
+
+  vec<C> form(const vec<C>& up, const vec<C>& average, const vec<C>& lse, const vec<C>& q, C* P) {
+    const vec<C> zero(C(0)), one(C(1));
+    const vec<C> growth = exp_near<C, true>(q, zero);
+    const vec<C> value = one / (one + growth);
+    const vec<C> g = up * value;
+    const vec<C> column = g * exp_near<C, true>(lse, zero);
+    store(P, column);
+    store(P + lanes<C>, column * average);
+    seen_.lse.add(lse);
+    seen_.g.add(g);
+    seen_.average.add(average);
+    seen_.q.add(q);
+    return (up * (value * (growth * value))) * average;
+  }
+  void leave() const { *range_ = seen_; }
+
+ private:
+  ordinary_range<C> seen_, *range_;
+};
+
+/// Columns [t0, t1) of tile i from rows of dy, o, lse and q; dq on the way, where `dq` is not null.
+template <class C, class Former>
 [[gnu::noinline, gnu::flatten]] inline void form_gated_rows(const window_lines<C>& rows, index_t i, index_t t0,
-                                                            index_t t1, C* P, query_former<C> former,
-                                                            query_range<C>& range, C* dq, index_t dq_step, bool around,
-                                                            C* highest) {
+                                                            index_t t1, C* P, Former former, C* dq, index_t dq_step,
+                                                            bool around) {
   constexpr index_t N = tuning<C>::columns;
-  const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
   const C *dy = rows.at(0, i, t0), *o = rows.at(1, i, t0), *lse = rows.at(2, i, t0), *q = rows.at(3, i, t0);
   const index_t dy_step = rows.step(0), o_step = rows.step(1), lse_step = rows.step(2), q_step = rows.step(3);
   const index_t ahead = rows_before(t0);
-  largest_size<C> largest(highest);
   for (index_t t = t0; t < t1; ++t, P += N, dy += dy_step, o += o_step, lse += lse_step, q += q_step) {
     __builtin_prefetch(dy + ahead * dy_step, 0, 2);
     __builtin_prefetch(o + ahead * o_step, 0, 2);
     __builtin_prefetch(lse + ahead * lse_step, 0, 2);
     __builtin_prefetch(q + ahead * q_step, 0, 2);
-    const vec<C> up = load(dy), average = load(o), weight = load(lse);
-    const auto empty = weight == none;
-    const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(load(q));
-    const vec<C> g = xsimd::select(empty, zero, up * gate.value);
-    largest.take(g);
-    if (dq != nullptr) {
-      put(dq, xsimd::select(empty, zero, (up * gate.slope) * average), around);
-      // Chunks come from the last row to the first. What is written through the caches is read before; asked for, 3%
-      // less on four shapes.
-      if (!around && t >= column_chunk) __builtin_prefetch(dq - column_chunk * dq_step, 1);
-      dq += dq_step;
-    }
-    former.form(state_from_lse<C>(weight), g, average, P);
+    const vec<C> slope = former.form(load(dy), load(o), load(lse), load(q), P);
+    if (dq == nullptr) continue;
+    put(dq, slope, around);
+    // Chunks come from the last row to the first. What is written through the caches is read before; asked for, 3%
+    // less on four shapes.
+    if (!around && t >= column_chunk) __builtin_prefetch(dq - column_chunk * dq_step, 1);
+    dq += dq_step;
   }
-  largest.leave();
-  former.leave(range);
+  former.leave();
 }
 
 /// Rows begin with scale 1, which is right for those of ordinary size.
@@ -163,6 +223,7 @@ class query_source final : public window_source<C> {
       dq_ = {group.first(), group.step(), lane_field<C>(p.dq, p.grid, tiles.at[0], 1).goes_around(p)};
     }
     for (index_t i = 0; i < tiles.count; ++i) {
+      ordinary_[i] = in.gates_later;
       for (index_t l = 0; l < L; ++l) {
         scales_[i].by[l] = scales_[i].lift[l] = C(1);
         scales_[i].exponent[l] = scales_[i].taint[l] = C(0);
@@ -171,11 +232,15 @@ class query_source final : public window_source<C> {
   }
 
   void form(index_t i, index_t t0, index_t t1, C* P, bool measured) override {
-    const query_former<C> former(scales_[i], ranges_[i]);
     if (in_->gates_later) {
       C* const dq = measured && dq_.to != nullptr ? dq_.to + t0 * dq_.step + i * L : nullptr;
-      return form_gated_rows<C>(this->lines(), i, t0, t1, P, former, ranges_[i], dq, dq_.step, dq_.around, highest_);
+      const auto by = [&](const auto& former) {
+        form_gated_rows<C>(this->lines(), i, t0, t1, P, former, dq, dq_.step, dq_.around);
+      };
+      if (ordinary_[i]) return by(ordinary_former<C>(sizes_[i]));
+      return by(gated_former<C>(scales_[i], ranges_[i], highest_));
     }
+    const query_former<C> former(scales_[i], ranges_[i]);
     if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, former, ranges_[i]);
     form_staged(i, t0, t1, P, former);
   }
@@ -185,15 +250,23 @@ class query_source final : public window_source<C> {
   }
   /// Lane by lane, whatever the neighbours.
   bool settled(index_t i, column_scale<C>& cs) override {
+    bool as_formed = true;
+    if (ordinary_[i]) {
+      ordinary_[i] = sizes_[i].holds();
+      as_formed = ordinary_[i];
+      for (index_t t = 0; !as_formed && t < in_->p->Tq; t += most)
+        measure(i, t, t + most < in_->p->Tq ? t + most : in_->p->Tq);
+      if (as_formed && highest_ != nullptr) store(highest_, xsimd::max(load(highest_), sizes_[i].g.largest()));
+    }
     const query_range<C>& range = ranges_[i];
     query_scale<C>& scale = scales_[i];
-    bool as_formed = true;
     for (index_t l = 0; l < L; ++l) {
       cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
       cs.unscale[l] = cs.lift[l] = cs.unlift[l] = C(1);
       // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-126, stays
       // below 2^-40 max |g| when finish_keys multiplies it by up to 2^40.
-      const C top = range.top[l], high = range.high[l], average = range.average[l];
+      // A fraction, see exp_weight, does not count.
+      const C top = std::floor(range.top[l]), high = range.high[l], average = range.average[l];
       const bool ordinary = (!(top > -std::numeric_limits<C>::infinity()) || (top >= C(-24) && top <= C(24))) &&
                             (high == C(0) || (high >= C(0x1p-20) && high <= C(0x1p20)));
       if (!ordinary) {
@@ -225,6 +298,8 @@ class query_source final : public window_source<C> {
   const window_tiles<C>* tiles_;
   C* highest_;
   written_rows<C> dq_;
+  bool ordinary_[tuning<C>::wide_group];  ///< as far as is known
+  ordinary_range<C> sizes_[tuning<C>::wide_group];
   query_range<C> ranges_[tuning<C>::wide_group];
   query_scale<C> scales_[tuning<C>::wide_group];
 };
