@@ -69,8 +69,9 @@ TEST_CASE("products: one key above all others in one channel, so that its pairs 
 }
 
 TEST_CASE("products: the same bits from any number of threads, and where gates are formed before the fold") {
-  for (index_t d : {64, 320}) {
-    setup s = local(3, 130, d, 2);
+  // Groups of lane tiles that cross a batch element's end, gates before the fold, and groups that do not.
+  for (auto [d, H] : {std::pair<index_t, index_t>{64, 2}, {64, 1}, {320, 2}}) {
+    setup s = local(3, 130, d, H);
     s.bias = bias_form::dense_htt;
     const numbers x = random_numbers(s);
     for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
@@ -81,6 +82,26 @@ TEST_CASE("products: the same bits from any number of threads, and where gates a
       setup elsewhere = s;
       elsewhere.inputs = elsewhere.outputs = layout::channels_first;
       CHECK(first_difference(one, run_backward(type, elsewhere, x, default_executor(), &saved)) == "");
+    }
+  }
+}
+
+TEST_CASE("products: a channel's gradients do not change by a bit whatever size another channel's are") {
+  const setup s = local(2, 60, 64, 1);
+  const numbers x = random_numbers(s);
+  for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+    const results saved = run_forward(type, s, x);
+    const results all = run_backward(type, s, x, default_executor(), &saved);
+    for (double size : {1e-30, 1e-9, 1e9}) {
+      numbers y = x;
+      for (std::size_t i = 5; i < y.dy.size(); i += 64) y.dy[i] *= size;
+      const results other = run_backward(type, s, y, default_executor(), &saved);
+      for (auto gradient : {&results::dq, &results::dk, &results::dv}) {
+        std::size_t changed = 0;
+        for (std::size_t i = 0; i < y.dy.size(); ++i)
+          changed += i % 64 != 5 && (all.*gradient)[i] != (other.*gradient)[i] ? 1 : 0;
+        CHECK(changed == 0);
+      }
     }
   }
 }

@@ -97,11 +97,11 @@ struct fold_plan {
   }
 
   /// Lane tiles of a group: at most `usual` or `wide` many, by their packed size, and `share`, a thread's part of them.
-  /// More than the usual ones only if they divide a run of tiles that lie side by side in memory: read row by row, a
+  /// More than the usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a
   /// group must not reach into the next batch element.
   static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
     const auto least = [](index_t a, index_t b) { return a < b ? a : b; };
-    const index_t few = least(usual, share);
+    const index_t few = least(least(usual, tuning<C>::group), share);
     index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
     while (many > few && run % many != 0) --many;
     return many > few ? many : (few < 1 ? 1 : few);
@@ -137,11 +137,14 @@ struct fold_plan {
       share = share > few ? share : few;
       behind = M + tuning<C>::band_rows;
     }
-    const index_t usual_group = products ? tuning<C>::band_group : tuning<C>::group;
-    const index_t usual_bytes = products ? tuning<C>::window_bytes : tuning<C>::key_bytes;
     const auto lanes_of = [&](index_t keys) {
-      const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1, usual = usual_bytes / bytes;
-      return pick_group(usual < usual_group ? usual : usual_group, tuning<C>::wide_bytes / bytes, share, run);
+      const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1;
+      index_t wide = tuning<C>::wide_bytes / bytes;
+      if (products && wide < tuning<C>::band_group) {
+        wide = tuning<C>::window_bytes / bytes < tuning<C>::band_group ? tuning<C>::window_bytes / bytes
+                                                                       : tuning<C>::band_group;
+      }
+      return pick_group(tuning<C>::key_bytes / bytes, wide, share, run);
     };
     ring = steps(g.K);
     group = lanes_of(ring);
@@ -150,7 +153,7 @@ struct fold_plan {
       const index_t wide = lanes_of(window);
       const auto bytes = [&](index_t n) { return n * ring * N * static_cast<index_t>(sizeof(C)); };
       const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
-      index_t kept = wide < usual_group ? wide : usual_group;
+      index_t kept = wide < tuning<C>::group ? wide : tuning<C>::group;
       while (kept > group && bytes(kept) > most_bytes) kept /= 2;
       group = kept > group ? kept : group;
       // One tile of several would read rows of k and v a line at a time.

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <new>
 
-#include "exp.hpp"
+#include "exp_weight.hpp"
 #include "scratch.hpp"
 #include "stage.hpp"
 
@@ -72,21 +72,17 @@ template <class C>
 struct lane_state {
   vec<C> inverse, exponent, base_hi, base_lo;
 };
-/// `exp` is exp_split, or exp_weight for those who use the exponent with times_pow2 alone.
-template <class C, class Exp>
-inline lane_state<C> state_from_lse(const vec<C>& lse, const Exp& exp) {
+/// `weighs`: by exp_weight, for columns, whose exponents go into times_pow2.
+template <class C, bool weighs = false>
+inline lane_state<C> state_from_lse(const vec<C>& lse) {
   const vec<C> zero(C(0));
   const auto empty = lse == vec<C>(-std::numeric_limits<C>::infinity());
   const auto beyond = xsimd::abs(lse) > vec<C>(exp_constants<C>::range);
   // exp(-lse) = mantissa 2^i, and the state divides by 2^exponent.
-  const split_exp<C> e = exp(xsimd::select(beyond, zero, -lse));
+  const vec<C> x = xsimd::select(beyond, zero, -lse);
+  const split_exp<C> e = weighs ? exp_weight<C>(x) : exp_split<C>(x);
   return {xsimd::select(empty, zero, e.mantissa), -e.exponent,
           xsimd::select(beyond && !empty, lse * vec<C>(C(0.5)), zero), zero};
-}
-
-template <class C>
-inline lane_state<C> state_from_lse(const vec<C>& lse) {
-  return state_from_lse<C>(lse, [](const vec<C>& x) { return exp_split<C>(x); });
 }
 
 /// hi + lo = a/2 + b/2 exactly (Knuth's two-sum), the sum of two logits that cannot overflow.

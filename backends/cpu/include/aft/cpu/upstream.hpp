@@ -133,7 +133,7 @@ class query_rows {
 
   [[gnu::always_inline]] lane_state<C> weights(index_t r, index_t i, index_t ahead) const {
     const vec<C> first = next(inverse_, r, i, ahead);
-    if (from_lse_) return state_from_lse<C>(first);
+    if (from_lse_) return state_from_lse<C, true>(first);
     const vec<C> zero(C(0));
     return {first, next(exponent_, r, i, ahead), based_ ? load(hi_.at(r, i)) : zero,
             based_ ? load(lo_.at(r, i)) : zero};

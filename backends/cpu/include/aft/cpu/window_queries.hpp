@@ -105,7 +105,7 @@ template <class C>
   };
   const vec<C> zero(C(0));
   if (rows.count() == 3) {
-    run([&]() __attribute__((always_inline)) { return state_from_lse<C>(load(first)); });
+    run([&]() __attribute__((always_inline)) { return state_from_lse<C, true>(load(first)); });
   } else {
     run([&]() __attribute__((always_inline)) { return lane_state<C>{load(first), load(second), zero, zero}; });
   }
@@ -126,8 +126,7 @@ class gated_former {
     const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(q);
     const vec<C> g = xsimd::select(empty, zero, up * gate.value);
     largest_.take(g);
-    const auto exp = [](const vec<C>& x) { return exp_weight<C>(x); };  // the bits of ordinary_former
-    former_.form(state_from_lse<C>(lse, exp), g, average, P);
+    former_.form(state_from_lse<C, true>(lse), g, average, P);
     return xsimd::select(empty, zero, (up * gate.slope) * average);
   }
   void leave() const {
