@@ -94,8 +94,8 @@ template <class C, class Tiles>
       value_scale(range.average[l] < C(1) ? range.average[l] : C(0), cs->lift[l], cs->unlift[l]);
     }
     // A fraction, see exp_weight, does not count.
-    const vec<C> top = xsimd::floor(load(range.top));
-    store(cs->exponent, xsimd::select(top > vec<C>(-std::numeric_limits<C>::infinity()), top, zero));
+    const vec<C> top = load(range.top);
+    store(cs->exponent, xsimd::floor(xsimd::select(top > vec<C>(-std::numeric_limits<C>::infinity()), top, zero)));
     store(cs->base, zero);
     store(cs->floor, zero);
     const auto taint = load(range.beyond) > zero;
