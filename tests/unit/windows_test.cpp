@@ -48,6 +48,23 @@ TEST_CASE("windows: narrow, one-sided, and away from their query") {
     }
 }
 
+TEST_CASE("windows: widths about those at which a panel's rows begin and end apart, across a block of 512 keys") {
+  if (on_device()) return;  // panels and blocks are the CPU's
+  unsigned seed = 50;
+  for (bool causal : {false, true})
+    for (auto hidden : {aft::outside::zero_bias, aft::outside::excluded})
+      for (auto win : {window{4, 4}, window{5, 4}, window{9, 0}, window{6, 20}}) {
+        setup s = local(win, causal);
+        s.Tq = s.Tk = 530;
+        s.d = 2;
+        s.H = 1;
+        s.outside = hidden;
+        s.seed = ++seed;
+        const numbers x = random_numbers(s);
+        for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_both(type, s, x);
+      }
+}
+
 TEST_CASE("windows: every bias, keys shared, lengths, and masks of keys and of pairs") {
   unsigned seed = 100;
   for (setup s : calls())
