@@ -331,7 +331,7 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) 
   bool around = plain && p.dq.set;
   if (around) {
     const lane_tile<C> first = make_lane_tile<C>(0, 0, p.d, 0, p.d);
-    around = lane_field<C>(p.dq, p.grid, first, 1).goes_around(p) &&
+    around = lane_field<C>(p.dq, p.grid, first, 1).rows_go_around(p) &&
              static_cast<std::uintptr_t>(p.dq.sb) * sizeof(C) % sizeof(vec<C>) == 0;
   }
   parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int thread) {
