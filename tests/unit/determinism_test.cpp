@@ -2,6 +2,8 @@
 // The same bits on every run, for any number of threads and whatever else is in the batch.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "harness.hpp"
 
 using namespace aft::test;
@@ -100,6 +102,63 @@ TEST_CASE("determinism: a long sequence's window gives the same bits whether all
       CHECK(first_difference(backward, run_backward(type, s, x, aft::cpu{.threads = threads})) == "");
     }
   }
+}
+
+TEST_CASE("determinism: gradients of a long sequence's window, its columns kept as a whole or a window's at a time") {
+  if (on_device()) return;  // two lane tiles' columns are too many to keep, one's are not
+  setup s{.call = op::local, .B = 1, .Tq = 16500, .Tk = 16500, .d = 32, .bias = bias_form::banded_tj, .win = {9, 4}};
+  const numbers x = random_numbers(s);
+  const results both = run_backward(aft::dtype::f32, s, x);
+  numbers half = x;
+  for (auto own : {&numbers::q, &numbers::k, &numbers::v, &numbers::dy}) {
+    (half.*own).clear();
+    for (std::size_t i = 0; i < (x.*own).size(); ++i)
+      if (i % 32 < 16) (half.*own).push_back((x.*own)[i]);
+  }
+  s.d = 16;
+  const results one = run_backward(aft::dtype::f32, s, half);
+  for (auto own : {&results::dq, &results::dk, &results::dv}) {
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < (one.*own).size(); ++i)
+      changed += (one.*own)[i] != (both.*own)[i / 16 * 32 + i % 16] ? 1 : 0;
+    CHECK(changed == 0);
+  }
+}
+
+TEST_CASE("determinism: causal rows are the same bits however many rows follow, also under weights that underflow") {
+  for (auto win : {aft::window{13, 0}, aft::window{20, 4}})
+    for (auto hidden : {aft::outside::zero_bias, aft::outside::excluded})
+      for (double level : {0., -60., -3000.}) {
+        setup s{.call = op::local,
+                .B = 1,
+                .Tq = 45,
+                .Tk = 45,
+                .d = 4,
+                .bias = bias_form::dense_tt,
+                .win = win,
+                .causal = true,
+                .outside = hidden};
+        numbers x = random_numbers(s);
+        for (double& w : x.w) w += level;
+        for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+          if (!concerns(type, s)) continue;
+          const results all = run_forward(type, s, x);
+          for (index_t T : {5, 13, 14, 30, 44}) {
+            setup fewer = s;
+            fewer.Tq = fewer.Tk = T;
+            numbers y = x;
+            for (auto own : {&numbers::q, &numbers::k, &numbers::v}) (y.*own).resize(static_cast<std::size_t>(T * s.d));
+            y.w.clear();
+            for (index_t t = 0; t < T; ++t) y.w.insert(y.w.end(), x.w.begin() + t * s.Tk, x.w.begin() + t * s.Tk + T);
+            const results some = run_forward(type, fewer, y);
+            CAPTURE(T);
+            for (auto own : {&results::y, &results::average, &results::lse}) {
+              const auto& rows = some.*own;
+              CHECK(std::equal(rows.begin(), rows.end(), (all.*own).begin()));
+            }
+          }
+        }
+      }
 }
 
 TEST_CASE("determinism: a batch element alone gives the bits that it gives within the batch") {

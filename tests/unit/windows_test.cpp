@@ -53,7 +53,7 @@ TEST_CASE("windows: widths about those at which a panel's rows begin and end apa
   unsigned seed = 50;
   for (bool causal : {false, true})
     for (auto hidden : {aft::outside::zero_bias, aft::outside::excluded})
-      for (auto win : {window{4, 4}, window{5, 4}, window{9, 0}, window{6, 20}}) {
+      for (auto win : {window{1, 0}, window{1, 1}, window{4, 4}, window{5, 4}, window{6, 20}}) {
         setup s = local(win, causal);
         s.Tq = s.Tk = 530;
         s.d = 2;

@@ -8,7 +8,7 @@
 
 #include "bf16_dot.hpp"
 #include "exp.hpp"
-#include "pair_geometry.hpp"
+#include "panel_stairs.hpp"
 #include "row_state.hpp"
 #include "tuning.hpp"
 #include "value_scale.hpp"
@@ -33,8 +33,8 @@ struct exact_row_result {
 
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
 /// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by, and
-/// `paired` says that it multiplies pairs of bfloat16, `ends` where it does so stair by stair: then so does this, again
-/// for the sake of the same bits.
+/// `paired` says that it multiplies pairs of bfloat16, `ends` which ends of the row's panel are staircases: then so
+/// does this, again for the sake of the same bits.
 template <class C>
 [[gnu::noinline]] inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
                                         const lane_tile<C>& tile, index_t t, bool paired, tile_ends ends,
@@ -165,7 +165,7 @@ template <class C>
   const index_t own = cut.of(t);
   const auto span = span_of(own);
   const panel_stairs<C> stairs{span, ends, cut.end(own) - cut.begin(own)};
-  const index_t stair = stairs.of(t - cut.begin(own));
+  const index_t stair = stairs.stair_of(t - cut.begin(own));
   const index_t lo = stairs.lo(stair), hi = stairs.hi(stair);
   for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
     if (k0 < hi && lo < k0 + depth) add(lo > k0 ? lo : k0, hi < k0 + depth ? hi : k0 + depth, num, den);

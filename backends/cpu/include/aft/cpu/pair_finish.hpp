@@ -58,7 +58,7 @@ template <class C>
   if (quotient && !averages && !logs) {
     // The common call, the proof of all rows at once: a branch a row costs a third of the loop.
     proof_of_rows<C> rows(floor);
-    seen_range<C> growths;
+    seen_size<C> growths;
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> num = load(c + r * N);
       const vec<C> den = load(c + r * N + L);
@@ -66,9 +66,9 @@ template <class C>
       const vec<C> out = shared_division<C>(num, den, unscale, growth);
       store(y + r * L, out);
       rows.add(num, den, out);
-      growths.add_size(growth);
+      growths.add(growth);
     }
-    if (xsimd::all((rows.proven() && growths.within(C(0), shared_growth<C>)) || unused)) return write_y();
+    if (xsimd::all((rows.proven() && growths.within(shared_growth<C>)) || unused)) return write_y();
   }
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> num = load(c + r * N);

@@ -4,8 +4,9 @@
 /// For every panel of rows and every lane tile of columns it forms
 ///     c[r] = sum_{dense s} A[r][s] P[s] + outside[r] (sum of P before the dense part + sum of P after it)
 /// where P has two vectors a position. Forward those are exp(k) v and exp(k); transposed exp(-lse) g and exp(-lse) g o.
-/// Sums run in the order of s, joined every tuning::depth_block positions: no result depends on threads, on the batch,
-/// or on where a block of rows begins.
+/// Dense are a panel's columns, or in fold_window those of each group of its rows, see panel_stairs.hpp. Sums run in
+/// the order of s, joined every tuning::depth_block positions: no result depends on threads, on the batch, or on where
+/// a block of rows begins.
 #pragma once
 
 #include "gemm_tile.hpp"
@@ -77,8 +78,9 @@ struct fold_plan {
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
 
   /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
-  /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of row
-  /// r0 alone, as a causal row's bits depend on nothing that follows it.
+  /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of rows
+  /// r0 and r0 + 1 alone, as a causal row's bits depend on nothing that follows it: an edge moves on by a column a row
+  /// until there are no more keys, and so many columns of row r0 keep all stairs from there.
   tile_ends ends(index_t r0, index_t r1) const {
     if (paired || (g.constant && !narrow) || !(g.bounded || g.causal != 0)) return {};
     const pair_geometry::span first = g.dense(r0, r0 + 1), last = g.dense(r1 - 1, r1);
@@ -88,7 +90,7 @@ struct fold_plan {
     e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= stair_steps &&
               g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
     e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= stair_steps &&
-            (g.constant ? r1 - r0 == M : r1 - r0 >= M / 2);
+            (g.constant && g.causal <= 0 ? r1 - r0 == M : r1 - r0 >= M / 2);
     for (index_t i = 1; i < tuning<C>::stairs; ++i) {
       const index_t row = r0 + tuning<C>::stair(i) < r1 ? r0 + tuning<C>::stair(i) : r1;
       e.end = e.end && g.dense(row - 1, row).hi == last.hi - (r1 - row);
@@ -96,11 +98,12 @@ struct fold_plan {
     return e;
   }
 
+  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
+
   /// Lane tiles of a group: at most `usual` or `wide` many, by their packed size, and `share`, a thread's part of them.
   /// More than the usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a
   /// group must not reach into the next batch element.
   static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
-    const auto least = [](index_t a, index_t b) { return a < b ? a : b; };
     const index_t few = least(least(usual, tuning<C>::group), share);
     index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
     while (many > few && run % many != 0) --many;
@@ -139,12 +142,9 @@ struct fold_plan {
     }
     const auto lanes_of = [&](index_t keys) {
       const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1;
-      index_t wide = tuning<C>::wide_bytes / bytes;
-      if (products && wide < tuning<C>::band_group) {
-        wide = tuning<C>::window_bytes / bytes < tuning<C>::band_group ? tuning<C>::window_bytes / bytes
-                                                                       : tuning<C>::band_group;
-      }
-      return pick_group(tuning<C>::key_bytes / bytes, wide, share, run);
+      const index_t wide = tuning<C>::wide_bytes / bytes,
+                    kept = least(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
+      return pick_group(tuning<C>::key_bytes / bytes, products && kept > wide ? kept : wide, share, run);
     };
     ring = steps(g.K);
     group = lanes_of(ring);
@@ -310,7 +310,9 @@ template <class C>
       const auto span = g.dense(r0, r1);
       const index_t at = team * plan.block + panel - p0;
       const tile_ends ends = plan.ends(r0, r1);
-      const bool outside = g.has_prefix(span) || g.has_suffix(span) || (g.constant && (ends.begin || ends.end));
+      const bool beside =
+          g.constant && ((ends.begin && g.causal >= 0) || (ends.end && g.causal <= 0));  // else it is hidden
+      const bool outside = g.has_prefix(span) || g.has_suffix(span) || beside;
       pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows + (r0 - origin) * ld + span.lo - all.lo, ld, outside,
                            plan.paired, plan.weights + at * panel_size, plan.scales[at]);
       plan.scales[at].ends = ends;

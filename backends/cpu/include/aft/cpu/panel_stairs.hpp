@@ -22,7 +22,7 @@ struct panel_stairs {
   tile_ends ends;
   index_t rows;
 
-  static index_t of(index_t row) {
+  static index_t stair_of(index_t row) {
     index_t stair = 0;
     while (tuning<C>::stair(stair + 1) <= row) ++stair;
     return stair;

@@ -25,18 +25,19 @@ class proof_of_rows {
   }
   void add(const vec<C>& num, const vec<C>& den, const vec<C>& o) {
     dens_.add(den);
-    averages_.add_size(o);
+    averages_.add(o);
     if (with_floor_) above_ = above_ && (xsimd::abs(num) >= floor_ * den);
   }
   vec_mask<C> proven() const {
     using k_ = exp_constants<C>;
-    return dens_.within(k_::proof, k_::largest) && averages_.within(C(0), k_::largest) && above_;
+    return dens_.within(k_::proof, k_::largest) && averages_.within(k_::largest) && above_;
   }
 
  private:
   vec<C> floor_;
   vec_mask<C> above_;
-  seen_range<C> dens_, averages_;
+  seen_range<C> dens_;
+  seen_size<C> averages_;
   bool with_floor_;
 };
 

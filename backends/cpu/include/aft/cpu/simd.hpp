@@ -162,14 +162,12 @@ inline vec<C> larger_size(const vec<C>& acc, const vec<C>& x) {
 template <class C>
 class seen_range {
  public:
-  /// Of any sign, or NaN.
-  void add_size(const vec<C>& x) { most_ = xsimd::max(most_, to_bits(xsimd::abs(x))); }
   /// Not below 0, or NaN.
   void add(const vec<C>& x) {
     most_ = xsimd::max(most_, to_bits(x));
     least_ = xsimd::min(least_, to_bits(x));
   }
-  /// Lanes that have seen nothing outside [low, high]: of sizes `high` alone counts. A NaN of either sign is outside.
+  /// Lanes that have seen nothing outside [low, high]. A NaN of either sign is outside.
   vec_mask<C> within(C low, C high) const {
     return (from_bits<C>(most_) <= vec<C>(high)) && (from_bits<C>(least_) >= vec<C>(low));
   }
@@ -178,7 +176,7 @@ class seen_range {
   ivec<C> most_ = to_bits(vec<C>(C(0))), least_ = to_bits(vec<C>(std::numeric_limits<C>::infinity()));
 };
 
-/// Of the largest alone, of any sign, or NaN.
+/// The largest size alone, of numbers of any sign, or NaN.
 template <class C>
 class seen_size {
  public:

@@ -100,7 +100,7 @@ struct query_fold {
     if (wanted == query_results::averages && quotient != averages) {
       // The common calls, the proof of all rows at once.
       proof_of_rows<C> rows(floor);
-      seen_range<C> growths;
+      seen_size<C> growths;
       const result_rows<C> to = quotient ? ys : result_rows<C>{out.average};
       for (index_t i = 0; i < t1 - t0; ++i) {
         const vec<C> num = num_of(i), den = den_of(i);
@@ -108,9 +108,9 @@ struct query_fold {
         const vec<C> o = shared_division<C>(num, den, unscale, growth);
         put<C>(to.row(i), o, to.around);
         rows.add(num, den, o);
-        growths.add_size(growth);
+        growths.add(growth);
       }
-      all_proven = xsimd::all((usable && rows.proven() && growths.within(C(0), shared_growth<C>)) || idle);
+      all_proven = xsimd::all((usable && rows.proven() && growths.within(shared_growth<C>)) || idle);
     }
     for (index_t i = 0; i < t1 - t0 && !all_proven; ++i) {
       const vec<C> num = num_of(i);

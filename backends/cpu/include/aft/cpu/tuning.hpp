@@ -53,10 +53,9 @@ struct tuning {
   static constexpr index_t window_widest = 1024;
   /// Packed keys of a group that are kept for all panels of narrow windows, beyond key_bytes: read once and in order,
   /// they may come from the third-level cache, and else each is formed twice. strict(32) on 2 x 3072 x 256 and 1 x 4096
-  /// x 512 takes 0.83 of its time by it, the backward call 0.87 and 0.90; with 4 MiB 8192 positions gain nothing, with
-  /// 8 MiB 16384 take 1.37. Room for groups of 8 where products are multiplied besides: 4 MiB in place of 2 take 0.92
-  /// to 0.95 of the backward call's time on 2 x 3072 x 256, 1 x 4096 x 512 and 4 x 2048 x 512 (Emerald Rapids,
-  /// 2026-11).
+  /// x 512 takes 0.83 of its time by it, the backward call 0.87 and 0.90. Backward calls have 4 MiB a thread in place
+  /// of 2, for groups of 8: 0.92 to 0.95 of the time on 2 x 3072 x 256, 1 x 4096 x 512 and 4 x 2048 x 512 (Emerald
+  /// Rapids, 2026-11); 8192 positions gained nothing (Zen 5), and with 8 MiB 16384 took 1.37.
   static constexpr index_t window_bytes = index_t{4} << 20;
   /// The same for a forward call, which then goes on with groups of two: strict(32) on 1 x 4096 x 512 keeps 3.3 instead
   /// of 5.7 MB on two threads, in 1.04 of the time on Zen 5 and 0.92 on Emerald Rapids, whose backward call takes 1.03.

@@ -47,8 +47,8 @@ inline void transpose_rows(const C* from, index_t ld, index_t rows, index_t n, C
 }
 
 /// Turns `rows` rows of log-weights (stride ld, n each) into weights in place and writes them transposed,
-/// panel[s][row]; `paired`: of pairs of bfloat16, panel[s / 2][row]. `zero_outside` says that pairs of bias 0 exist
-/// beyond the n, so the scale must cover them. ld is at least n rounded up to a vector, or to two if paired.
+/// panel[s][row]; `paired`: of pairs of bfloat16, panel[s / 2][row]. `zero_outside` says that pairs of bias 0 are
+/// summed apart, so the scale must cover them. ld is at least n rounded up to a vector, or to two if paired.
 template <class C>
 [[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, C* log_weights, index_t ld, bool zero_outside,
                                                bool paired, C* panel, row_scale<C>& scale) {

@@ -108,8 +108,6 @@ class window_columns {
     if (!plan_->g.constant || plan_->g.causal < 0) {
       if (!plan_->held && filled_ < span.lo - plan_->behind) filled_ = base_ = span.lo - plan_->behind;
       at_ = span.lo;
-    } else if (span.lo == joined_) {
-      at_ = joined_;
     } else if (span.lo > at_) {
       join(span.lo);
     }
@@ -137,7 +135,7 @@ class window_columns {
           add_columns<tuning<C>::stair(stairs - 1), M>(at(i, span.lo), last_num, last_den);
           store(before, all_num + last_num);
           store(before + L, all_den + last_den);
-          joined_ = span.lo + M;
+          at_ = span.lo + M;
         }
       }
       add_to_all(all_num, all_den, num, den);
@@ -219,15 +217,15 @@ class window_columns {
   template <bool begin, index_t... i>
   static void add_stairs(const C* edge, vec<C> (&num)[stairs], vec<C> (&den)[stairs],
                          std::integer_sequence<index_t, i...>) {
-    constexpr auto at = [](index_t stair) { return tuning<C>::stair(stair); };
+    constexpr auto row_of = [](index_t stair) { return tuning<C>::stair(stair); };
     vec<C> sum(C(0)), weight(C(0));
     (
         [&]() __attribute__((always_inline)) {
           constexpr index_t stair = begin ? i + 1 : stairs - 2 - i;
           if constexpr (begin) {
-            add_columns<at(stair - 1), at(stair)>(edge, sum, weight);
+            add_columns<row_of(stair - 1), row_of(stair)>(edge, sum, weight);
           } else {
-            add_columns<at(stair + 1) - M, at(stair + 2) - M>(edge, sum, weight);
+            add_columns<row_of(stair + 1) - M, row_of(stair + 2) - M>(edge, sum, weight);
           }
           num[stair] = sum;
           den[stair] = weight;
@@ -312,7 +310,6 @@ class window_columns {
   index_t base_ = 0;    ///< the column that lies first
   index_t filled_ = 0;  ///< columns are packed up to here
   index_t at_ = 0;      ///< columns are summed up to here
-  index_t joined_ = 0;  ///< and up to here by outside()
 };
 
 /// What is made of the keys and columns that a panel has at hand, besides its sums.
@@ -402,8 +399,8 @@ template <class C>
         const index_t from = span.lo > k0 ? span.lo : k0;
         const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
         const tile_ends here{ends.begin && from == span.lo, ends.end && to == span.hi};
-        const index_t silent = r1 - r0 < M ? 0 : plan.stair_steps * ((here.begin ? 1 : 0) + (here.end ? 1 : 0));
-        const index_t steps = to - from - silent;
+        const index_t edge_steps = plan.stair_steps * ((here.begin ? 1 : 0) + (here.end ? 1 : 0));  // ask for nothing
+        const index_t steps = to - from - edge_steps;
         const C* const part = a + (from - span.lo) * M;
         const C* const next = i == 0 && panel + 1 < item.last ? part + panel_size : part;
         gemm_panel<C, false>(r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,

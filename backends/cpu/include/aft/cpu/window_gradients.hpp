@@ -29,7 +29,7 @@ template <class C>
   const vec<C> column_exponent = load(cs.exponent);
   C* rows_to = kept != nullptr ? kept->to : nullptr;
   const vec<C> kept_scale = kept != nullptr ? load(kept->scale) : zero;
-  seen_range<C> keys, gradients;
+  seen_size<C> keys, gradients;
   vec<C> high = least, low = most;
   for (index_t r = 0; r < rows; ++r)
     if (rs.base[r] != C(0)) return false;
@@ -47,18 +47,17 @@ template <class C>
     const vec<C> key_gradient = ((factor * difference) * unscale) * unlift;
     if (dv.to != nullptr) put(dv.to + r * dv.step, value_gradient, dv.around);
     if (dk.to != nullptr) put(dk.to + r * dk.step, key_gradient, dk.around);
-    keys.add_size(key);
+    keys.add(key);
     high = max_ignoring_nan<C>(high, exponent);  // NaN for such a key alone
     low = min_ignoring_nan<C>(low, exponent);
-    gradients.add_size(value_gradient);
-    gradients.add_size(key_gradient);
+    gradients.add(value_gradient);
+    gradients.add(key_gradient);
     if (kept == nullptr) return;
     const vec<C> Y = factor * kept_scale;
     store(rows_to + r * N, Y * value);
     store(rows_to + r * N + L, -Y);
   });
-  return xsimd::all(keys.within(C(0), k_::range) && gradients.within(C(0), k_::largest) && (high <= most) &&
-                    (low >= least));
+  return xsimd::all(keys.within(k_::range) && gradients.within(k_::largest) && (high <= most) && (low >= least));
 }
 
 /// dk and dv of whole vectors.

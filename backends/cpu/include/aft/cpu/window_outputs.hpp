@@ -20,7 +20,7 @@ template <class C>
   constexpr index_t N = tuning<C>::columns;
   const vec<C> unscale = load(cs.unscale);
   proof_of_rows<C> proof(load(cs.floor));
-  seen_range<C> growths;
+  seen_size<C> growths;
   C held[tuning<C>::rows * L];
   // Stored one by one between the divisions, lines do not wait for each other.
   const bool direct = y != q;
@@ -35,9 +35,9 @@ template <class C>
     const vec<C> o = shared_division<C>(num, den, unscale, growth);
     put(to + r * to_step, o, past);
     proof.add(num, den, o);
-    growths.add_size(growth);
+    growths.add(growth);
   });
-  if (!xsimd::all(proof.proven() && growths.within(C(0), shared_growth<C>))) return false;
+  if (!xsimd::all(proof.proven() && growths.within(shared_growth<C>))) return false;
   for (index_t r = 0; !direct && r < rows; ++r) put(y + r * y_step, load(held + r * L), around);
   return true;
 }

@@ -145,27 +145,36 @@ template <class C>
 struct ordinary_range {
   seen_size<C> lse, g, average, q;
 
+  /// Stricter than what query_source::settled leaves at scale 1, whose largest g has a factor of up to 2: a lane's
+  /// scale must not depend on a neighbour that is not ordinary.
   bool holds() const {
-    // As in query_source::settled.
-    const vec<C> zero(C(0)), least(C(0x1p-20));
-    const auto large = [&](const vec<C>& size) { return size == zero || size >= least; };
-    return xsimd::all(lse.within(C(16)) && q.within(near_gate<C>) && large(g.largest()) && g.within(C(0x1p20)) &&
-                      large(average.largest()) && average.within(exp_constants<C>::largest));
+    const vec<C> zero(C(0));
+    const auto large = [&](const vec<C>& size, C least) { return size == zero || size >= vec<C>(least); };
+    return xsimd::all(lse.within(C(16)) && q.within(near_gate<C>) && large(g.largest(), C(0x1p-19)) &&
+                      g.within(C(0x1p19)) && large(average.largest(), C(0x1p-20)) &&
+                      average.within(exp_constants<C>::largest));
   }
 };
 
-/// The same with scale 1 and without a clamp or an empty row, in half the instructions, to be proven by the range.
+/// The same with scale 1 and without a clamp, in half the instructions, to be proven by the range.
 template <class C>
 class ordinary_former {
  public:
   explicit ordinary_former(ordinary_range<C>& range) : seen_(range), range_(&range) {}
 
-  vec<C> form(const vec<C>& up, const vec<C>& average, const vec<C>& lse, const vec<C>& q, C* P) {
+  vec<C> form(const vec<C>& up_or_any, const vec<C>& average_or_any, const vec<C>& lse_or_none, const vec<C>& q_or_any,
+              C* P) {
     const vec<C> zero(C(0)), one(C(1));
+    // A row that sees no key: zeros, whatever the others hold.
+    const auto empty = lse_or_none == vec<C>(-std::numeric_limits<C>::infinity());
+    const vec<C> up = xsimd::select(empty, zero, up_or_any), average = xsimd::select(empty, zero, average_or_any);
+    const vec<C> lse = xsimd::select(empty, zero, lse_or_none), q = xsimd::select(empty, zero, q_or_any);
     const vec<C> growth = exp_near<C, true>(q, zero);
     const vec<C> value = one / (one + growth);
     const vec<C> g = up * value;
-    const vec<C> column = g * exp_near<C, true>(lse, zero);
+    // The power of two last, as query_former has it: it rounds what is subnormal.
+    const split_exp<C> weight = exp_weight<C>(-lse);
+    const vec<C> column = times_pow2<C>(weight.mantissa * g, weight.exponent);
     store(P, column);
     store(P + lanes<C>, column * average);
     seen_.lse.add(lse);
@@ -250,12 +259,12 @@ class query_source final : public window_source<C> {
   /// Lane by lane, whatever the neighbours.
   bool settled(index_t i, column_scale<C>& cs) override {
     bool as_formed = true;
-    if (ordinary_[i]) {
-      ordinary_[i] = sizes_[i].holds();
-      as_formed = ordinary_[i];
-      for (index_t t = 0; !as_formed && t < in_->p->Tq; t += most)
-        measure(i, t, t + most < in_->p->Tq ? t + most : in_->p->Tq);
-      if (as_formed && highest_ != nullptr) store(highest_, xsimd::max(load(highest_), sizes_[i].g.largest()));
+    if (ordinary_[i] && sizes_[i].holds()) {
+      // Nothing was measured besides, so all scales stay 1.
+      if (highest_ != nullptr) store(highest_, xsimd::max(load(highest_), sizes_[i].g.largest()));
+    } else if (ordinary_[i]) {
+      ordinary_[i] = as_formed = false;
+      for (index_t t = 0; t < in_->p->Tq; t += most) measure(i, t, t + most < in_->p->Tq ? t + most : in_->p->Tq);
     }
     const query_range<C>& range = ranges_[i];
     query_scale<C>& scale = scales_[i];
