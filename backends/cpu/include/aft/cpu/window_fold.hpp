@@ -410,7 +410,7 @@ template <class C>
       columns.outside(i, panel, span, ends, joins, outside);
       kept_keys<C>* const keys = products != nullptr ? products->keys(item, i, panel) : nullptr;
       if (quick.finish(i, cs[i], r0, r1, rs, outside, c, keys)) continue;
-      add_outside<C>(r1 - r0, rs, outside, c);
+      if (g.constant) add_outside<C>(r1 - r0, rs, outside, c);
       finish(item.tile + i, cs[i], r0, r1, rs, c, keys);
     }
     if (products != nullptr && (panel % plan.pair_step == plan.pair_step - 1 || panel + 1 == item.last))
