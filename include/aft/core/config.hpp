@@ -20,7 +20,9 @@
 // types are the same in every file and stay outside it; their members are always inlined, which leaves no symbol to
 // share.
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) && defined(__AVX512FP16__)
+#define AFT_HOST_ISA isa_avx512_fp16
+#elif defined(__AVX512BF16__)
 #define AFT_HOST_ISA isa_avx512_bf16
 #else
 #define AFT_HOST_ISA isa_avx512
