@@ -22,11 +22,10 @@ inline bool is_stencil(const problem& p) {
   return p.bias.kind == bias_kind::filter && !p.pair_mask();
 }
 
-/// No pair has a weight of its own: AFT-simple, or AFT-local with an empty window.
+/// No pair has a weight of its own. AFT-local with an empty window is none of these, though it is AFT-simple: programs
+/// that call `local` would compile the scan for it, a third of their code.
 inline bool is_scan(const problem& p) {
-  if (p.pair_mask() || p.bias.kind == bias_kind::filter) return false;
-  if (!p.win.bounded) return p.bias.kind == bias_kind::none;
-  return p.win.before + p.win.after + 1 <= 0 && !p.excluded;
+  return p.bias.kind == bias_kind::none && !p.win.bounded && !p.pair_mask();
 }
 
 /// Multiply-adds of a forward call, about: what it costs to weigh pairs, and to read, gate and store besides.
@@ -50,7 +49,7 @@ void cpu_forward(const problem& p, const cpu& given) {
   if constexpr (F == family::conv) {
     if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_forward<C>(p, exec);
   }
-  if constexpr (F == family::simple || F == family::local) {
+  if constexpr (F == family::simple) {
     if (cpu_impl::is_scan(p)) return cpu_impl::scan_forward<C>(p, given);
   }
   cpu_impl::scratch memory(exec);
@@ -63,7 +62,7 @@ void cpu_backward(const backward_problem& p, const cpu& given) {
   if constexpr (F == family::conv) {
     if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_backward<C>(p, exec);
   }
-  if constexpr (F == family::simple || F == family::local) {
+  if constexpr (F == family::simple) {
     if (cpu_impl::is_scan(p)) return cpu_impl::scan_backward<C>(p, given);
   }
   cpu_impl::scratch memory(exec);
