@@ -5,6 +5,7 @@
 #include <aft/core/executors.hpp>
 
 #include "function_ref.hpp"
+#include "simd.hpp"
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -43,13 +44,7 @@ inline cpu limit_threads(const cpu& exec, double work) {
 }
 
 // A compiler that knew `body` here would write it out again for a team and for a single thread.
-#if defined(__clang__)
-[[gnu::noinline]]
-#else
-[[gnu::noipa]]
-#endif
-inline void
-run_items(index_t n, [[maybe_unused]] int threads, function_ref<void(index_t, int)> body) {
+AFT_COMPILE_ONCE inline void run_items(index_t n, [[maybe_unused]] int threads, function_ref<void(index_t, int)> body) {
 #if defined(_OPENMP)
   if (threads > 1 && n > 1) {
     const int team = n < threads ? static_cast<int>(n) : threads;

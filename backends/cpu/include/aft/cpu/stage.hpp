@@ -41,7 +41,7 @@ inline T to_storage(C x) {
 
 /// out[i] = p[i * stride], i < n.
 template <class C>
-[[gnu::noinline]] inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
+AFT_COMPILE_ONCE inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
   visit_storage(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     const T* from = reinterpret_cast<const T*>(p);
@@ -55,7 +55,7 @@ template <class C>
 
 /// p[i * stride] = in[i], i < n.
 template <class C>
-[[gnu::noinline]] inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
+AFT_COMPILE_ONCE inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
   visit_storage(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     T* to = reinterpret_cast<T*>(p);
@@ -65,7 +65,7 @@ template <class C>
 
 /// p[i * stride] = 0, i < n. Where it is asked for, whole lines that lie together are written around the caches.
 template <class C>
-[[gnu::noinline]] inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool around) {
+AFT_COMPILE_ONCE inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool around) {
   const index_t size = size_of(type);
   if (n <= 0) return;
   if (stride != 1) {
@@ -166,7 +166,7 @@ struct lane_field {
 
  private:
   // Other types and layouts, once in a program: inlined everywhere they were half of what a call takes to compile.
-  [[gnu::noinline]] void read_any(index_t t0, index_t t1, C* out, C fill) const {
+  AFT_COMPILE_ONCE void read_any(index_t t0, index_t t1, C* out, C fill) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       const T* from = reinterpret_cast<const T*>(f->data);
@@ -190,7 +190,7 @@ struct lane_field {
     });
   }
 
-  [[gnu::noinline]] void write_any(index_t t0, index_t t1, const C* in) const {
+  AFT_COMPILE_ONCE void write_any(index_t t0, index_t t1, const C* in) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
       T* const to = reinterpret_cast<T*>(f->data);
@@ -252,8 +252,8 @@ struct staged_rows {
 template <class C>
 class lane_group {
  public:
-  [[gnu::noinline]] lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
-                               index_t count, index_t group)
+  AFT_COMPILE_ONCE lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
+                              index_t count, index_t group)
       : from_(&from), grid_(&grid), tiles_(tiles), count_(count), group_(group) {
     const lane_field<C> first(from, grid, tiles[0], group), last(from, grid, tiles[count - 1], group);
     in_place_ = from.type == dtype_of<C> && first.whole_rows() && last.whole_rows() &&
@@ -275,7 +275,7 @@ class lane_group {
   }
 
   /// Rows [t0, t1), copied into `buffer` (room for (t1 - t0) count vectors) unless they can be used in place.
-  [[gnu::noinline]] staged_rows<C> rows(index_t t0, index_t t1, C* buffer, C fill = C(0), bool copy = false) const {
+  AFT_COMPILE_ONCE staged_rows<C> rows(index_t t0, index_t t1, C* buffer, C fill = C(0), bool copy = false) const {
     if (in_place_ && !copy)
       return {reinterpret_cast<const C*>(from_->data) + base_ + t0 * from_->sx[2], from_->sx[2], lanes<C>};
     const index_t apart = (t1 - t0) * lanes<C>;
@@ -300,8 +300,8 @@ inline bool hides_keys(const problem& p) {
 
 /// hide_keys where there is something to hide; out of line, since every kernel asks for it.
 template <class C>
-[[gnu::noinline]] inline void hide_masked_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
-                                               index_t step) {
+AFT_COMPILE_ONCE inline void hide_masked_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
+                                              index_t step) {
   for (index_t l = 0; l < tile.count; ++l) {
     const index_t limit = p.key_limit(tile.b[l]);
     const bool masked = p.mask != nullptr && !p.pair_mask();

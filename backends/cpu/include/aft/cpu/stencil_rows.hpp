@@ -18,8 +18,8 @@ class lane_rows {
   static constexpr index_t L = lanes<C>;
 
   /// `group` lanes share one channel of the field.
-  [[gnu::noinline]] lane_rows(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
-                              index_t group)
+  AFT_COMPILE_ONCE lane_rows(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
+                             index_t group)
       : field_(&f), lanes_(f, grid, f.set ? tile : no_lanes, group) {
     const bool flat = grid[0] == 1 && grid[1] == 1;
     if (!f.set || f.type != dtype_of<C> || !flat || tile.count != L) return;
@@ -51,7 +51,7 @@ class lane_rows {
   C* row(index_t t) const { return reinterpret_cast<C*>(field_->data) + at_[0] + t * step(); }
 
   /// out[(t - t0) * out_step + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
-  [[gnu::noinline]] void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
+  AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
     if (whole_) {
       const C* from = row(t0);
       const index_t from_step = step();
@@ -78,7 +78,7 @@ class lane_rows {
   }
 
   /// The inverse of read.
-  [[gnu::noinline]] void write(const problem& p, index_t t0, index_t t1, const C* in) const {
+  AFT_COMPILE_ONCE void write(const problem& p, index_t t0, index_t t1, const C* in) const {
     if (!whole_) {
       lanes_.write(t0, t1, in);
       return;
@@ -124,9 +124,9 @@ class lane_rows {
 /// Rows [0, T) of `count` lane tiles, out[i * apart + t * out_step + lane]; `share` and `fill` as lane_rows has them.
 /// Where tiles lie side by side, row by row over all of them: memory is then read in longer stretches than a line.
 template <class C>
-[[gnu::noinline]] void read_tiles(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
-                                  index_t count, index_t share, index_t T, C* out, index_t apart, index_t out_step,
-                                  C fill = C(0)) {
+AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
+                                 index_t count, index_t share, index_t T, C* out, index_t apart, index_t out_step,
+                                 C fill = C(0)) {
   constexpr index_t L = lanes<C>;
   const lane_rows<C> first(f, grid, tiles[0], share);
   bool whole = first.whole();

@@ -44,7 +44,7 @@ class pair_weights {
   }
 
   /// out[(t - t0) * ld + s - s0] = w[t,s].
-  [[gnu::noinline]] void rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
+  AFT_COMPILE_ONCE void rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
     if (p_->bias.kind != bias_kind::factorized) {
       for (index_t t = t0; t < t1; ++t) row(t, s0, s1, out + (t - t0) * ld);
       return;
@@ -55,7 +55,7 @@ class pair_weights {
   }
 
   /// The transposed bias: out[(s - s0) * ld + t - t0] = w[t,s]. Walks w along its rows, a cache line at a time.
-  [[gnu::noinline]] void columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
+  AFT_COMPILE_ONCE void columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
     if (p_->bias.kind == bias_kind::factorized && !p_->win.bounded && !p_->pair_mask()) {
       dot(factors_.v, p_->Tk, s0, s1, factors_.u_blocked, p_->Tq, t0, t1, out, ld);
       for (index_t s = s0; p_->causal && s < s1; ++s)

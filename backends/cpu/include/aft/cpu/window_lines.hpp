@@ -52,15 +52,8 @@ class window_lines {
   index_t end() const { return end_; }
 
   /// Asks for rows of tile i, as far as they exist: a lane tile is a cache line a row, which the hardware does not
-  /// foresee. Hidden from the compiler, as GCC 12 drops calls of functions that only prefetch; inlined everywhere, it
-  /// took a tenth of the time that a call with a window needs to compile.
-#if defined(__clang__)
-  [[gnu::noinline]]
-#else
-  [[gnu::noipa]]
-#endif
-  void
-  ask(index_t i, index_t r0, index_t r1, bool to_write = false) const {
+  /// foresee.
+  AFT_COMPILE_ONCE void ask(index_t i, index_t r0, index_t r1, bool to_write = false) const {
     r0 = r0 < 0 ? 0 : r0;
     r1 = r1 > end_ ? end_ : r1;
     for (index_t f = 0; f < count_ && r0 < r1; ++f) {
