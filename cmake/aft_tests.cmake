@@ -58,6 +58,10 @@ function(aft_need_test_harness)
   # Threads on small sizes too: what depends on their number must show in every test. PUBLIC, since all files of a
   # program have to agree on it.
   target_compile_definitions(aft_test_harness PUBLIC AFT_PARALLEL_GRAIN=1)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+    # Blocks of weights that the tests' sizes exceed; products of bfloat16 have them too.
+    target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048)
+  endif()
   target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
   if("device" IN_LIST AFT_TEST_SUITES)
     aft_need_device_emulator()

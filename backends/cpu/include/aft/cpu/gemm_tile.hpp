@@ -25,6 +25,9 @@ struct asked_lines {
   static asked_lines of_weights(const C* a) {
     return {{a, a, a, a}, {tuning<C>::rows}, std::numeric_limits<index_t>::max()};
   }
+  /// As many lines from p on as the tile has steps.
+  static asked_lines from(const C* p) { return {{p, p, p, p}, {line}, std::numeric_limits<index_t>::max()}; }
+  static constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
 };
 
 /// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row;
@@ -47,8 +50,8 @@ class gemm_tile {
 #pragma GCC unroll 14
     for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
     index_t s = 0;
-    if (ends.begin) s = begin(a, p, all, stairs());
-    const index_t last = ends.end ? depth - end_steps : depth;
+    if (!paired && ends.begin) s = begin(a, p, all, stairs());
+    const index_t last = !paired && ends.end ? depth - end_steps : depth;
     for (index_t part = 0; s < last; ++part) {
       const C* line = ask.first[part];
       const index_t until = last - s > ask.length ? s + ask.length : last;
@@ -57,7 +60,7 @@ class gemm_tile {
         multiply<0, M>(a + s * step, p + s * width, all);
       }
     }
-    if (ends.end) end(a + last * step, p + last * width, all, stairs());
+    if (!paired && ends.end) end(a + last * step, p + last * width, all, stairs());
 #pragma GCC unroll 14  // else the accumulators go to the stack first
     for (index_t r = 0; r < M; ++r) {
       C* const out = c + r * width;
@@ -141,8 +144,8 @@ inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c,
 
 /// gemm_rows for any height, once in a program.
 template <class C, bool paired = false>
-[[gnu::noinline, gnu::flatten]] inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c,
-                                                       bool add, const asked_lines<C>& ask, tile_ends ends = {}) {
+AFT_COMPILE_ONCE [[gnu::flatten]] inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c,
+                                                         bool add, const asked_lines<C>& ask, tile_ends ends = {}) {
   gemm_rows<C, paired, tuning<C>::rows>(rows, depth, a, p, c, add, ask, ends);
 }
 

@@ -44,11 +44,12 @@ struct fold_plan {
   pair_geometry g;
   row_panels cut;
   int threads = 1;
-  bool paired = false;       ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
-  bool by_instance = false;  ///< many instances: one a thread. Few: all threads on one
-  bool narrow = false;       ///< windows that fold_window serves
-  bool held = true;          ///< a group's packed columns are kept as a whole, not a window's at a time
-  bool products = false;     ///< window_products multiplies the columns with the rows besides
+  bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
+  bool by_instance = false;    ///< many instances: one a thread. Few: all threads on one
+  bool columns_first = false;  ///< all columns are packed once, the weights of a block by the thread that uses them
+  bool narrow = false;         ///< windows that fold_window serves
+  bool held = true;            ///< a group's packed columns are kept as a whole, not a window's at a time
+  bool products = false;       ///< window_products multiplies the columns with the rows besides
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
   index_t ring = 0;         ///< columns kept
   index_t behind = 0;       ///< those among them that lie before a panel's own
@@ -76,6 +77,8 @@ struct fold_plan {
   index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>)+2 * lanes<C>; }
   /// Steps of the register tile that n keys take.
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
+  /// Whether a thread packs weights for itself alone.
+  bool own_weights() const { return by_instance || columns_first; }
 
   /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
   /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of rows
@@ -131,7 +134,17 @@ struct fold_plan {
     // Blocks of equal size: a short last one packs all keys for few rows.
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
+    const index_t all_columns = lane_tiles * steps(g.K) * N * static_cast<index_t>(sizeof(C));
+    columns_first = blocks > 1 && !narrow && !g.constant && all_columns <= tuning<C>::weight_bytes / teams &&
+                    together * panel_bytes <= tuning<C>::weight_bytes / threads;
     index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
+    if (columns_first) {
+      const index_t bytes = least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads);
+      // Several blocks a thread, so that all end together.
+      block = least(bytes / panel_bytes, panels / (4 * threads)) / together * together;
+      block = block < together ? together : block;
+      share = lane_tiles;
+    }
     if (products) {
       // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
       // them the usual size.
@@ -147,7 +160,7 @@ struct fold_plan {
       return pick_group(tuning<C>::key_bytes / bytes, products && kept > wide ? kept : wide, share, run);
     };
     ring = steps(g.K);
-    group = lanes_of(ring);
+    group = lanes_of(columns_first ? tuning<C>::depth_block : ring);
     if (narrow) {
       const index_t window = width + tuning<C>::window_spare + behind;
       const index_t wide = lanes_of(window);
@@ -184,9 +197,11 @@ struct fold_plan {
         narrow || steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
     const index_t outside = g.constant ? threads * group * block * N : 0;
     const index_t heads = narrow && g.constant ? threads * group * N : outside;
-    const index_t weight_count = teams * block * steps(width) * M, row_count = threads * together * M * ld();
-    const index_t column_count = threads * group * column_size, tile_count = threads * group * strip * M * N;
-    const index_t scale_count = teams * block, column_scale_count = threads * group;
+    const index_t weight_slots = own_weights() ? threads : 1;
+    const index_t column_slots = columns_first ? teams * lane_tiles : threads * group;
+    const index_t weight_count = weight_slots * block * steps(width) * M, row_count = threads * together * M * ld();
+    const index_t column_count = column_slots * column_size, tile_count = threads * group * strip * M * N;
+    const index_t scale_count = weight_slots * block, column_scale_count = column_slots;
     constexpr index_t size = static_cast<index_t>(sizeof(C));
     constexpr index_t rounding = 8 * 64 / size;
     memory.reserve<C>(weight_count + row_count + column_count + tile_count + heads + outside + rounding +
@@ -296,14 +311,14 @@ template <class C>
   constexpr index_t M = tuning<C>::rows;
   const pair_geometry& g = plan.g;
   const index_t panel_size = plan.steps(plan.width) * M;
-  const index_t team = plan.by_instance ? thread : 0;
+  const index_t team = plan.own_weights() ? thread : 0;
   const index_t items = (p1 - p0 + plan.together - 1) / plan.together;
-  parallel_for(items, plan.by_instance ? 1 : plan.threads, [&](index_t item, int own) {
+  parallel_for(items, plan.own_weights() ? 1 : plan.threads, [&](index_t item, int own) {
     const index_t first = p0 + item * plan.together;
     const index_t last = first + plan.together < p1 ? first + plan.together : p1;
     const index_t origin = plan.cut.begin(first), ld = plan.ld();
     const auto all = g.dense(origin, plan.cut.end(last - 1));
-    C* const rows = plan.rows + (plan.by_instance ? thread : own) * plan.together * M * ld;
+    C* const rows = plan.rows + (plan.own_weights() ? thread : own) * plan.together * M * ld;
     fill(origin, plan.cut.end(last - 1), all.lo, all.hi, rows, ld);
     for (index_t panel = first; panel < last; ++panel) {
       const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
@@ -324,9 +339,9 @@ template <class C>
 struct fold_item {
   int slot;  ///< of the plan's buffers
   index_t tile, count, first, last;
-  index_t block;  ///< the first panel whose weights are packed
-  index_t chain;  ///< that the group belongs to
-  bool begins;    ///< it is the chain's first
+  index_t block;        ///< the first panel whose weights are packed
+  index_t chain = 0;    ///< that the group belongs to
+  bool begins = false;  ///< it is the chain's first
 };
 
 /// Hands out panels [p0, p1) of all lane tiles: lane tiles first; rows are divided too when there are fewer groups, or
@@ -354,89 +369,139 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
   });
 }
 
+/// Multiplies the panels of an item with its packed columns P, and finishes them. Where they come first,
+/// they are farther away than the second-level cache; `next` are those that the thread takes afterwards.
+template <class C, class Finish>
+[[gnu::noinline]] inline void fold_panels(const fold_plan<C>& plan, const fold_item& item, const C* P, const C* next,
+                                          const column_scale<C>* cs, const Finish& finish) {
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  const pair_geometry& g = plan.g;
+  const row_panels& cut = plan.cut;
+  const index_t depth = tuning<C>::depth_block * (plan.paired ? 2 : 1);
+  const index_t panel_size = plan.steps(plan.width) * M;
+  const index_t column_size = plan.column_size;
+  const int slot = item.slot;
+  const index_t tile0 = item.tile, in_group = item.count, a0 = item.first, a1 = item.last, p0 = item.block;
+  const index_t weight_slot = plan.own_weights() ? slot : 0;
+  const C* const weights = plan.weights + weight_slot * plan.block * panel_size;
+  const row_scale<C>* const scales = plan.scales + weight_slot * plan.block;
+  C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
+  C* const before = g.constant ? plan.before + slot * plan.group * plan.block * N : nullptr;
+  C* const after = g.constant ? plan.after + slot * plan.group * plan.block * N : nullptr;
+  for (index_t i = 0; g.constant && i < in_group; ++i) {
+    fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
+  }
+  for (index_t s0 = a0; s0 < a1; s0 += plan.strip) {
+    const index_t s1 = s0 + plan.strip < a1 ? s0 + plan.strip : a1;
+    const auto first = cut.dense(g, s0);
+    const auto last = cut.dense(g, s1 - 1);
+    const index_t start = first.lo / depth * depth;
+    for (index_t k0 = start; k0 < last.hi; k0 += depth) {
+      const bool more = k0 + depth < last.hi;
+      const C* const coming = (more ? P : next) + plan.steps(more ? k0 + depth : start) * N;
+      for (index_t panel = s0; panel < s1; ++panel) {
+        const auto span = cut.dense(g, panel);
+        const index_t from = span.lo > k0 ? span.lo : k0;
+        const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
+        if (from >= to) continue;
+        const C* const a = weights + (panel - p0) * panel_size + plan.steps(from - span.lo) * M;
+        const C* const following = panel + 1 < s1 ? a + panel_size : a;
+        const index_t r0 = cut.begin(panel), r1 = cut.end(panel);
+        const tile_ends whole = scales[panel - p0].ends;
+        const tile_ends ends{whole.begin && from == span.lo, whole.end && to == span.hi};
+        for (index_t i = 0; i < in_group; ++i) {
+          const C* const columns = P + i * column_size + plan.steps(from) * N;
+          C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
+          auto ask = asked_lines<C>::of_weights(i == 0 ? following : a);
+          if (plan.columns_first && i > 0) {
+            // A part of the columns for each tile that need not ask for weights.
+            constexpr index_t line = asked_lines<C>::line, parts = N > line ? N / line : 1;
+            const index_t part = (panel - s0) * (in_group - 1) + i - 1, of = part / parts;
+            if (of < in_group)
+              ask = asked_lines<C>::from(coming + of * column_size + part % parts * plan.steps(depth) * line);
+          }
+          if constexpr (has_bf16_dot<C>) {
+            if (plan.paired) {
+              gemm_panel<C, true>(r1 - r0, plan.steps(to - from), a, columns, tile, from > span.lo, ask);
+              continue;
+            }
+          }
+          gemm_panel<C, false>(r1 - r0, to - from, a, columns, tile, from > span.lo, ask, ends);
+        }
+      }
+    }
+    for (index_t panel = s0; panel < s1; ++panel) {
+      const index_t r0 = cut.begin(panel);
+      const index_t r1 = cut.end(panel);
+      const auto span = g.dense(r0, r1);
+      const row_scale<C>& rs = scales[panel - p0];
+      for (index_t i = 0; i < in_group; ++i) {
+        C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
+        if (span.lo == span.hi)
+          for (index_t x = 0; x < (r1 - r0) * N; ++x) tile[x] = C(0);
+        if (g.has_prefix(span) || g.has_suffix(span)) {
+          const index_t at = (i * plan.block + panel - a0) * N;
+          outside_sums<C> sums;
+          vec<C> num(C(0)), den(C(0));
+          if (g.has_prefix(span)) num = load(before + at), den = load(before + at + lanes<C>);
+          if (g.has_suffix(span)) num = num + load(after + at), den = den + load(after + at + lanes<C>);
+          for (index_t stair = 0; stair < tuning<C>::stairs; ++stair) sums.set(stair, num, den);
+          add_outside<C>(r1 - r0, rs, sums, tile);
+        }
+        finish(tile0 + i, cs[i], r0, r1, rs, tile);
+      }
+    }
+  }
+}
+
 /// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(slot, tile, n, P, scales) packs the
 /// columns of n lane tiles with the buffers of a slot; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
 /// `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
 template <class C, class Fill, class Pack, class Finish>
 inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
                        const Finish& finish) {
-  constexpr index_t N = tuning<C>::columns;
-  constexpr index_t M = tuning<C>::rows;
-  const pair_geometry& g = plan.g;
-  const index_t depth = tuning<C>::depth_block * (plan.paired ? 2 : 1);
-  const index_t panel_size = plan.steps(plan.width) * M;
-  const index_t column_size = plan.column_size;
-  C* const weights = plan.weights + (plan.by_instance ? thread : 0) * plan.block * panel_size;
-  row_scale<C>* const scales = plan.scales + (plan.by_instance ? thread : 0) * plan.block;
-  const row_panels& cut = plan.cut;
-
+  if (plan.columns_first) {
+    const int team = plan.by_instance ? 1 : plan.threads;
+    const index_t groups = (tiles + plan.group - 1) / plan.group, blocks = (plan.panels + plan.block - 1) / plan.block;
+    const index_t first = plan.by_instance ? thread * tiles : 0;
+    C* const P = plan.columns + first * plan.column_size;
+    column_scale<C>* const cs = plan.column_scales + first;
+    const auto item_at = [&](index_t group, index_t block, int own) {
+      const index_t tile = group * plan.group, p0 = block * plan.block;
+      return fold_item{.slot = plan.by_instance ? thread : own,
+                       .tile = tile,
+                       .count = tile + plan.group < tiles ? plan.group : tiles - tile,
+                       .first = p0,
+                       .last = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels,
+                       .block = p0};
+    };
+    parallel_for(groups, team, [&](index_t group, int own) {
+      const fold_item item = item_at(group, 0, own);
+      pack(item.slot, item.tile, item.count, P + item.tile * plan.column_size, cs + item.tile);
+    });
+    parallel_for(blocks, team, [&](index_t i, int own) {
+      // The longest rows come first, so that threads end together.
+      const index_t block = plan.g.causal > 0 ? blocks - 1 - i : i;
+      for (index_t group = 0; group < groups; ++group) {
+        const fold_item item = item_at(group, block, own);
+        if (group == 0) pack_weights<C>(plan, item.slot, item.first, item.last, fill_ref<C>(fill));
+        const index_t following = group + 1 < groups ? item.tile + item.count : 0;
+        fold_panels<C>(plan, item, P + item.tile * plan.column_size, P + following * plan.column_size, cs + item.tile,
+                       finish);
+      }
+      fence_stores();
+    });
+    return;
+  }
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
     pack_weights<C>(plan, thread, p0, p1, fill_ref<C>(fill));
-
     for_each_item<C>(plan, thread, tiles, p0, p1, [&](const fold_item& item) {
-      const int slot = item.slot;
-      const index_t tile0 = item.tile, in_group = item.count, a0 = item.first, a1 = item.last;
-      C* const P = plan.columns + slot * plan.group * column_size;
-      column_scale<C>* const cs = plan.column_scales + slot * plan.group;
-      C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
-      C* const before = g.constant ? plan.before + slot * plan.group * plan.block * N : nullptr;
-      C* const after = g.constant ? plan.after + slot * plan.group * plan.block * N : nullptr;
-      pack(slot, tile0, in_group, P, cs);
-      for (index_t i = 0; g.constant && i < in_group; ++i) {
-        fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
-      }
-      for (index_t s0 = a0; s0 < a1; s0 += plan.strip) {
-        const index_t s1 = s0 + plan.strip < a1 ? s0 + plan.strip : a1;
-        const auto first = cut.dense(g, s0);
-        const auto last = cut.dense(g, s1 - 1);
-        for (index_t k0 = first.lo / depth * depth; k0 < last.hi; k0 += depth) {
-          for (index_t panel = s0; panel < s1; ++panel) {
-            const auto span = cut.dense(g, panel);
-            const index_t from = span.lo > k0 ? span.lo : k0;
-            const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
-            if (from >= to) continue;
-            const C* const a = weights + (panel - p0) * panel_size + plan.steps(from - span.lo) * M;
-            const C* const following = panel + 1 < s1 ? a + panel_size : a;
-            const index_t r0 = cut.begin(panel), r1 = cut.end(panel);
-            const tile_ends whole = scales[panel - p0].ends;
-            const tile_ends ends{whole.begin && from == span.lo, whole.end && to == span.hi};
-            for (index_t i = 0; i < in_group; ++i) {
-              const C* const columns = P + i * column_size + plan.steps(from) * N;
-              C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
-              const auto ask = asked_lines<C>::of_weights(i == 0 ? following : a);
-              if constexpr (has_bf16_dot<C>) {
-                if (plan.paired) {
-                  gemm_panel<C, true>(r1 - r0, plan.steps(to - from), a, columns, tile, from > span.lo, ask);
-                  continue;
-                }
-              }
-              gemm_panel<C, false>(r1 - r0, to - from, a, columns, tile, from > span.lo, ask, ends);
-            }
-          }
-        }
-        for (index_t panel = s0; panel < s1; ++panel) {
-          const index_t r0 = cut.begin(panel);
-          const index_t r1 = cut.end(panel);
-          const auto span = g.dense(r0, r1);
-          const row_scale<C>& rs = scales[panel - p0];
-          for (index_t i = 0; i < in_group; ++i) {
-            C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
-            if (span.lo == span.hi)
-              for (index_t x = 0; x < (r1 - r0) * N; ++x) tile[x] = C(0);
-            if (g.has_prefix(span) || g.has_suffix(span)) {
-              const index_t at = (i * plan.block + panel - a0) * N;
-              outside_sums<C> sums;
-              vec<C> num(C(0)), den(C(0));
-              if (g.has_prefix(span)) num = load(before + at), den = load(before + at + lanes<C>);
-              if (g.has_suffix(span)) num = num + load(after + at), den = den + load(after + at + lanes<C>);
-              for (index_t stair = 0; stair < tuning<C>::stairs; ++stair) sums.set(stair, num, den);
-              add_outside<C>(r1 - r0, rs, sums, tile);
-            }
-            finish(tile0 + i, cs[i], r0, r1, rs, tile);
-          }
-        }
-      }
+      C* const P = plan.columns + item.slot * plan.group * plan.column_size;
+      column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;
+      pack(item.slot, item.tile, item.count, P, cs);
+      fold_panels<C>(plan, item, P, P, cs, finish);
     });
   }
 }

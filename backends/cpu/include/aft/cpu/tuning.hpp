@@ -4,6 +4,10 @@
 
 #include "simd.hpp"
 
+#if !defined(AFT_WEIGHT_BYTES)
+#define AFT_WEIGHT_BYTES (index_t{16} << 20)  // the tests set less, to have several blocks on small sizes
+#endif
+
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
@@ -36,8 +40,14 @@ struct tuning {
   /// Keys per pass over a panel: 14 x 512 floats are 28 KiB, which stay in the first-level cache; 1024 cost 20% at
   /// long T. Also the length after which partial sums are joined, so it is part of the result's bits.
   static constexpr index_t depth_block = 512;
-  /// Packed weights of one block of rows, over all threads. Each block packs the keys again; 2 MiB cost 10-20%.
-  static constexpr index_t weight_bytes = index_t{16} << 20;
+  /// Packed weights of one block of rows, over all threads. Each block packs the keys again; 2 MiB cost 10-20%. Where
+  /// the weights take more and all packed keys take as many bytes at most, keys are packed once and come first.
+  static constexpr index_t weight_bytes = AFT_WEIGHT_BYTES;
+  /// A thread's weights beside them, which come back for every lane tile from the second-level cache: full on two
+  /// threads takes 0.90 to 0.96 of its time on 1 x 4096 x 512 and 0.96 to 0.98 on 2 x 3072 x 256, causal 0.88 to 0.91
+  /// and 0.93 to 0.96, backward 0.92 to 0.97 and 0.94 to 0.98; with half or twice as many bytes as long, within noise
+  /// (Emerald Rapids, 2026-11).
+  static constexpr index_t own_weight_bytes = index_t{1} << 20;
   /// Packed keys that one thread works on together, so that they stay in the second-level cache.
   static constexpr index_t key_bytes = index_t{1} << 20;
   /// Lane tiles of such a group, if those bytes allow; one weight panel is then read from the first-level cache this
