@@ -46,7 +46,10 @@ AFT_COMPILE_ONCE inline void read_strided(dtype type, const std::byte* p, index_
     using T = std::remove_pointer_t<decltype(tag)>;
     const T* from = reinterpret_cast<const T*>(p);
     if (stride == 1) {
-      for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(from[i]);
+      index_t i = 0;
+      if constexpr (converts<T, C>)
+        for (; i + lanes<C> <= n; i += lanes<C>) store(out + i, load_as<C>(from + i));
+      for (; i < n; ++i) out[i] = to_compute<C>(from[i]);
     } else {
       for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(from[i * stride]);
     }
@@ -59,7 +62,10 @@ AFT_COMPILE_ONCE inline void write_strided(dtype type, std::byte* p, index_t str
   visit_storage(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     T* to = reinterpret_cast<T*>(p);
-    for (index_t i = 0; i < n; ++i) to[i * stride] = to_storage<T>(in[i]);
+    index_t i = 0;
+    if constexpr (converts<T, C>)
+      for (; stride == 1 && i + lanes<C> <= n; i += lanes<C>) store_as<C>(to + i, load(in + i));
+    for (; i < n; ++i) to[i * stride] = to_storage<T>(in[i]);
   });
 }
 
@@ -181,7 +187,7 @@ struct lane_field {
       for (index_t t = t0; t < t1; ++t, out += lanes<C>) {
         const T* const row = from + position_offset(*f, *grid, t);
         if (consecutive && count == lanes<C>) {
-          for (index_t l = 0; l < lanes<C>; ++l) out[l] = to_compute<C>(row[base + l]);
+          store(out, load_as<C>(row + base));
         } else {
           for (index_t l = 0; l < count; ++l) out[l] = to_compute<C>(row[at[l]]);
           for (index_t l = count; l < lanes<C>; ++l) out[l] = fill;
@@ -204,7 +210,7 @@ struct lane_field {
       for (index_t t = t0; t < t1; ++t, in += lanes<C>) {
         T* const row = to + position_offset(*f, *grid, t);
         if (consecutive && count == lanes<C>) {
-          for (index_t l = 0; l < lanes<C>; ++l) row[base + l] = to_storage<T>(in[l]);
+          store_as<C>(row + base, load(in));
         } else {
           for (index_t l = 0; l < count; ++l)
             if (writes[l]) row[at[l]] = to_storage<T>(in[l]);
