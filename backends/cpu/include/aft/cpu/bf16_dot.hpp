@@ -44,15 +44,13 @@ inline vec<float> join_pairs(const vec<float>& first, const vec<float>& second) 
   return vec<float>(_mm512_castsi512_ps(_mm512_or_si512(low, _mm512_castps_si512(second))));
 }
 
-/// x[i] = pair (x[2i], x[2i + 1]) for 2i < n, n a multiple of two vectors.
-inline void pair_up(float* x, index_t n) {
+/// The pairs of 2 lanes numbers, those of `low` first, in the order in which they lie.
+inline vec<float> pair_up(const vec<float>& low, const vec<float>& high) {
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-  for (index_t i = 0; i < n; i += 2 * lanes<float>) {
-    const vec<float> low = round_to_bf16(load(x + i)), high = round_to_bf16(load(x + i + lanes<float>));
-    store(x + i / 2, join_pairs(vec<float>(_mm512_permutex2var_ps(low, even, high)),
-                                vec<float>(_mm512_permutex2var_ps(low, odd, high))));
-  }
+  const vec<float> first = round_to_bf16(low), second = round_to_bf16(high);
+  return join_pairs(vec<float>(_mm512_permutex2var_ps(first, even, second)),
+                    vec<float>(_mm512_permutex2var_ps(first, odd, second)));
 }
 
 #else

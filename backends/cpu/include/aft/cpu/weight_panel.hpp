@@ -2,6 +2,7 @@
 /// @file weight_panel.hpp  A panel of rows of exp(w), packed for the register tile.
 #pragma once
 
+#include <array>
 #include <limits>
 
 #include "bf16_dot.hpp"
@@ -22,33 +23,94 @@ struct row_scale {
   tile_ends ends;
 };
 
-/// panel[s][r] = from[r * ld + s] for s < n, M entries a step; 0 for r >= rows. Reads rows up to a whole vector.
+/// Whether rows are turned into columns in registers.
 template <class C>
-inline void transpose_rows(const C* from, index_t ld, index_t rows, index_t n, C* panel) {
+inline constexpr bool turns_rows = sizeof(vec<C>) == 64 && sizeof(C) == 4;
+
+/// top[r] = the largest of n numbers of row r and of `least`; NaN is passed over. Rows are filled up with -inf to whole
+/// vectors.
+template <class C>
+inline void find_tops(index_t rows, index_t n, index_t padded, C* w, index_t ld, const vec<C>& least, C* top) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> none(-std::numeric_limits<C>::infinity());
+  constexpr auto places = [] {
+    std::array<C, static_cast<std::size_t>(L)> all{};
+    for (std::size_t l = 0; l < all.size(); ++l) all[l] = static_cast<C>(l);
+    return all;
+  }();
+  const index_t whole = n / L * L;
+  const auto used = load(places.data()) < vec<C>(static_cast<C>(n - whole));
+  const auto row_most = [&](index_t r) {
+    C* const row = w + r * ld;
+    vec<C> most = least;
+    for (index_t s = 0; s < whole; s += L) most = max_ignoring_nan<C>(most, load(row + s));
+    if (whole == padded) return most;
+    const vec<C> last = xsimd::select(used, load(row + whole), none);
+    for (index_t s = whole; s < padded; s += L) store(row + s, s == whole ? last : none);
+    return max_ignoring_nan<C>(most, last);
+  };
+#if defined(__AVX512F__)
+  if constexpr (turns_rows<C>) {
+    // A row's largest lane by itself is a chain of shuffles; of all rows together they are a transpose.
+    vec<C> most[L];
+    for (index_t r = 0; r < L; ++r) most[r] = r < rows ? row_most(r) : none;
+    transpose(most);
+#pragma GCC unroll 4
+    for (index_t half = L / 2; half > 0; half /= 2)
+      for (index_t r = 0; r < half; ++r) most[r] = max_ignoring_nan<C>(most[r], most[r + half]);
+    store(top, most[0]);
+    return;
+  }
+#endif
+  for (index_t r = 0; r < rows; ++r) top[r] = largest_lane<C>(row_most(r));
+}
+
+/// panel[s][r] = exp(w[r * ld + s] - base[r]) / 2^exponent[r] for s < steps, M entries a step; 0 for r >= rows.
+/// `paired`: of pairs of bfloat16. Reads rows up to a whole vector, or two, and changes them.
+template <class C>
+inline void turn_weights(index_t rows, index_t steps, C* w, index_t ld, const C* base, const C* exponent, bool paired,
+                         C* panel) {
+  constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
 #if defined(__AVX512F__)
-  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
-    for (index_t s = 0; s < n; s += lanes<C>) {
-      vec<C> block[lanes<C>];
+  if constexpr (turns_rows<C>) {
+    for (index_t s = 0; s < steps; s += L) {
+      vec<C> block[L];
 #pragma GCC unroll 16
-      for (index_t r = 0; r < lanes<C>; ++r) block[r] = r < rows ? load(from + r * ld + s) : vec<C>(C(0));
+      for (index_t r = 0; r < L; ++r) {
+        block[r] = vec<C>(C(0));
+        if (r >= rows) continue;
+        const vec<C> origin(base[r]), shift(exponent[r]);
+        const auto weights = [&](index_t at) { return exp_scaled<C>(load(w + r * ld + at) - origin, shift); };
+        if constexpr (has_bf16_dot<C>) {
+          if (paired) {
+            block[r] = pair_up(weights(2 * s), weights(2 * s + L));
+            continue;
+          }
+        }
+        block[r] = weights(s);
+      }
       transpose(block);
-      const index_t steps = n - s < lanes<C> ? n - s : lanes<C>;
-      for (index_t i = 0; i < steps; ++i) store_first<M>(panel + (s + i) * M, block[i]);
+      const index_t count = steps - s < L ? steps - s : L;
+      for (index_t i = 0; i < count; ++i) store_first<M>(panel + (s + i) * M, block[i]);
     }
     return;
   }
 #endif
-  for (index_t s = 0; s < n; ++s) {
+  for (index_t r = 0; r < rows; ++r) {
+    const vec<C> origin(base[r]), shift(exponent[r]);
+    for (index_t s = 0; s < steps; s += L) store(w + r * ld + s, exp_scaled<C>(load(w + r * ld + s) - origin, shift));
+  }
+  for (index_t s = 0; s < steps; ++s) {
     C* const out = panel + s * M;
-    for (index_t r = 0; r < rows; ++r) out[r] = from[r * ld + s];
+    for (index_t r = 0; r < rows; ++r) out[r] = w[r * ld + s];
     for (index_t r = rows; r < M; ++r) out[r] = C(0);
   }
 }
 
-/// Turns `rows` rows of log-weights (stride ld, n each) into weights in place and writes them transposed,
-/// panel[s][row]; `paired`: of pairs of bfloat16, panel[s / 2][row]. `zero_outside` says that pairs of bias 0 are
-/// summed apart, so the scale must cover them. ld is at least n rounded up to a vector, or to two if paired.
+/// Writes the weights of `rows` rows of log-weights (stride ld, n each) transposed, panel[s][row]; `paired`: of pairs
+/// of bfloat16, panel[s / 2][row]. `zero_outside` says that pairs of bias 0 are summed apart, so the scale must cover
+/// them. ld is at least n rounded up to a vector, or to two if paired. The rows are changed.
 template <class C>
 [[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, C* log_weights, index_t ld, bool zero_outside,
                                                bool paired, C* panel, row_scale<C>& scale) {
@@ -57,18 +119,11 @@ template <class C>
   constexpr C inf = std::numeric_limits<C>::infinity();
   constexpr index_t R = (M + L - 1) / L * L;
   const index_t whole = paired ? 2 * L : L;
-  const index_t padded = (n + whole - 1) / whole * whole;
-  // Rows first lane by lane, then as lanes: what a row needs besides its weights is formed for a vector of rows.
+  // Rows first one by one, then as lanes: what a row needs besides its weights is formed for a vector of rows.
   C top[R], base[R], exponent[R], outside[R];
   for (index_t r = 0; r < R; ++r) top[r] = -inf;
-  for (index_t r = 0; r < rows; ++r) {
-    C* const w = log_weights + r * ld;
-    for (index_t s = n; s < padded; ++s) w[s] = -inf;
-    vec<C> most(zero_outside ? C(0) : -inf);
-    for (index_t s = 0; s < padded; s += L) most = max_ignoring_nan<C>(most, load(w + s));
-    top[r] = largest_lane<C>(most);
-  }
   const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), lowest(exp_constants<C>::lowest);
+  find_tops<C>(rows, n, (n + whole - 1) / whole * whole, log_weights, ld, zero_outside ? zero : none, top);
   for (index_t r = 0; r < R; r += L) {
     const vec<C> t = load(top + r);
     const auto empty = t == none;
@@ -84,15 +139,7 @@ template <class C>
     scale.exponent[r] = exponent[r];
     scale.outside[r] = zero_outside && r < rows ? outside[r] : C(0);
   }
-  for (index_t r = 0; r < rows; ++r) {
-    C* const w = log_weights + r * ld;
-    const vec<C> origin(base[r]), shift(exponent[r]);
-    for (index_t s = 0; s < padded; s += L) store(w + s, exp_scaled<C>(load(w + s) - origin, shift));
-    if constexpr (has_bf16_dot<C>) {
-      if (paired) pair_up(w, padded);
-    }
-  }
-  transpose_rows<C>(log_weights, ld, rows, paired ? (n + 1) / 2 : n, panel);
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, log_weights, ld, base, exponent, paired, panel);
 }
 
 }  // namespace cpu_impl
