@@ -246,33 +246,73 @@ inline void transpose(vec<float> (&rows)[16]) {
     rows[12 + j] = vec<float>(_mm512_shuffle_f32x4(odd0, odd1, 0xdd));
   }
 }
+/// Loads the first n lanes, which alone need exist.
+inline vec<float> load_first(const float* p, index_t n) {
+  return vec<float>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
+}
 /// Stores the first n lanes, and touches no byte beyond them.
 template <index_t n>
 inline void store_first(float* p, const vec<float>& v) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
 }
+#elif defined(__AVX2__)
+/// Rows of an 8 x 8 block become its columns.
+inline void transpose(vec<float> (&rows)[8]) {
+  static_assert(lanes<float> == 8);
+  __m256 a[8], b[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+    a[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+  // b[4 g + j]: column 4 q + j of rows 4 g ... 4 g + 3 in 128-bit part q.
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    rows[j] = vec<float>(_mm256_permute2f128_ps(b[j], b[4 + j], 0x20));
+    rows[4 + j] = vec<float>(_mm256_permute2f128_ps(b[j], b[4 + j], 0x31));
+  }
+}
+inline vec<float> load_first(const float* p, index_t n) {
+  const __m256i places = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+  return vec<float>(_mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), places)));
+}
+/// In parts of a whole register: a store by a mask takes a dozen cycles on some processors.
+template <index_t n>
+inline void store_first(float* p, const vec<float>& v) {
+  static_assert(n == 6);
+  const __m256 all = v;
+  _mm_storeu_ps(p, _mm256_castps256_ps128(all));
+  _mm_storel_pi(reinterpret_cast<__m64*>(p + 4), _mm256_extractf128_ps(all, 1));
+}
 #endif
+
+/// Whether rows are turned into columns in registers.
+template <class C>
+inline constexpr bool turns_rows = requires(vec<C> (&block)[lanes<C>]) {
+  transpose(block);
+};
 
 /// to[s * ld + t] = from[t * step + s] for t < rows <= lanes and s < n.
 template <class C>
 inline void transpose_columns(const C* from, index_t step, index_t rows, index_t n, C* to, index_t ld) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
-    index_t s = 0;
-    if (rows == lanes<C>) {
-      for (; s < n; s += lanes<C>) {
-        const index_t count = n - s < lanes<C> ? n - s : lanes<C>;
-        const auto used = static_cast<__mmask16>((1u << count) - 1);
-        vec<C> block[lanes<C>];
+  if constexpr (turns_rows<C>) {
+    for (index_t s = 0; rows == lanes<C> && s < n; s += lanes<C>) {
+      const index_t count = n - s < lanes<C> ? n - s : lanes<C>;
+      vec<C> block[lanes<C>];
 #pragma GCC unroll 16
-        for (index_t t = 0; t < lanes<C>; ++t) block[t] = vec<C>(_mm512_maskz_loadu_ps(used, from + t * step + s));
-        transpose(block);
-        for (index_t i = 0; i < count; ++i) store(to + (s + i) * ld, block[i]);
-      }
-      return;
+      for (index_t t = 0; t < lanes<C>; ++t) block[t] = load_first(from + t * step + s, count);
+      transpose(block);
+      for (index_t i = 0; i < count; ++i) store(to + (s + i) * ld, block[i]);
     }
+    if (rows == lanes<C>) return;
   }
-#endif
   for (index_t t = 0; t < rows; ++t)
     for (index_t s = 0; s < n; ++s) to[s * ld + t] = from[t * step + s];
 }

@@ -23,10 +23,6 @@ struct row_scale {
   tile_ends ends;
 };
 
-/// Whether rows are turned into columns in registers.
-template <class C>
-inline constexpr bool turns_rows = sizeof(vec<C>) == 64 && sizeof(C) == 4;
-
 /// top[r] = the largest of n numbers of row r and of `least`; NaN is passed over. Rows are filled up with -inf to whole
 /// vectors.
 template <class C>
@@ -49,7 +45,6 @@ inline void find_tops(index_t rows, index_t n, index_t padded, C* w, index_t ld,
     for (index_t s = whole; s < padded; s += L) store(row + s, s == whole ? last : none);
     return max_ignoring_nan<C>(most, last);
   };
-#if defined(__AVX512F__)
   if constexpr (turns_rows<C>) {
     // A row's largest lane by itself is a chain of shuffles; of all rows together they are a transpose.
     vec<C> most[L];
@@ -61,7 +56,6 @@ inline void find_tops(index_t rows, index_t n, index_t padded, C* w, index_t ld,
     store(top, most[0]);
     return;
   }
-#endif
   for (index_t r = 0; r < rows; ++r) top[r] = largest_lane<C>(row_most(r));
 }
 
@@ -72,7 +66,6 @@ inline void turn_weights(index_t rows, index_t steps, C* w, index_t ld, const C*
                          C* panel) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
-#if defined(__AVX512F__)
   if constexpr (turns_rows<C>) {
     for (index_t s = 0; s < steps; s += L) {
       vec<C> block[L];
@@ -96,7 +89,6 @@ inline void turn_weights(index_t rows, index_t steps, C* w, index_t ld, const C*
     }
     return;
   }
-#endif
   for (index_t r = 0; r < rows; ++r) {
     const vec<C> origin(base[r]), shift(exponent[r]);
     for (index_t s = 0; s < steps; s += L) store(w + r * ld + s, exp_scaled<C>(load(w + r * ld + s) - origin, shift));
