@@ -9,214 +9,13 @@
 /// a block of rows begins.
 #pragma once
 
+#include "fold_plan.hpp"
 #include "gemm_tile.hpp"
-#include "pair_geometry.hpp"
 #include "parallel.hpp"
-#include "scratch.hpp"
-#include "weight_panel.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
-
-/// What a lane tile's columns were divided by; filled when they are packed, read when a panel is finished.
-template <class C>
-struct column_scale {
-  C exponent[lanes<C>];
-  C base[lanes<C>];
-  C unscale[lanes<C>];  ///< the values' power of two
-  C floor[lanes<C>];    ///< |num| below floor * den proves nothing; 0 where no value is that small
-  C lift[lanes<C>];     ///< transposed fold: the power of two that g o was multiplied by besides
-  C unlift[lanes<C>];   ///< its inverse
-};
-
-/// What a call asks of the engine besides its geometry.
-struct fold_traits {
-  bool pairs = false;     ///< products of pairs of bfloat16: without a window, every panel's dense part begins at key 0
-  bool windows = false;   ///< fold_window may serve the call
-  bool products = false;  ///< so does window_products; of a geometry that fold_window serves
-  bool columns = false;   ///< weights are read as columns of w
-};
-
-/// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
-template <class C>
-struct fold_plan {
-  pair_geometry g;
-  row_panels cut;
-  int threads = 1;
-  bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
-  bool by_instance = false;    ///< many instances: one a thread. Few: all threads on one
-  bool columns_first = false;  ///< all columns are packed once, the weights of a block by the thread that uses them
-  bool narrow = false;         ///< windows that fold_window serves
-  bool held = true;            ///< a group's packed columns are kept as a whole, not a window's at a time
-  bool products = false;       ///< window_products multiplies the columns with the rows besides
-  index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
-  index_t ring = 0;         ///< columns kept
-  index_t behind = 0;       ///< those among them that lie before a panel's own
-  index_t together = 1;     ///< panels whose weights are read at once
-  index_t chains = 0;       ///< products: runs of groups that one thread takes in order; 0: every group by itself
-  index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
-  C* weights = nullptr;
-  row_scale<C>* scales = nullptr;
-  C* rows = nullptr;
-  C* columns = nullptr;
-  column_scale<C>* column_scales = nullptr;
-  C* tiles = nullptr;
-  C* before = nullptr;
-  C* after = nullptr;
-
-  static constexpr index_t M = tuning<C>::rows;
-  static constexpr index_t N = tuning<C>::columns;
-  /// Steps of a staircase, at most; with a row's columns as many, a tile has room for two.
-  static constexpr index_t stair_steps = M - tuning<C>::stair(1);
-  static_assert(tuning<C>::stair(tuning<C>::stairs - 1) <= stair_steps);
-  /// Panels that are multiplied together with the columns: one alone is no multiple of a tile's keys.
-  static constexpr index_t pair_step = 2;
-
-  /// A line more than the widest row: rows a power of two apart would all lie in one set of the first-level cache.
-  index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>)+2 * lanes<C>; }
-  /// Steps of the register tile that n keys take.
-  index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
-  /// Whether a thread packs weights for itself alone.
-  bool own_weights() const { return by_instance || columns_first; }
-
-  /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
-  /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of rows
-  /// r0 and r0 + 1 alone, as a causal row's bits depend on nothing that follows it: an edge moves on by a column a row
-  /// until there are no more keys, and so many columns of row r0 keep all stairs from there.
-  tile_ends ends(index_t r0, index_t r1) const {
-    if (paired || (g.constant && !narrow) || !(g.bounded || g.causal != 0)) return {};
-    const pair_geometry::span first = g.dense(r0, r0 + 1), last = g.dense(r1 - 1, r1);
-    constexpr index_t depth = tuning<C>::depth_block;
-    const index_t part_end = (first.lo / depth + 1) * depth, part_begin = (last.hi - 1) / depth * depth;
-    tile_ends e;
-    e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= stair_steps &&
-              g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
-    e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= stair_steps &&
-            (g.constant && g.causal <= 0 ? r1 - r0 == M : r1 - r0 >= M / 2);
-    for (index_t i = 1; i < tuning<C>::stairs; ++i) {
-      const index_t row = r0 + tuning<C>::stair(i) < r1 ? r0 + tuning<C>::stair(i) : r1;
-      e.end = e.end && g.dense(row - 1, row).hi == last.hi - (r1 - row);
-    }
-    return e;
-  }
-
-  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
-
-  /// Lane tiles of a group: at most `usual` or `wide` many, by their packed size, and `share`, a thread's part of them.
-  /// More than the usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a
-  /// group must not reach into the next batch element.
-  static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
-    const index_t few = least(least(usual, tuning<C>::group), share);
-    index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
-    while (many > few && run % many != 0) --many;
-    return many > few ? many : (few < 1 ? 1 : few);
-  }
-
-  /// The first group of a chain of an instance with so many lane tiles.
-  index_t first_group(index_t chain, index_t lane_tiles) const {
-    return (lane_tiles + group - 1) / group * chain / chains;
-  }
-
-  /// `run` lane tiles lie side by side.
-  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
-            const fold_traits& traits, scratch& memory)
-      : g(geometry), cut(geometry, M), threads(wanted), paired(traits.pairs), products(traits.products) {
-    if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
-    panels = cut.count;
-    width = cut.widest(g);
-    narrow = traits.windows && g.bounded && width <= tuning<C>::window_widest;
-    by_instance = threads > 1 && instances >= 4 * threads;
-    const index_t teams = by_instance ? threads : 1;
-    const index_t panel_bytes = steps(width) * M * static_cast<index_t>(sizeof(C));
-    block = tuning<C>::weight_bytes / teams / (panel_bytes > 0 ? panel_bytes : 1);
-    block = block < 1 ? 1 : (block > panels ? panels : block);
-    // Blocks of equal size: a short last one packs all keys for few rows.
-    const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
-    block = (panels + blocks - 1) / blocks;
-    const index_t all_columns = lane_tiles * steps(g.K) * N * static_cast<index_t>(sizeof(C));
-    columns_first = blocks > 1 && !narrow && !g.constant && all_columns <= tuning<C>::weight_bytes / teams &&
-                    together * panel_bytes <= tuning<C>::weight_bytes / threads;
-    index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
-    if (columns_first) {
-      const index_t bytes = least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads);
-      // Several blocks a thread, so that all end together.
-      block = least(bytes / panel_bytes, panels / (4 * threads)) / together * together;
-      block = block < together ? together : block;
-      share = lane_tiles;
-    }
-    if (products) {
-      // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
-      // them the usual size.
-      const index_t few = lane_tiles < tuning<C>::group ? lane_tiles : tuning<C>::group;
-      share = (lane_tiles + tuning<C>::chains - 1) / tuning<C>::chains;
-      share = share > few ? share : few;
-      behind = M + tuning<C>::band_rows;
-    }
-    const auto lanes_of = [&](index_t keys) {
-      const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1;
-      const index_t wide = tuning<C>::wide_bytes / bytes,
-                    kept = least(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
-      return pick_group(tuning<C>::key_bytes / bytes, products && kept > wide ? kept : wide, share, run);
-    };
-    ring = steps(g.K);
-    group = lanes_of(columns_first ? tuning<C>::depth_block : ring);
-    if (narrow) {
-      const index_t window = width + tuning<C>::window_spare + behind;
-      const index_t wide = lanes_of(window);
-      const auto bytes = [&](index_t n) { return n * ring * N * static_cast<index_t>(sizeof(C)); };
-      const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
-      index_t kept = wide < tuning<C>::group ? wide : tuning<C>::group;
-      while (kept > group && bytes(kept) > most_bytes) kept /= 2;
-      group = kept > group ? kept : group;
-      // One tile of several would read rows of k and v a line at a time.
-      held = window >= ring || (bytes(group) <= most_bytes && (group > 1 || group == wide));
-      if (!held) {
-        ring = window;
-        group = wide;
-      } else {
-        behind = 0;
-      }
-      // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
-      // whole strips of columns.
-      column_size = (ring + (products ? tuning<C>::band_rows + 1 : 1)) * N;
-      const index_t most = tuning<C>::weight_bytes / threads / (group * N * static_cast<index_t>(sizeof(C)));
-      block = block > most ? (most < 1 ? 1 : most) : block;
-      if (products) {
-        const index_t groups = (lane_tiles + group - 1) / group;
-        const index_t many = lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::chains : tuning<C>::chains;
-        chains = groups < many ? groups : many;
-        block = (block + pair_step - 1) / pair_step * pair_step;
-      }
-    } else {
-      column_size = ring * N;
-    }
-    // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
-    // while the next one is multiplied.
-    strip =
-        narrow || steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
-    const index_t outside = g.constant ? threads * group * block * N : 0;
-    const index_t heads = narrow && g.constant ? threads * group * N : outside;
-    const index_t weight_slots = own_weights() ? threads : 1;
-    const index_t column_slots = columns_first ? teams * lane_tiles : threads * group;
-    const index_t weight_count = weight_slots * block * steps(width) * M, row_count = threads * together * M * ld();
-    const index_t column_count = column_slots * column_size, tile_count = threads * group * strip * M * N;
-    const index_t scale_count = weight_slots * block, column_scale_count = column_slots;
-    constexpr index_t size = static_cast<index_t>(sizeof(C));
-    constexpr index_t rounding = 8 * 64 / size;
-    memory.reserve<C>(weight_count + row_count + column_count + tile_count + heads + outside + rounding +
-                      scale_count * static_cast<index_t>(sizeof(row_scale<C>)) / size +
-                      column_scale_count * static_cast<index_t>(sizeof(column_scale<C>)) / size);
-    weights = memory.take<C>(weight_count);
-    scales = memory.take<row_scale<C>>(scale_count);
-    rows = memory.take<C>(row_count);
-    columns = memory.take<C>(column_count);
-    column_scales = memory.take<column_scale<C>>(column_scale_count);
-    tiles = memory.take<C>(tile_count);
-    before = memory.take<C>(heads);
-    after = memory.take<C>(outside);
-  }
-};
 
 /// Sums of P before and after each panel's dense part. Both are sums of their own, forwards and backwards: taking the
 /// one from the total would cancel.
@@ -369,8 +168,8 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
   });
 }
 
-/// Multiplies the panels of an item with its packed columns P, and finishes them. Where they come first,
-/// they are farther away than the second-level cache; `next` are those that the thread takes afterwards.
+/// Multiplies the panels of an item with its packed columns P, and finishes them. Columns that come first lie beyond
+/// the second-level cache: the next ones are then asked for, at last `next`, which the thread takes afterwards.
 template <class C, class Finish>
 [[gnu::noinline]] inline void fold_panels(const fold_plan<C>& plan, const fold_item& item, const C* P, const C* next,
                                           const column_scale<C>* cs, const Finish& finish) {
