@@ -132,7 +132,8 @@ struct fold_plan {
     if (columns_first) {
       const index_t bytes = least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads);
       // Several blocks a thread, so that all end together.
-      block = least(bytes / panel_bytes, panels / (4 * threads)) / together * together;
+      const index_t even = by_instance ? panels : panels / (4 * threads);
+      block = least(bytes / panel_bytes, even) / together * together;
       block = block < together ? together : block;
       share = lane_tiles;
     }
