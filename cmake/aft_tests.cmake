@@ -59,7 +59,7 @@ function(aft_need_test_harness)
   # program have to agree on it.
   target_compile_definitions(aft_test_harness PUBLIC AFT_PARALLEL_GRAIN=1)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
-    # Blocks of weights that the tests' sizes exceed; products of bfloat16 have them too.
+    # Blocks of weights that the tests' sizes exceed.
     target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048)
   endif()
   target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")

@@ -27,8 +27,10 @@
 #else
 #define AFT_HOST_ISA isa_avx512
 #endif
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define AFT_HOST_ISA isa_avx2_fma
+#elif defined(__AVX2__) && defined(__FMA__)
+#define AFT_HOST_ISA isa_avx2_fma_no_f16c
 #elif defined(__AVX2__)
 #define AFT_HOST_ISA isa_avx2
 #elif defined(__AVX__)
@@ -51,6 +53,14 @@
 #define AFT_ISA AFT_JOIN_ARCHS(AFT_HOST_ISA, __CUDA_ARCH_LIST__)
 #else
 #define AFT_ISA AFT_HOST_ISA
+#endif
+
+/// Compiled once, whatever constants its callers pass. GCC would write such a function out again for each of them,
+/// which was a tenth of the time that a gradient takes to compile, and it drops calls of functions that only prefetch.
+#if defined(__clang__)
+#define AFT_COMPILE_ONCE [[gnu::noinline]]
+#else
+#define AFT_COMPILE_ONCE [[gnu::noipa]]
 #endif
 
 namespace aft {

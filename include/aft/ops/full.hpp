@@ -35,8 +35,9 @@ constexpr bool check_full_bias() {
 /// dense_bias with w (Tq, Tk), (H, Tq, Tk) or (B|1, H, Tq, Tk), or a factorized_bias with u (Tq, n) or (H, Tq, n) and
 /// v (Tk, n) or (H, Tk, n); H divides d and channel c uses head c / (d/H).
 /// Types: q, k, v, y hold one of float, double, half, bfloat16; the bias holds the same or float (double for double).
-/// Arithmetic is in float (double for double), but for bfloat16 data on a CPU target with AVX512-BF16: unless a lse or
-/// a float average is asked for, products are of bfloat16 operands there, within 3 u (1 + 4 u) max|v| of it, u = 2^-8.
+/// Arithmetic is in float (double for double), but for bfloat16 data on a CPU target with AVX512-BF16 and without
+/// AVX512-FP16: unless a lse or a float average is asked for, products are of bfloat16 operands there, within
+/// 3 u (1 + 4 u) max|v| of it, u = 2^-8.
 /// Strides: any, in elements, also negative; zero for inputs only. y may be exactly q and overlaps nothing else.
 /// Options: all; `outside` has no meaning here. With gate::none q is not read, its shape is not checked.
 /// Errors: shape_error before anything is written, naming the argument.

@@ -42,6 +42,7 @@ struct fold_plan {
   bool held = true;            ///< a group's packed columns are kept as a whole, not a window's at a time
   bool products = false;       ///< window_products multiplies the columns with the rows besides
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
+  index_t pack_group = 1;   ///< lane tiles that are packed together: those of a group, or a thread's share of all
   index_t ring = 0;         ///< columns kept
   index_t behind = 0;       ///< those among them that lie before a panel's own
   index_t together = 1;     ///< panels whose weights are read at once
@@ -70,6 +71,9 @@ struct fold_plan {
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
   /// Whether a thread packs weights for itself alone.
   bool own_weights() const { return by_instance || columns_first; }
+  /// Where the weights of a block lie, and their scales, for the slot of buffers that its items name.
+  C* weights_of(int slot) const { return weights + (own_weights() ? slot : 0) * block * steps(width) * M; }
+  row_scale<C>* scales_of(int slot) const { return scales + (own_weights() ? slot : 0) * block; }
 
   /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
   /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of rows
@@ -126,17 +130,10 @@ struct fold_plan {
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
     const index_t all_columns = lane_tiles * steps(g.K) * N * static_cast<index_t>(sizeof(C));
+    const index_t own_bytes = least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads);
     columns_first = blocks > 1 && !narrow && !g.constant && all_columns <= tuning<C>::weight_bytes / teams &&
-                    together * panel_bytes <= tuning<C>::weight_bytes / threads;
+                    panel_bytes > 0 && own_bytes / panel_bytes >= (together > 1 ? together : tuning<C>::own_panels);
     index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
-    if (columns_first) {
-      const index_t bytes = least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads);
-      // Several blocks a thread, so that all end together.
-      const index_t even = by_instance ? panels : panels / (4 * threads);
-      block = least(bytes / panel_bytes, even) / together * together;
-      block = block < together ? together : block;
-      share = lane_tiles;
-    }
     if (products) {
       // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
       // them the usual size.
@@ -152,7 +149,16 @@ struct fold_plan {
       return pick_group(tuning<C>::key_bytes / bytes, products && kept > wide ? kept : wide, share, run);
     };
     ring = steps(g.K);
-    group = lanes_of(columns_first ? tuning<C>::depth_block : ring);
+    group = pack_group = lanes_of(ring);
+    if (columns_first) {
+      // Several blocks a thread, so that all end together.
+      const index_t even = by_instance ? panels : panels / (4 * threads);
+      block = least(own_bytes / panel_bytes, even > tuning<C>::own_panels ? even : tuning<C>::own_panels);
+      block = block / together * together;
+      block = block < together ? together : block;
+      share = lane_tiles;
+      group = lanes_of(tuning<C>::depth_block);
+    }
     if (narrow) {
       const index_t window = width + tuning<C>::window_spare + behind;
       const index_t wide = lanes_of(window);

@@ -120,7 +120,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
       plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads,
                    fold_traits{.windows = served, .products = products, .columns = p.bias.kind == bias_kind::dense},
                    from);
-      if (!plan->narrow) per_slot = plan->group * p.Tq * lanes<C>;
+      if (!plan->narrow) per_slot = plan->pack_group * p.Tq * lanes<C>;
       exponents = from.take<C>(threads * per_slot);
     }
     if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, pass, !products, from);

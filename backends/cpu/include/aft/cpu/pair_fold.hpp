@@ -110,7 +110,6 @@ template <class C>
   constexpr index_t M = tuning<C>::rows;
   const pair_geometry& g = plan.g;
   const index_t panel_size = plan.steps(plan.width) * M;
-  const index_t team = plan.own_weights() ? thread : 0;
   const index_t items = (p1 - p0 + plan.together - 1) / plan.together;
   parallel_for(items, plan.own_weights() ? 1 : plan.threads, [&](index_t item, int own) {
     const index_t first = p0 + item * plan.together;
@@ -122,14 +121,14 @@ template <class C>
     for (index_t panel = first; panel < last; ++panel) {
       const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
       const auto span = g.dense(r0, r1);
-      const index_t at = team * plan.block + panel - p0;
+      row_scale<C>& scale = plan.scales_of(thread)[panel - p0];
       const tile_ends ends = plan.ends(r0, r1);
       const bool beside =
           g.constant && ((ends.begin && g.causal >= 0) || (ends.end && g.causal <= 0));  // else it is hidden
       const bool outside = g.has_prefix(span) || g.has_suffix(span) || beside;
       pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows + (r0 - origin) * ld + span.lo - all.lo, ld, outside,
-                           plan.paired, plan.weights + at * panel_size, plan.scales[at]);
-      plan.scales[at].ends = ends;
+                           plan.paired, plan.weights_of(thread) + (panel - p0) * panel_size, scale);
+      scale.ends = ends;
     }
   });
 }
@@ -182,9 +181,8 @@ template <class C, class Finish>
   const index_t column_size = plan.column_size;
   const int slot = item.slot;
   const index_t tile0 = item.tile, in_group = item.count, a0 = item.first, a1 = item.last, p0 = item.block;
-  const index_t weight_slot = plan.own_weights() ? slot : 0;
-  const C* const weights = plan.weights + weight_slot * plan.block * panel_size;
-  const row_scale<C>* const scales = plan.scales + weight_slot * plan.block;
+  const C* const weights = plan.weights_of(slot);
+  const row_scale<C>* const scales = plan.scales_of(slot);
   C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
   C* const before = g.constant ? plan.before + slot * plan.group * plan.block * N : nullptr;
   C* const after = g.constant ? plan.after + slot * plan.group * plan.block * N : nullptr;
@@ -216,7 +214,7 @@ template <class C, class Finish>
           if (plan.columns_first && i > 0) {
             // A part of the columns for each tile that need not ask for weights.
             constexpr index_t line = asked_lines<C>::line, parts = N > line ? N / line : 1;
-            const index_t part = (panel - s0) * (in_group - 1) + i - 1, of = part / parts;
+            const index_t part = (panel - a0) * (in_group - 1) + i - 1, of = part / parts;
             if (of < in_group)
               ask = asked_lines<C>::from(coming + of * column_size + part % parts * plan.steps(depth) * line);
           }
@@ -263,9 +261,13 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
   if (plan.columns_first) {
     const int team = plan.by_instance ? 1 : plan.threads;
     const index_t groups = (tiles + plan.group - 1) / plan.group, blocks = (plan.panels + plan.block - 1) / plan.block;
-    const index_t first = plan.by_instance ? thread * tiles : 0;
+    const index_t first = plan.by_instance ? thread * tiles : 0, packed = plan.pack_group;
     C* const P = plan.columns + first * plan.column_size;
     column_scale<C>* const cs = plan.column_scales + first;
+    parallel_for((tiles + packed - 1) / packed, team, [&](index_t i, int own) {
+      const index_t tile = i * packed, count = tile + packed < tiles ? packed : tiles - tile;
+      pack(plan.by_instance ? thread : own, tile, count, P + tile * plan.column_size, cs + tile);
+    });
     const auto item_at = [&](index_t group, index_t block, int own) {
       const index_t tile = group * plan.group, p0 = block * plan.block;
       return fold_item{.slot = plan.by_instance ? thread : own,
@@ -275,10 +277,6 @@ inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, cons
                        .last = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels,
                        .block = p0};
     };
-    parallel_for(groups, team, [&](index_t group, int own) {
-      const fold_item item = item_at(group, 0, own);
-      pack(item.slot, item.tile, item.count, P + item.tile * plan.column_size, cs + item.tile);
-    });
     parallel_for(blocks, team, [&](index_t i, int own) {
       // The longest rows come first, so that threads end together.
       const index_t block = plan.g.causal > 0 ? blocks - 1 - i : i;

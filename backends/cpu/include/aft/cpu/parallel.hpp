@@ -5,7 +5,6 @@
 #include <aft/core/executors.hpp>
 
 #include "function_ref.hpp"
-#include "simd.hpp"
 
 #if defined(_OPENMP)
 #include <omp.h>

@@ -18,14 +18,6 @@
 #pragma GCC diagnostic pop
 #endif
 
-/// Compiled once, whatever constants its callers pass: GCC would write a function out again for each of them, and drops
-/// calls of functions that only prefetch. A tenth of the time that a gradient needs to compile.
-#if defined(__clang__)
-#define AFT_COMPILE_ONCE [[gnu::noinline]]
-#else
-#define AFT_COMPILE_ONCE [[gnu::noipa]]
-#endif
-
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {

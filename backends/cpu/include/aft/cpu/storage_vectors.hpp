@@ -13,14 +13,14 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 
 #if defined(__AVX512F__)
-inline vec<float> widen(const bfloat16* p) {
+inline vec<float> load_widened(const bfloat16* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return vec<float>(_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16)));
 }
-inline vec<float> widen(const half* p) {
+inline vec<float> load_widened(const half* p) {
   return vec<float>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 }
-inline void narrow(bfloat16* p, const vec<float>& v) {
+inline void store_rounded(bfloat16* p, const vec<float>& v) {
   // By integers: the instruction that converts would lose subnormal numbers.
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -29,18 +29,18 @@ inline void narrow(bfloat16* p, const vec<float>& v) {
   const __m512i kept = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), quiet);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
 }
-inline void narrow(half* p, const vec<float>& v) {
+inline void store_rounded(half* p, const vec<float>& v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-#elif defined(__AVX2__) && defined(__F16C__)
-inline vec<float> widen(const bfloat16* p) {
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+inline vec<float> load_widened(const bfloat16* p) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return vec<float>(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
 }
-inline vec<float> widen(const half* p) {
+inline vec<float> load_widened(const half* p) {
   return vec<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
-inline void narrow(bfloat16* p, const vec<float>& v) {
+inline void store_rounded(bfloat16* p, const vec<float>& v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
@@ -51,7 +51,7 @@ inline void narrow(bfloat16* p, const vec<float>& v) {
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(kept, kept), 0x08);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
 }
-inline void narrow(half* p, const vec<float>& v) {
+inline void store_rounded(half* p, const vec<float>& v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 #endif
@@ -59,8 +59,8 @@ inline void narrow(half* p, const vec<float>& v) {
 /// Whether there are instructions for T. What they return is what numeric.hpp returns, but for the bits of a NaN.
 template <class T, class C>
 inline constexpr bool converts = requires(T* p, const vec<C>& v) {
-  widen(p);
-  narrow(p, v);
+  load_widened(p);
+  store_rounded(p, v);
 };
 
 /// The lanes' numbers that lie side by side from p on.
@@ -69,7 +69,7 @@ inline vec<C> load_as(const T* p) {
   if constexpr (std::is_same_v<T, C>) {
     return load(p);
   } else if constexpr (converts<T, C>) {
-    return widen(p);
+    return load_widened(p);
   } else {
     C wide[lanes<C>];
     for (index_t l = 0; l < lanes<C>; ++l) wide[l] = static_cast<C>(static_cast<compute_t<T>>(p[l]));
@@ -83,7 +83,7 @@ inline void store_as(T* p, const vec<C>& v) {
   if constexpr (std::is_same_v<T, C>) {
     store(p, v);
   } else if constexpr (converts<T, C>) {
-    narrow(p, v);
+    store_rounded(p, v);
   } else {
     C wide[lanes<C>];
     store(wide, v);

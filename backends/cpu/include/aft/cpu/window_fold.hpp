@@ -371,9 +371,8 @@ template <class C>
   constexpr index_t depth = tuning<C>::depth_block;
   const pair_geometry& g = plan.g;
   const index_t panel_size = plan.width * M;
-  const index_t team = plan.by_instance ? thread : 0;
-  const C* const weights = plan.weights + team * plan.block * panel_size;
-  const row_scale<C>* const scales = plan.scales + team * plan.block;
+  const C* const weights = plan.weights_of(thread);
+  const row_scale<C>* const scales = plan.scales_of(thread);
   window_columns<C> columns(plan, item, source);
   column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;
   columns.prepare(cs);
