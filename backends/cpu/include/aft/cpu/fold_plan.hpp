@@ -132,7 +132,7 @@ struct fold_plan {
     const index_t all_columns = lane_tiles * steps(g.K) * N * static_cast<index_t>(sizeof(C));
     const index_t own_bytes = least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads);
     columns_first = blocks > 1 && !narrow && !g.constant && all_columns <= tuning<C>::weight_bytes / teams &&
-                    panel_bytes > 0 && own_bytes / panel_bytes >= (together > 1 ? together : tuning<C>::own_panels);
+                    panel_bytes > 0 && own_bytes / panel_bytes >= together;
     index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
     if (products) {
       // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
@@ -153,8 +153,7 @@ struct fold_plan {
     if (columns_first) {
       // Several blocks a thread, so that all end together.
       const index_t even = by_instance ? panels : panels / (4 * threads);
-      block = least(own_bytes / panel_bytes, even > tuning<C>::own_panels ? even : tuning<C>::own_panels);
-      block = block / together * together;
+      block = least(own_bytes / panel_bytes, even) / together * together;
       block = block < together ? together : block;
       share = lane_tiles;
       group = lanes_of(tuning<C>::depth_block);

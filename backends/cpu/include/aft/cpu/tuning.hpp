@@ -48,8 +48,6 @@ struct tuning {
   /// and 0.93 to 0.96, backward 0.92 to 0.97 and 0.94 to 0.98; with half or twice as many bytes as long, within noise
   /// (Emerald Rapids, 2026-11).
   static constexpr index_t own_weight_bytes = index_t{1} << 20;
-  /// Panels of them, at least, or columns come from far away too often: with two in place of four 1.0 to 1.04.
-  static constexpr index_t own_panels = 2;
   /// Packed keys that one thread works on together, so that they stay in the second-level cache.
   static constexpr index_t key_bytes = index_t{1} << 20;
   /// Lane tiles of such a group, if those bytes allow; one weight panel is then read from the first-level cache this
