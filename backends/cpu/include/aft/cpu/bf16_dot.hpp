@@ -2,9 +2,9 @@
 /// @file bf16_dot.hpp  Products of bfloat16 pairs with float sums, where the target has the instruction (AVX512-BF16)
 /// and gains by it.
 ///
-/// A core of Zen 5 does as many vdpbf16ps a cycle as multiply-adds of floats, one of Emerald Rapids a quarter as many:
-/// 1.40 and 5.64 G/s (2026-11), half the rate of the products themselves. Intel's processors with the instruction have
-/// AVX512-FP16 too, except the first, so files compiled for both multiply floats.
+/// An instruction makes two products. A core of Zen 5 does as many of them a cycle as multiply-adds of floats, one of
+/// Emerald Rapids a quarter as many, 1.40 against 5.64 G/s (2026-11), so floats are twice as fast there. Intel's
+/// processors with the instruction have AVX512-FP16 too, except the first, so files compiled for both multiply floats.
 ///
 /// Two keys that follow each other form a pair; a pair travels in the bits of a float, so the tile engine moves pairs
 /// and floats by the same code. vdpbf16ps counts subnormal numbers as 0, which the proof checks allow for: what lies

@@ -252,45 +252,47 @@ template <class C, class Finish>
   }
 }
 
+/// fold_pairs where all columns come first: then a thread packs the weights of a few panels and takes them through all.
+template <class C, class Fill, class Pack, class Finish>
+inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
+                               const Finish& finish) {
+  const int team = plan.by_instance ? 1 : plan.threads;
+  const index_t own_first = plan.by_instance ? thread * tiles : 0;
+  C* const P = plan.columns + own_first * plan.column_size;
+  column_scale<C>* const cs = plan.column_scales + own_first;
+  const auto slot_of = [&](int own) { return plan.by_instance ? thread : own; };
+  parallel_for((tiles + plan.pack_group - 1) / plan.pack_group, team, [&](index_t i, int own) {
+    const index_t tile = i * plan.pack_group, left = tiles - tile;
+    pack(slot_of(own), tile, left < plan.pack_group ? left : plan.pack_group, P + tile * plan.column_size, cs + tile);
+  });
+  const index_t blocks = (plan.panels + plan.block - 1) / plan.block;
+  parallel_for(blocks, team, [&](index_t i, int own) {
+    // The longest rows come first, so that threads end together.
+    const index_t p0 = (plan.g.causal > 0 ? blocks - 1 - i : i) * plan.block;
+    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    pack_weights<C>(plan, slot_of(own), p0, p1, fill_ref<C>(fill));
+    for (index_t tile = 0; tile < tiles; tile += plan.group) {
+      const bool last = tile + plan.group >= tiles;
+      const fold_item item{.slot = slot_of(own),
+                           .tile = tile,
+                           .count = last ? tiles - tile : plan.group,
+                           .first = p0,
+                           .last = p1,
+                           .block = p0};
+      const C* const next = last ? P : P + (tile + plan.group) * plan.column_size;
+      fold_panels<C>(plan, item, P + tile * plan.column_size, next, cs + tile, finish);
+    }
+    fence_stores();
+  });
+}
+
 /// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(slot, tile, n, P, scales) packs the
 /// columns of n lane tiles with the buffers of a slot; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
 /// `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
 template <class C, class Fill, class Pack, class Finish>
 inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
                        const Finish& finish) {
-  if (plan.columns_first) {
-    const int team = plan.by_instance ? 1 : plan.threads;
-    const index_t groups = (tiles + plan.group - 1) / plan.group, blocks = (plan.panels + plan.block - 1) / plan.block;
-    const index_t first = plan.by_instance ? thread * tiles : 0, packed = plan.pack_group;
-    C* const P = plan.columns + first * plan.column_size;
-    column_scale<C>* const cs = plan.column_scales + first;
-    parallel_for((tiles + packed - 1) / packed, team, [&](index_t i, int own) {
-      const index_t tile = i * packed, count = tile + packed < tiles ? packed : tiles - tile;
-      pack(plan.by_instance ? thread : own, tile, count, P + tile * plan.column_size, cs + tile);
-    });
-    const auto item_at = [&](index_t group, index_t block, int own) {
-      const index_t tile = group * plan.group, p0 = block * plan.block;
-      return fold_item{.slot = plan.by_instance ? thread : own,
-                       .tile = tile,
-                       .count = tile + plan.group < tiles ? plan.group : tiles - tile,
-                       .first = p0,
-                       .last = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels,
-                       .block = p0};
-    };
-    parallel_for(blocks, team, [&](index_t i, int own) {
-      // The longest rows come first, so that threads end together.
-      const index_t block = plan.g.causal > 0 ? blocks - 1 - i : i;
-      for (index_t group = 0; group < groups; ++group) {
-        const fold_item item = item_at(group, block, own);
-        if (group == 0) pack_weights<C>(plan, item.slot, item.first, item.last, fill_ref<C>(fill));
-        const index_t following = group + 1 < groups ? item.tile + item.count : 0;
-        fold_panels<C>(plan, item, P + item.tile * plan.column_size, P + following * plan.column_size, cs + item.tile,
-                       finish);
-      }
-      fence_stores();
-    });
-    return;
-  }
+  if (plan.columns_first) return fold_columns_first<C>(plan, thread, tiles, fill, pack, finish);
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
     pack_weights<C>(plan, thread, p0, p1, fill_ref<C>(fill));
