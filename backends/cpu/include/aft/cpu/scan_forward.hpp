@@ -146,6 +146,7 @@ class forward_pass {
     const fold_rows<C> out = to;
     const C* const q = out.q.row(r);
     C* const y = out.y.row(r);
+    const lines_ahead<C> next_q(out.q, 1), next_y(out.y, 1);
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
     const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
       if constexpr (Causal) {
@@ -158,8 +159,8 @@ class forward_pass {
       const index_t n = std::min(width - i, few * lanes<C>);
       vec<C> size = zero;
       for (index_t j = i; j < i + n; j += lanes<C>) {
-        prefetch(q + j, out.q.ahead);
-        if (!out.around) prefetch_to_write(y + j, out.y.ahead);
+        next_q.ask(r, j);
+        if (!out.around) next_y.ask_to_write(r, j);
         size = larger_size<C>(size, load(q + j));
       }
       const index_t end = i + n;

@@ -12,12 +12,18 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 namespace scan {
 
+/// Rows as a field has them, in bytes.
+struct stored_rows {
+  const std::byte* first = nullptr;  ///< null where the next panel's are not asked for
+  index_t row = 0, column = 0;
+};
+
 /// Rows of a strip. Stride 0 repeats one row.
 template <class C>
 struct panel {
   C* data = nullptr;
   index_t stride = 0;
-  index_t ahead = 0;  ///< from a row to that of the next panel, which is worth a prefetch; 0 where rows are staged
+  stored_rows stored{};  ///< what they are or were staged from
   C* row(index_t r) const { return data + r * stride; }
 };
 
@@ -28,21 +34,26 @@ inline index_t turn_of(index_t width, bool far) {
   return far || width <= scan_tuning<C>::reach ? 0 : width - scan_tuning<C>::reach;
 }
 
-/// The lines that are asked for beside row r and column i of a panel. Of memory (`far`) the whole next panel, and in
-/// the order in which it lies there if its rows follow one another: asked for row by row it takes 1.4 times as long.
+/// The lines that are asked for beside row r and column i of a panel: those of the next one, or the one before it for
+/// `step` -1. Rows of 16-bit numbers are asked for while those staged before are worked on.
 template <class C>
 class lines_ahead {
  public:
-  /// For columns before or beyond the turn; `step` is 1 where panels go upwards and -1 where they go downwards.
-  lines_ahead(const panel<C>& rows, index_t width, bool far, bool beyond, index_t step)
-      : from_(rows.data), row_(rows.stride), ahead_(rows.ahead * step) {
+  /// The same column of the next panel.
+  lines_ahead(const panel<C>& rows, index_t step)
+      : from_(rows.stored.first), row_(rows.stored.row), column_(rows.stored.column) {
+    ahead_ = step * scan_tuning<C>::rows * row_;
+    if (from_ == nullptr) from_ = reinterpret_cast<const std::byte*>(rows.data);
+  }
+  /// For columns before or beyond the turn. Of memory (`far`) the whole next panel, and in the order in which it lies
+  /// there if its rows follow one another: asked for row by row it takes 1.4 times as long.
+  lines_ahead(const panel<C>& rows, index_t width, bool far, bool beyond) : lines_ahead(rows, 1) {
     const index_t turn = turn_of<C>(width, far);
-    if (rows.ahead == 0) return;
     if (turn != 0) {
-      ahead_ = beyond ? ahead_ - turn : width - turn;
-    } else if (far && rows.stride == width) {
-      column_ = scan_tuning<C>::rows;
-      row_ = lanes<C>;
+      ahead_ = beyond ? ahead_ - turn * column_ : (width - turn) * column_;
+    } else if (far && row_ == width * column_) {
+      row_ = lanes<C> * column_;
+      column_ *= scan_tuning<C>::rows;
     }
   }
   [[gnu::always_inline]] void ask(index_t r, index_t i) const { prefetch(from_, ahead_ + r * row_ + i * column_); }
@@ -51,10 +62,8 @@ class lines_ahead {
   }
 
  private:
-  C* from_;
-  index_t row_;
-  index_t ahead_;
-  index_t column_ = 1;
+  const std::byte* from_;
+  index_t row_, column_, ahead_;
 };
 
 /// True for arrays of so many elements that writing them around the caches pays.
@@ -89,20 +98,19 @@ class columns {
   /// Rows [t0, t0 + n). `buffer` takes them where they must be staged; unused lanes are 0.
   panel<C> read(const strip& x, index_t t0, index_t n, C* buffer) const {
     if (direct(x)) return in_place(x, t0);
-    stage(x, t0, n, buffer);
-    return {buffer, x.width};
+    return copy(x, t0, n, buffer);
   }
 
   /// As read, but always into `buffer`, for rows that are to be changed.
   panel<C> copy(const strip& x, index_t t0, index_t n, C* buffer) const {
     stage(x, t0, n, buffer);
-    return {buffer, x.width};
+    return {buffer, x.width, stored(x, t0)};
   }
 
   /// Where rows [t0, t0 + n) can be written; close() takes them to the field.
   panel<C> open(const strip& x, index_t t0, C* buffer) const {
     if (direct(x)) return in_place(x, t0);
-    return {buffer, x.width};
+    return {buffer, x.width, stored(x, t0)};
   }
 
   void close(const strip& x, index_t t0, index_t n, const panel<C>& from) const {
@@ -144,7 +152,12 @@ class columns {
   }
 
   panel<C> in_place(const strip& x, index_t t0) const {
-    return {reinterpret_cast<C*>(address(x.b, t0, x.c)), f_.sx[2], f_.sx[2] * scan_tuning<C>::rows};
+    return {reinterpret_cast<C*>(address(x.b, t0, x.c)), f_.sx[2], stored(x, t0)};
+  }
+
+  stored_rows stored(const strip& x, index_t t0) const {
+    if (!f_.set || f_.sc != 1 || group_ != 1 || !x.alone) return {};
+    return {address(x.b, t0, x.c), f_.sx[2] * size_of(f_.type), size_of(f_.type)};
   }
 
   void stage(const strip& x, index_t t0, index_t n, C* buffer) const {

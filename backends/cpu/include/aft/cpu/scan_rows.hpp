@@ -224,12 +224,12 @@ class gradient_rows {
                                   const suffix_rows<C>& rows, const panel<C> dq, bool around, const Gate& both) const {
     const suffix_rows<C> to = rows;
     const index_t width = x.width;
-    const index_t step = step_;
+    const lines_ahead<C> next_dy(dy, step_), next_q(q, step_);
     const vec<C> zero(C(0));
     for (index_t r = n - 1; r >= 0; --r) {
       for (index_t i = 0; i < width; i += lanes<C>) {
-        prefetch(dy.row(r) + i, step * dy.ahead);
-        prefetch(q.row(r) + i, step * q.ahead);
+        next_dy.ask(r, i);
+        next_q.ask(r, i);
         const vec<C> up = load(dy.row(r) + i);
         const gate_gradient_pair<C> gate = both(up, load(q.row(r) + i));
         store(to.g.row(r) + i, gate.g);

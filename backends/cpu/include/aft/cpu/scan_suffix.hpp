@@ -179,14 +179,15 @@ template <class C, bool Emit>
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> zero(C(0));
+  const lines_ahead<C> next_k(keys.k, -1), next_v(keys.v, -1);
   // Where all rows see the same keys they have one weight and one average.
   const bool same = !Emit && in.inverse.stride == 0 && in.o.stride == 0;
   for (index_t i = 0; i < width; i += lanes<C>) {
     const index_t l = lane + i;
     if constexpr (Emit) {
       for (index_t r = 0; r < n; ++r) {
-        prefetch(keys.k.row(r) + i, -keys.k.ahead);
-        if (keys.dk.data != nullptr) prefetch(keys.v.row(r) + i, -keys.v.ahead);
+        next_k.ask(r, i);
+        if (keys.dk.data != nullptr) next_v.ask(r, i);
       }
     }
     if (n == rows && !in.far) {

@@ -321,9 +321,10 @@ template <class C>
 
 /// The same for a line that will be written.
 template <class C>
-[[gnu::always_inline]] inline void prefetch_to_write(C* p, index_t ahead) {
-  __builtin_prefetch(
-      reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(ahead) * sizeof(C)), 1);
+[[gnu::always_inline]] inline void prefetch_to_write(const C* p, index_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)),
+                     1);
 }
 
 // NOLINTEND(performance-no-int-to-ptr)
