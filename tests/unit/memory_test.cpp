@@ -2,6 +2,12 @@
 // Scratch comes from the caller's resource, goes back to it whatever happens, and outputs stay whole when it fails.
 #include <doctest/doctest.h>
 
+#include <vector>
+#if defined(AFT_TEST_GLIBC_MALLOC)
+#include <malloc.h>
+#endif
+
+#include "engine.hpp"
 #include "harness.hpp"
 #include "memory.hpp"
 
@@ -75,3 +81,21 @@ TEST_CASE("memory: y that is q keeps its old content when an allocation fails") 
     CHECK(r.damage == "");
   }
 }
+
+#if defined(AFT_TEST_GLIBC_MALLOC)
+TEST_CASE("memory: what malloc has for a call serves the next ones") {
+  constexpr index_t T = 400, d = 64;
+  std::vector<float> x(T * d, 0.5f), w(T * T, 0.25f), y(T * d);
+  const aft::tensor_view<const float, 3> in{x.data(), {1, T, d}};
+  const aft::dense_bias bias{aft::tensor_view<const float, 3>{w.data(), {1, T, T}}};
+  const aft::tensor_view<float, 3> out{y.data(), {1, T, d}};
+  const auto held_after = [&](int calls) {
+    for (int i = 0; i < calls; ++i) aft::full(aft::cpu{.threads = 1}, in, in, in, bias, out);
+    const auto info = mallinfo2();
+    return info.arena + info.hblkhd;
+  };
+  // The first block may be mapped by itself, so that malloc learns its size.
+  const std::size_t held = held_after(2);
+  CHECK(held_after(10) == held);
+}
+#endif
