@@ -84,24 +84,6 @@ class box_complement {
     vec<C> a, b;
     friend sums operator+(const sums& x, const sums& y) { return {x.a + y.a, x.b + y.b}; }
   };
-  /// A sum whose terms are joined in groups: its rounding is that of a group and of the number of groups, not of all
-  /// terms. On 104 positions a plain sum was seen to be 9 units off.
-  class long_sum {
-   public:
-    long_sum(const sums& start, index_t group) : before_(start), own_(zero_pair()), group_(group) {}
-    void add(const sums& x) {
-      own_ = own_ + x;
-      if (++n_ < group_) return;
-      before_ = before_ + own_;
-      own_ = zero_pair();
-      n_ = 0;
-    }
-    sums total() const { return before_ + own_; }
-
-   private:
-    sums before_, own_;
-    index_t group_, n_ = 0;
-  };
   static sums zero_pair() { return {vec<C>(C(0)), vec<C>(C(0))}; }
   static sums get(const C* p, index_t i) { return {load(p + i * pair), load(p + i * pair + lanes<C>)}; }
   static void put(C* p, index_t i, const sums& x) {
@@ -153,37 +135,41 @@ class box_complement {
     return {front_ + (rows.lo - begin_) * line, newer_};
   }
 
-  /// outside[x] = elsewhere + the columns before and after the box.
+  /// outside[x] = elsewhere + the columns before and after the box. Columns are joined in groups: the rounding is that
+  /// of a group and of the number of groups, not of all columns. On 104 positions a plain sum was seen to be 9 units
+  /// off.
   template <class Column>
   [[gnu::always_inline]] void put_outside(const Column& column, const sums& elsewhere) {
     // Copies of what the loops use: a vector that is stored might alias the members.
     const stencil_shape& s = *shape_;
     C* const outside = outside_;
     const index_t width = s.width();
-    const index_t first = -s.left[2];
+    const index_t first = s.left[2] + 1;
     const index_t past = s.taps[2] - s.left[2];
-    const bool after = s.after, before = s.before;
     // The exact path adds up a causal row's keys one by one, and has to meet the same bits.
-    const index_t joined = after ? 16 : width;
-    // A total is formed, and added, only where a column has come since the last one: of a row of 14 under 11 taps 8 are
-    // such places, and the call takes 0.99 of its time (Emerald Rapids, 2026-11).
-    long_sum run(elsewhere, joined);
-    sums total = run.total();
-    index_t next = width;
-    for (index_t x = width; x-- > 0;) {
-      const index_t end = after ? x + past : width;
-      if (next > end && next > 0) {
-        for (; next > end && next > 0; --next) run.add(column(next - 1));
-        total = run.total();
+    const index_t joined = s.after ? 16 : width;
+    // Outputs near the end see no column after their box, those before them one more each: with a loop for these
+    // columns in the loop over outputs, its length was what a processor did not foresee.
+    const index_t see_all = !s.after || past >= width ? 0 : width - past;
+    for (index_t x = see_all; x < width; ++x) put(outside, x, elsewhere);
+    sums joint = elsewhere;
+    for (index_t x = see_all; x > 0;) {
+      sums own = zero_pair();
+      for (const index_t end = x > joined ? x - joined : 0; x > end;) {
+        --x;
+        own = own + column(x + past);
+        put(outside, x, joint + own);
       }
-      put(outside, x, total);
+      joint = joint + own;
     }
-    run = long_sum(zero_pair(), joined);
-    next = 0;
-    for (index_t x = 0; x < width; ++x) {
-      const index_t begin = before ? x + first : 0;
-      for (; next < begin && next < width; ++next) run.add(column(next));
-      if (next > 0) put(outside, x, run.total() + get(outside, x));
+    joint = zero_pair();
+    for (index_t x = first; s.before && x < width;) {
+      sums own = zero_pair();
+      for (const index_t end = width - x > joined ? x + joined : width; x < end; ++x) {
+        own = own + column(x - first);
+        put(outside, x, (joint + own) + get(outside, x));
+      }
+      joint = joint + own;
     }
   }
 
