@@ -28,7 +28,7 @@ class backward_call {
     whole_ = plan_.count() >= threads_;
     const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
     threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
-    desk_size_ = backward_desk<C>::size(plan_.width(), pass_.given() ? 0 : (p.causal ? scan_tuning<C>::chunk : 1));
+    desk_size_ = backward_desk<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
     desks_ = memory.take<C>(threads_ * desk_size_);
     if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), memory);
     if (pass_.sums_wanted() && !whole_) {
@@ -73,7 +73,8 @@ class backward_call {
   }
 
   known_rows<C> known(index_t i, index_t c, const backward_desk<C>& mine) const {
-    if (pass_.given()) return {};
+    if (p_.Tq == 0 || (pass_.given() && p_.causal)) return {};
+    if (pass_.given()) return pass_.same(plan_.at(i), mine);
     const fold_lanes<C> from = p_.causal ? prefix_->before(i, c) : prefix_->total(i);
     std::copy_n(from.base, fold_lanes<C>::arrays * plan_.width(), mine.before.base);
     return p_.causal ? pass_.again(plan_.at(i), c, mine) : pass_.same(plan_.at(i), mine);

@@ -83,10 +83,14 @@ class backward_pass {
     return rows;
   }
 
-  /// The one row that all queries see which are not causal, from desk.before.
+  /// What all queries see that are not causal: given, or from desk.before.
   known_rows<C> same(const stretch& x, const backward_desk<C>& desk) const {
     known_rows<C> rows = kept(desk, 1, 0, 0);
-    keys_.last_row(x, desk, {rows.o, {}, rows.inverse, rows.power, rows.base});
+    if (given_) {
+      plan_.for_strips(x, [&](const strip& part) { rows_.read_shared(part, desk.rows, desk.zeros, rows); });
+    } else {
+      keys_.last_row(x, desk, {rows.o, {}, rows.inverse, rows.power, rows.base});
+    }
     rows.far = far(rows.base.data, x);
     rows.same = !rows.far && !some_empty(rows.inverse.data, x);
     return rows;

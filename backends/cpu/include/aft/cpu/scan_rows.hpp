@@ -45,7 +45,7 @@ class gradient_rows {
  public:
   gradient_rows(const backward_problem& p, bool given, bool with_average)
       : gate_(p.gate_fn),
-        given_(given),
+        given_(given && p.causal),
         with_average_(with_average),
         dy_(p.dy, p.d, 1),
         q_(p.q, p.d, 1),
@@ -88,6 +88,17 @@ class gradient_rows {
     }
     if (dq.data != nullptr) dq_.close(x, t, n, dq);
     return rows;
+  }
+
+  /// The row that stands for all where they see the same keys, as the forward call left it in the first of them.
+  void read_shared(const strip& x, const row_desk<C>& desk, C* zeros, const known_rows<C>& to) const {
+    const panel<C> o = with_average_ ? average_.read(x, 0, 1, desk.o) : panel<C>{zeros, 0};
+    suffix_rows<C> row;
+    weigh(x, 1, lse_.read(x, 0, 1, desk.lse), desk, row);
+    std::copy_n(o.data, x.width, to.o.data + x.lane);
+    std::copy_n(row.inverse.data, x.width, to.inverse.data + x.lane);
+    std::copy_n(row.power.data, x.width, to.power.data + x.lane);
+    std::copy_n(row.base.data, x.width, to.base.data + x.lane);
   }
 
   /// What all rows share where one is known for all, at lane positions.
@@ -241,7 +252,7 @@ class gradient_rows {
   }
 
   gate gate_;
-  bool given_;
+  bool given_;  ///< for every row
   bool with_average_;
   columns<C> dy_, q_, average_, lse_, dq_;
   bool around_;
