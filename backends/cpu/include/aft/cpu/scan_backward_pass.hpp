@@ -124,9 +124,13 @@ class backward_pass {
       for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, true>(job.chunk, job.after, job.view, l);
       downwards(t0, s1, [&](index_t t, index_t n) {
         plan_.for_strips(x, [&](const strip& part) {
-          job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
           job.keys = open(part, t, n, desk);
-          suffix_panel<C, true>(job, part, n);
+          if (n == scan_tuning<C>::rows && rows_.falling(known)) {
+            rows_.add_falling(part, t, desk.rows, known, desk.zeros, write_dq, job);
+          } else {
+            job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
+            suffix_panel<C, true>(job, part, n);
+          }
           close(part, t, n, job.keys);
         });
       });

@@ -51,17 +51,29 @@ class lines_ahead {
     const index_t turn = turn_of<C>(width, far);
     if (turn != 0) {
       ahead_ = beyond ? ahead_ - turn * column_ : (width - turn) * column_;
-    } else if (far && row_ == width * column_) {
-      row_ = lanes<C> * column_;
-      column_ *= scan_tuning<C>::rows;
+    } else if (far) {
+      in_order(width);
     }
   }
+  /// The whole panel, of memory in the same order.
+  lines_ahead(const panel<C>& rows, index_t step, index_t width, bool far) : lines_ahead(rows, step) {
+    if (far) in_order(width);
+  }
   [[gnu::always_inline]] void ask(index_t r, index_t i) const { prefetch(from_, ahead_ + r * row_ + i * column_); }
+  [[gnu::always_inline]] void ask_second(index_t r, index_t i) const {
+    prefetch_second(from_, ahead_ + r * row_ + i * column_);
+  }
   [[gnu::always_inline]] void ask_to_write(index_t r, index_t i) const {
     prefetch_to_write(from_, ahead_ + r * row_ + i * column_);
   }
 
  private:
+  void in_order(index_t width) {
+    if (row_ != width * column_) return;
+    row_ = lanes<C> * column_;
+    column_ *= scan_tuning<C>::rows;
+  }
+
   const std::byte* from_;
   index_t row_, column_, ahead_;
 };

@@ -4,7 +4,7 @@
 
 #include "gates.hpp"
 #include "scan_keys.hpp"
-#include "scan_same_rows.hpp"
+#include "scan_falling_rows.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -23,8 +23,8 @@ struct known_rows {
 /// The buffers of one thread for a panel of rows.
 template <class C>
 struct row_desk {
-  static constexpr index_t arrays = 8;
-  C *dy, *q, *o, *lse, *g, *power, *base, *dq;
+  static constexpr index_t arrays = 9;
+  C *dy, *q, *o, *lse, *g, *inverse, *power, *base, *dq;
 
   row_desk(C* at, index_t width) {
     const index_t rows = scan_tuning<C>::rows * width;
@@ -33,7 +33,8 @@ struct row_desk {
     o = q + rows;
     lse = o + rows;
     g = lse + rows;
-    power = g + rows;
+    inverse = g + rows;
+    power = inverse + rows;
     base = power + rows;
     dq = base + rows;
   }
@@ -58,43 +59,43 @@ class gradient_rows {
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
   suffix_rows<C> read(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
                       C* zeros, bool write_dq) const {
-    suffix_rows<C> rows;
-    if (given_) {
-      rows.o = with_average_ ? average_.read(x, t, n, desk.o) : panel<C>{zeros, 0};
-      weigh(x, n, lse_.read(x, t, n, desk.lse), desk, rows);
-    } else {
-      rows = given_again(x, t, known);
-    }
-    const panel<C> dy = dy_.read(x, t, n, desk.dy);
+    falling_inputs<C> in;
+    suffix_rows<C> rows = open(x, t, n, desk, known, zeros, write_dq, in);
+    if (given_) weigh(n, 0, x.width, in.lse, rows);
     if (gate_ == gate::none) {
-      rows.g = dy;
       if (write_dq && dq_.set()) dq_.write(x, t, n, {zeros, 0});
       return rows;
     }
-    const panel<C> q = q_.read(x, t, n, desk.q);
-    rows.g = {desk.g, x.width};
-    panel<C> dq;
-    if (write_dq && dq_.set()) dq = dq_.open(x, t, desk.dq);
-    const bool around = around_ && dq.data != nullptr && dq_.direct(x) && on_lines(dq);
-    // A switch inside the loop costs a third of it.
-    if (gate_ == gate::sigmoid) {
-      gate_rows(x, n, dy, q, rows, dq, around,
-                [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_growth<C>(z)); });
-    } else {
-      gate_rows(x, n, dy, q, rows, dq, around, [this](const vec<C>& up, const vec<C>& z) {
-        const gate_pair<C> both = gate_both<C>(gate_, z);
-        return gate_gradient_pair<C>{up * both.value, up * both.slope};
-      });
-    }
-    if (dq.data != nullptr) dq_.close(x, t, n, dq);
+    gate_rows(n, 0, x.width, in, rows);
+    if (in.dq.data != nullptr) dq_.close(x, t, n, in.dq);
     return rows;
+  }
+
+  /// Whether add_falling may do for whole panels.
+  bool falling(const known_rows<C>& known) const { return gate_ == gate::sigmoid && !known.far; }
+
+  /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` with their keys.
+  void add_falling(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, C* zeros,
+                   bool write_dq, suffix_job<C>& job) const {
+    constexpr index_t n = scan_tuning<C>::rows;
+    falling_inputs<C> in;
+    job.rows = open(x, t, n, desk, known, zeros, write_dq, in);
+    for (index_t i = 0; i < x.width; i += lanes<C>) {
+      i = given_ ? add_falling_rows<C, true>(job, in, x, i) : add_falling_rows<C, false>(job, in, x, i);
+      if (i >= x.width) break;
+      if (given_) weigh(n, i, i + lanes<C>, in.lse, job.rows);
+      gate_rows(n, i, i + lanes<C>, in, job.rows);
+      for (index_t r = n - 1; r >= 0; --r) suffix_any<C, true>(job, x.lane + i, i, r);
+    }
+    if (in.dq.data != nullptr) dq_.close(x, t, n, in.dq);
   }
 
   /// The row that stands for all where they see the same keys, as the forward call left it in the first of them.
   void read_shared(const strip& x, const row_desk<C>& desk, C* zeros, const known_rows<C>& to) const {
     const panel<C> o = with_average_ ? average_.read(x, 0, 1, desk.o) : panel<C>{zeros, 0};
     suffix_rows<C> row;
-    weigh(x, 1, lse_.read(x, 0, 1, desk.lse), desk, row);
+    open_weights(x, desk, row);
+    weigh(1, 0, x.width, lse_.read(x, 0, 1, desk.lse), row);
     std::copy_n(o.data, x.width, to.o.data + x.lane);
     std::copy_n(row.inverse.data, x.width, to.inverse.data + x.lane);
     std::copy_n(row.power.data, x.width, to.power.data + x.lane);
@@ -203,24 +204,50 @@ class gradient_rows {
 
   static panel<C> at(const panel<C>& from, index_t r, const strip& x) { return {from.row(r) + x.lane, from.stride}; }
 
-  /// e^-lse as inverse * 2^power * e^base.
-  [[gnu::flatten]] static void weigh(const strip& x, index_t n, const panel<C>& lse, const row_desk<C>& desk,
-                                     suffix_rows<C>& rows) {
-    const vec<C> zero(C(0));
-    const vec<C> range(exp_constants<C>::range);
-    rows.inverse = {desk.lse, x.width};
+  /// What read() and add_falling() begin with: places and inputs of rows [t, t + n).
+  suffix_rows<C> open(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
+                      C* zeros, bool write_dq, falling_inputs<C>& in) const {
+    suffix_rows<C> rows;
+    if (given_) {
+      rows.o = with_average_ ? average_.read(x, t, n, desk.o) : panel<C>{zeros, 0};
+      in.lse = lse_.read(x, t, n, desk.lse);
+      open_weights(x, desk, rows);
+    } else {
+      rows = given_again(x, t, known);
+    }
+    in.dy = dy_.read(x, t, n, desk.dy);
+    if (gate_ == gate::none) {
+      rows.g = in.dy;
+      return rows;
+    }
+    in.q = q_.read(x, t, n, desk.q);
+    rows.g = {desk.g, x.width};
+    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
+    in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
+    in.far = around_;
+    return rows;
+  }
+
+  static void open_weights(const strip& x, const row_desk<C>& desk, suffix_rows<C>& rows) {
+    rows.inverse = {desk.inverse, x.width};
     rows.power = {desk.power, x.width};
     rows.base = {desk.base, x.width};
-    for (index_t r = 0; r < n; ++r) {
-      for (index_t i = 0; i < x.width; i += lanes<C>) {
+  }
+
+  /// e^-lse as inverse * 2^power * e^base, columns [i, end).
+  [[gnu::flatten]] static void weigh(index_t n, index_t i, index_t end, const panel<C>& lse, suffix_rows<C>& rows) {
+    const vec<C> zero(C(0));
+    const vec<C> range(exp_constants<C>::range);
+    for (; i < end; i += lanes<C>) {
+      for (index_t r = 0; r < n; ++r) {
         const vec<C> minus = -load(lse.row(r) + i);
         const auto hidden = minus == vec<C>(std::numeric_limits<C>::infinity());
         const auto near = xsimd::abs(minus) <= range;
-        const split_exp<C> e = exp_split<C>(xsimd::select(near, minus, zero));
+        const split_exp<C> e = exp_weight<C>(xsimd::select(near, minus, zero));
         // 1 where finite: a row whose lse is NaN or +inf has no weights.
         const vec<C> one = vec<C>(C(1)) + minus * zero;
         store(rows.inverse.row(r) + i, xsimd::select(hidden, zero, xsimd::select(near, e.mantissa, one)));
-        store(rows.power.row(r) + i, xsimd::select(hidden, vec<C>(-empty_exponent<C>), e.exponent));
+        store(rows.power.row(r) + i, xsimd::select(hidden, vec<C>(-empty_exponent<C>), xsimd::floor(e.exponent)));
         const vec<C> base = xsimd::select(near | (xsimd::abs(minus) > vec<C>(exp_constants<C>::largest)), zero,
                                           xsimd::select(minus == minus, minus, zero));
         store(rows.base.row(r) + i, base);
@@ -229,16 +256,29 @@ class gradient_rows {
     }
   }
 
-  /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o.
+  /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o, columns [i, end). A switch inside the loop costs a
+  /// third of it.
+  void gate_rows(index_t n, index_t i, index_t end, const falling_inputs<C>& in, const suffix_rows<C>& rows) const {
+    if (gate_ == gate::sigmoid) {
+      gate_rows(n, i, end, in, rows,
+                [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_growth<C>(z)); });
+    } else {
+      gate_rows(n, i, end, in, rows, [this](const vec<C>& up, const vec<C>& z) {
+        const gate_pair<C> both = gate_both<C>(gate_, z);
+        return gate_gradient_pair<C>{up * both.value, up * both.slope};
+      });
+    }
+  }
   template <class Gate>
-  [[gnu::flatten]] void gate_rows(const strip& x, index_t n, const panel<C> dy, const panel<C> q,
-                                  const suffix_rows<C>& rows, const panel<C> dq, bool around, const Gate& both) const {
+  [[gnu::flatten]] void gate_rows(index_t n, index_t begin, index_t end, const falling_inputs<C>& in,
+                                  const suffix_rows<C>& rows, const Gate& both) const {
     const suffix_rows<C> to = rows;
-    const index_t width = x.width;
+    const panel<C> dy = in.dy, q = in.q, dq = in.dq;
+    const bool around = in.around;
     const lines_ahead<C> next_dy(dy, step_), next_q(q, step_);
     const vec<C> zero(C(0));
     for (index_t r = n - 1; r >= 0; --r) {
-      for (index_t i = 0; i < width; i += lanes<C>) {
+      for (index_t i = begin; i < end; i += lanes<C>) {
         next_dy.ask(r, i);
         next_q.ask(r, i);
         const vec<C> up = load(dy.row(r) + i);

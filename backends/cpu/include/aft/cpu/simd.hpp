@@ -319,6 +319,14 @@ template <class C>
                                                    static_cast<std::uintptr_t>(ahead) * sizeof(C)));
 }
 
+/// The same, to the second-level cache.
+template <class C>
+[[gnu::always_inline]] inline void prefetch_second(const C* p, index_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)),
+                     0, 2);
+}
+
 /// The same for a line that will be written.
 template <class C>
 [[gnu::always_inline]] inline void prefetch_to_write(const C* p, index_t ahead) {
