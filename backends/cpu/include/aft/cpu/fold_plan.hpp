@@ -96,18 +96,6 @@ struct fold_plan {
     return e;
   }
 
-  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
-
-  /// Lane tiles of a group: at most `usual` or `wide` many, by their packed size, and `share`, a thread's part of them.
-  /// More than the usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a
-  /// group must not reach into the next batch element.
-  static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
-    const index_t few = least(least(usual, tuning<C>::group), share);
-    index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
-    while (many > few && run % many != 0) --many;
-    return many > few ? many : (few < 1 ? 1 : few);
-  }
-
   /// The first group of a chain of an instance with so many lane tiles.
   index_t first_group(index_t chain, index_t lane_tiles) const {
     return (lane_tiles + group - 1) / group * chain / chains;
@@ -122,84 +110,113 @@ struct fold_plan {
     width = cut.widest(g);
     narrow = traits.windows && g.bounded && width <= tuning<C>::window_widest;
     by_instance = threads > 1 && instances >= 4 * threads;
-    const index_t teams = by_instance ? threads : 1;
-    const index_t panel_bytes = steps(width) * M * static_cast<index_t>(sizeof(C));
-    block = tuning<C>::weight_bytes / teams / (panel_bytes > 0 ? panel_bytes : 1);
-    block = block < 1 ? 1 : (block > panels ? panels : block);
+    if (products) behind = M + tuning<C>::band_rows;
+    ring = steps(g.K);
+    cut_blocks(lane_tiles);
+    form_groups(lane_tiles, run);
+    // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
+    // while the next one is multiplied.
+    strip = narrow || steps(width) <= tuning<C>::depth_block ? 1 : least(block, tuning<C>::strip);
+    take_buffers(lane_tiles, memory);
+  }
+
+ private:
+  static constexpr index_t size = static_cast<index_t>(sizeof(C));
+
+  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
+  static index_t most(index_t a, index_t b) { return a < b ? b : a; }
+
+  index_t panel_bytes() const { return steps(width) * M * size; }
+  /// What a thread's own weights take at most.
+  index_t own_bytes() const { return least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
+  index_t teams() const { return by_instance ? threads : 1; }
+
+  /// Panels of a block, and which of weights and columns are packed once.
+  void cut_blocks(index_t lane_tiles) {
+    block = least(most(tuning<C>::weight_bytes / teams() / most(panel_bytes(), 1), 1), panels);
     // Blocks of equal size: a short last one packs all keys for few rows.
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
-    const index_t all_columns = lane_tiles * steps(g.K) * N * static_cast<index_t>(sizeof(C));
-    const index_t own_bytes = least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads);
-    columns_first = blocks > 1 && !narrow && !g.constant && all_columns <= tuning<C>::weight_bytes / teams &&
-                    panel_bytes > 0 && own_bytes / panel_bytes >= together;
+    columns_first = blocks > 1 && !narrow && !g.constant &&
+                    lane_tiles * ring * N * size <= tuning<C>::weight_bytes / teams() && panel_bytes() > 0 &&
+                    own_bytes() / panel_bytes() >= together;
+  }
+
+  /// At most `usual` or `wide` lane tiles, by their packed size, and `share`, a thread's part of them. More than the
+  /// usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a group must not
+  /// reach into the next batch element.
+  static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
+    const index_t few = least(least(usual, tuning<C>::group), share);
+    index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
+    while (many > few && run % many != 0) --many;
+    return many > few ? many : most(few, 1);
+  }
+  /// The lane tiles of a group that keeps so many packed keys of each.
+  index_t group_of(index_t keys, index_t share, index_t run) const {
+    const index_t bytes = keys * N * size + 1, wide = tuning<C>::wide_bytes / bytes;
+    const index_t kept = least(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
+    return pick_group(tuning<C>::key_bytes / bytes, products ? most(kept, wide) : wide, share, run);
+  }
+
+  void form_groups(index_t lane_tiles, index_t run) {
     index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
     if (products) {
       // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
       // them the usual size.
-      const index_t few = lane_tiles < tuning<C>::group ? lane_tiles : tuning<C>::group;
-      share = (lane_tiles + tuning<C>::chains - 1) / tuning<C>::chains;
-      share = share > few ? share : few;
-      behind = M + tuning<C>::band_rows;
+      share = most((lane_tiles + tuning<C>::chains - 1) / tuning<C>::chains, least(lane_tiles, tuning<C>::group));
     }
-    const auto lanes_of = [&](index_t keys) {
-      const index_t bytes = keys * N * static_cast<index_t>(sizeof(C)) + 1;
-      const index_t wide = tuning<C>::wide_bytes / bytes,
-                    kept = least(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
-      return pick_group(tuning<C>::key_bytes / bytes, products && kept > wide ? kept : wide, share, run);
-    };
-    ring = steps(g.K);
-    group = pack_group = lanes_of(ring);
+    group = pack_group = group_of(ring, share, run);
     if (columns_first) {
       // Several blocks a thread, so that all end together.
       const index_t even = by_instance ? panels : panels / (4 * threads);
-      block = least(own_bytes / panel_bytes, even) / together * together;
-      block = block < together ? together : block;
-      share = lane_tiles;
-      group = lanes_of(tuning<C>::depth_block);
+      block = most(least(own_bytes() / panel_bytes(), even) / together * together, together);
+      group = group_of(tuning<C>::depth_block, lane_tiles, run);
     }
     if (narrow) {
-      const index_t window = width + tuning<C>::window_spare + behind;
-      const index_t wide = lanes_of(window);
-      const auto bytes = [&](index_t n) { return n * ring * N * static_cast<index_t>(sizeof(C)); };
-      const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
-      index_t kept = wide < tuning<C>::group ? wide : tuning<C>::group;
-      while (kept > group && bytes(kept) > most_bytes) kept /= 2;
-      group = kept > group ? kept : group;
-      // One tile of several would read rows of k and v a line at a time.
-      held = window >= ring || (bytes(group) <= most_bytes && (group > 1 || group == wide));
-      if (!held) {
-        ring = window;
-        group = wide;
-      } else {
-        behind = 0;
-      }
-      // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
-      // whole strips of columns.
-      column_size = (ring + (products ? tuning<C>::band_rows + 1 : 1)) * N;
-      const index_t most = tuning<C>::weight_bytes / threads / (group * N * static_cast<index_t>(sizeof(C)));
-      block = block > most ? (most < 1 ? 1 : most) : block;
-      if (products) {
-        const index_t groups = (lane_tiles + group - 1) / group;
-        const index_t many = lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::chains : tuning<C>::chains;
-        chains = groups < many ? groups : many;
-        block = (block + pair_step - 1) / pair_step * pair_step;
-      }
+      keep_window(share, run);
+      if (products) form_chains(lane_tiles);
     } else {
       column_size = ring * N;
     }
-    // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
-    // while the next one is multiplied.
-    strip =
-        narrow || steps(width) <= tuning<C>::depth_block ? 1 : (block < tuning<C>::strip ? block : tuning<C>::strip);
+  }
+
+  /// Whether a group's columns are kept as a whole or a window's at a time.
+  void keep_window(index_t share, index_t run) {
+    const index_t window = width + tuning<C>::window_spare + behind;
+    const index_t wide = group_of(window, share, run);
+    const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
+    const auto bytes = [&](index_t n) { return n * ring * N * size; };
+    index_t kept = least(wide, tuning<C>::group);
+    while (kept > group && bytes(kept) > most_bytes) kept /= 2;
+    group = most(kept, group);
+    // One tile of several would read rows of k and v a line at a time.
+    held = window >= ring || (bytes(group) <= most_bytes && (group > 1 || group == wide));
+    if (held) {
+      behind = 0;
+    } else {
+      ring = window;
+      group = wide;
+    }
+    // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
+    // whole strips of columns.
+    column_size = (ring + (products ? tuning<C>::band_rows + 1 : 1)) * N;
+    block = least(block, most(tuning<C>::weight_bytes / threads / (group * N * size), 1));
+  }
+
+  void form_chains(index_t lane_tiles) {
+    const index_t groups = (lane_tiles + group - 1) / group;
+    chains = least(groups, lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::chains : tuning<C>::chains);
+    block = (block + pair_step - 1) / pair_step * pair_step;
+  }
+
+  void take_buffers(index_t lane_tiles, scratch& memory) {
     const index_t outside = g.constant ? threads * group * block * N : 0;
     const index_t heads = narrow && g.constant ? threads * group * N : outside;
     const index_t weight_slots = own_weights() ? threads : 1;
-    const index_t column_slots = columns_first ? teams * lane_tiles : threads * group;
+    const index_t column_slots = columns_first ? teams() * lane_tiles : threads * group;
     const index_t weight_count = weight_slots * block * steps(width) * M, row_count = threads * together * M * ld();
     const index_t column_count = column_slots * column_size, tile_count = threads * group * strip * M * N;
     const index_t scale_count = weight_slots * block, column_scale_count = column_slots;
-    constexpr index_t size = static_cast<index_t>(sizeof(C));
     constexpr index_t rounding = 8 * 64 / size;
     memory.reserve<C>(weight_count + row_count + column_count + tile_count + heads + outside + rounding +
                       scale_count * static_cast<index_t>(sizeof(row_scale<C>)) / size +

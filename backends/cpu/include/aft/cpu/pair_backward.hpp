@@ -178,14 +178,12 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
           return;
         }
       }
-      fold_pairs<C>(
-          *plan, thread, instances.tiles(), fill,
-          [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
-            pack_queries<C>(
-                in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents + slot * per_slot, P,
-                scales);
-          },
-          finish);
+      const auto pack = [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
+        pack_queries<C>(
+            in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents + slot * per_slot, P,
+            scales);
+      };
+      fold_pairs<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(finish));
     });
   };
   if (keys_wanted) {

@@ -103,6 +103,13 @@ inline void add_outside(index_t rows, const row_scale<C>& rs, const outside_sums
 template <class C>
 using fill_ref = function_ref<void(index_t, index_t, index_t, index_t, C*, index_t)>;
 
+/// pack(slot, tile, n, P, scales) packs the columns of n lane tiles with the buffers of a slot.
+template <class C>
+using pack_ref = function_ref<void(int, index_t, index_t, C*, column_scale<C>*)>;
+/// finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
+template <class C>
+using sums_ref = function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*)>;
+
 /// The weights of panels [p0, p1).
 template <class C>
 [[gnu::noinline]] inline void pack_weights(const fold_plan<C>& plan, int thread, index_t p0, index_t p1,
@@ -169,9 +176,9 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
 
 /// Multiplies the panels of an item with its packed columns P, and finishes them. Columns that come first lie beyond
 /// the second-level cache: the next ones are then asked for, at last `next`, which the thread takes afterwards.
-template <class C, class Finish>
+template <class C>
 [[gnu::noinline]] inline void fold_panels(const fold_plan<C>& plan, const fold_item& item, const C* P, const C* next,
-                                          const column_scale<C>* cs, const Finish& finish) {
+                                          const column_scale<C>* cs, sums_ref<C> finish) {
   constexpr index_t N = tuning<C>::columns;
   constexpr index_t M = tuning<C>::rows;
   const pair_geometry& g = plan.g;
@@ -253,9 +260,9 @@ template <class C, class Finish>
 }
 
 /// fold_pairs where all columns come first: then a thread packs the weights of a few panels and takes them through all.
-template <class C, class Fill, class Pack, class Finish>
-inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
-                               const Finish& finish) {
+template <class C>
+inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill, pack_ref<C> pack,
+                               sums_ref<C> finish) {
   const int team = plan.by_instance ? 1 : plan.threads;
   const index_t own_first = plan.by_instance ? thread * tiles : 0;
   C* const P = plan.columns + own_first * plan.column_size;
@@ -270,7 +277,7 @@ inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t til
     // The longest rows come first, so that threads end together.
     const index_t p0 = (plan.g.causal > 0 ? blocks - 1 - i : i) * plan.block;
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
-    pack_weights<C>(plan, slot_of(own), p0, p1, fill_ref<C>(fill));
+    pack_weights<C>(plan, slot_of(own), p0, p1, fill);
     for (index_t tile = 0; tile < tiles; tile += plan.group) {
       const bool last = tile + plan.group >= tiles;
       const fold_item item{.slot = slot_of(own),
@@ -286,16 +293,14 @@ inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t til
   });
 }
 
-/// Runs one instance. fill(r0, r1, s0, s1, out, ld) gives log-weights; pack(slot, tile, n, P, scales) packs the
-/// columns of n lane tiles with the buffers of a slot; finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
-/// `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
-template <class C, class Fill, class Pack, class Finish>
-inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, const Fill& fill, const Pack& pack,
-                       const Finish& finish) {
+/// Runs one instance. `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
+template <class C>
+[[gnu::noinline]] inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
+                                         pack_ref<C> pack, sums_ref<C> finish) {
   if (plan.columns_first) return fold_columns_first<C>(plan, thread, tiles, fill, pack, finish);
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
-    pack_weights<C>(plan, thread, p0, p1, fill_ref<C>(fill));
+    pack_weights<C>(plan, thread, p0, p1, fill);
     for_each_item<C>(plan, thread, tiles, p0, p1, [&](const fold_item& item) {
       C* const P = plan.columns + item.slot * plan.group * plan.column_size;
       column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;

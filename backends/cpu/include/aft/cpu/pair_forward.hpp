@@ -65,14 +65,11 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         return;
       }
     }
-    fold_pairs<C>(
-        plan, thread, instances.tiles(), fill,
-        [&](int, index_t tile, index_t n, C* P, column_scale<C>* cs) {
-          pack_keys<C>(
-              p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, plan.paired, plan.column_size, P,
-              cs);
-        },
-        finish);
+    const auto pack = [&](int, index_t tile, index_t n, C* P, column_scale<C>* cs) {
+      pack_keys<C>(
+          p, n, [&](index_t j) { return instances.tile(instance, tile + j); }, plan.paired, plan.column_size, P, cs);
+    };
+    fold_pairs<C>(plan, thread, instances.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(finish));
   });
 }
 
