@@ -19,8 +19,8 @@ struct falling_inputs {
   bool far = false;          ///< the arrays are in memory, not in a cache
 };
 
-/// Sizes between which A, B and an exponential may be multiplied before or after its power of two comes: no number on
-/// the way leaves the normal range, so that the bits are the same.
+/// Sizes between which A and B, if they are not 0, and an exponential may be multiplied before or after its power of
+/// two comes: no number on the way leaves the normal range, so that the bits are the same.
 template <class C>
 inline constexpr C falling_exponent = sizeof(C) == 4 ? C(60) : C(500);
 template <class C>
@@ -110,8 +110,8 @@ template <class C, bool given>
       a = mul_add(weight[r], g[r], a);
       b = mul_add(weight[r] * g[r], load(row.o.row(r) + i) - centre, b);
       const suffix_sums<C> sum(past, a, b);
-      sizes.add(xsimd::abs(sum.a));
-      sizes.add(xsimd::abs(sum.b));
+      sizes.add_unless_zero(xsimd::abs(sum.a));
+      sizes.add_unless_zero(xsimd::abs(sum.b));
       to_v[r] = sum.a;
       to_k[r] = sum.b;
     }

@@ -51,6 +51,8 @@ inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& afte
                  differs<C>(value_shift<C>(load(chunk.o_peak + l)), zero);
   if constexpr (Emit) {
     const suffix_join<C> j = join_suffixes<C>(after, chunk, l);
+    // A larger row would change how the parts join.
+    special = special | differs<C>(j.g_shift, zero) | differs<C>(j.o_shift, zero);
     const vec<C> a = load(after.a + l) * j.a_first;
     store(view.a_unit + l, j.a_second);
     store(view.b_unit + l, j.b_second);
@@ -202,8 +204,16 @@ template <class C, bool Emit>
         top = max_ignoring_nan<C>(top, load(in.power.row(r) + i));
         o_peak = max_ignoring_nan<C>(o_peak, xsimd::abs(load(in.o.row(r) + i)));
       }
-      const auto special = (top > load(view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
-                           (o_peak > high) | ((o_peak < low) & (o_peak > zero));
+      auto special = (top > load(view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
+                     (o_peak > high) | ((o_peak < low) & (o_peak > zero));
+      if (Emit && !xsimd::all(load(chunk.g_peak + l) >= low)) {
+        // A key may see tiny gradients alone, whatever the panel's earlier rows hold.
+        vec<C> seen = load(chunk.g_peak + l);
+        for (index_t r = rows - 1; r >= 0; --r) {
+          seen = max_ignoring_nan<C>(seen, xsimd::abs(load(in.g.row(r) + i)));
+          special = special | ((seen < low) & (seen > zero));
+        }
+      }
       if (!xsimd::any(special)) {
         const vec<C> exponent = load(chunk.exponent + l);
         vec<C> a = load(chunk.a + l);

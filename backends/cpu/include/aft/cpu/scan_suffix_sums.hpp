@@ -104,10 +104,15 @@ inline suffix_join<C> join_suffixes(const suffix_lanes<C>& x, const suffix_lanes
   out.o_peak = max_ignoring_nan<C>(ox, oy);
   out.g_shift = value_shift<C>(out.g_peak);
   out.o_shift = value_shift<C>(out.o_peak);
-  out.a_first = times_pow2<C>(out.frames.first, value_shift<C>(gx) - out.g_shift);
-  out.a_second = times_pow2<C>(out.frames.second, value_shift<C>(gy) - out.g_shift);
-  out.b_first = times_pow2<C>(out.a_first, value_shift<C>(ox) - out.o_shift);
-  out.b_second = times_pow2<C>(out.a_second, value_shift<C>(oy) - out.o_shift);
+  // A sum of zeros has no shift of its own: a factor for it could be infinite.
+  const auto apart = [](const vec<C>& peak, const vec<C>& shift) {
+    const vec<C> zero(C(0));
+    return xsimd::select(peak == zero, zero, value_shift<C>(peak) - shift);
+  };
+  out.a_first = times_pow2<C>(out.frames.first, apart(gx, out.g_shift));
+  out.a_second = times_pow2<C>(out.frames.second, apart(gy, out.g_shift));
+  out.b_first = times_pow2<C>(out.a_first, apart(ox, out.o_shift));
+  out.b_second = times_pow2<C>(out.a_second, apart(oy, out.o_shift));
   const vec<C> c = times_pow2<C>(out.centre, -out.o_shift);
   out.first_off = times_pow2<C>(cx, -out.o_shift) - c;
   out.second_off = times_pow2<C>(cy, -out.o_shift) - c;

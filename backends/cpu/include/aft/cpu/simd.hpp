@@ -167,6 +167,12 @@ class seen_range {
     most_ = xsimd::max(most_, to_bits(x));
     least_ = xsimd::min(least_, to_bits(x));
   }
+  /// The same where 0 is no less than any.
+  void add_unless_zero(const vec<C>& x) {
+    const ivec<C> bits = to_bits(x);
+    most_ = xsimd::max(most_, bits);
+    least_ = xsimd::min(least_, xsimd::select(bits == ivec<C>(0), least_, bits));
+  }
   /// Lanes that have seen nothing outside [low, high]. A NaN of either sign is outside.
   vec_mask<C> within(C low, C high) const {
     return (from_bits<C>(most_) <= vec<C>(high)) && (from_bits<C>(least_) >= vec<C>(low));
