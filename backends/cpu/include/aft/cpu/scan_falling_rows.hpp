@@ -74,9 +74,10 @@ template <class C, bool given>
         greatest = max_ignoring_nan<C>(greatest, load(row.power.row(r) + i));
       }
     }
-    // Frames stay as they are, and every row has seen a key.
-    auto plain = (size_q <= near_q) & (size_k <= (most - xsimd::abs(power)) * ln2) & (load(view.base + l) == zero) &
-                 (power == load(view.b_power + l)) & (o_peak <= high) & ((o_peak >= low) | (o_peak == zero));
+    // Frames stay as they are, every row has seen a key, and none meets tiny numbers alone, whatever comes with it.
+    auto plain = (size_q <= near_q) & (o_peak <= high) & ((load(chunk.o_peak + l) >= low) | (o_peak == zero));
+    const auto near = (size_k <= (most - xsimd::abs(power)) * ln2) & (load(view.base + l) == zero) &
+                      (power == load(view.b_power + l));
     if constexpr (given) {
       plain = plain & (least >= (one - limit) * ln2) & (greatest <= (reach - limit) * ln2);
     } else {
@@ -84,7 +85,8 @@ template <class C, bool given>
     }
     if (!xsimd::all(plain)) return i;
     vec<C> g[rows], weight[rows];
-    vec<C> g_peak = load(chunk.g_peak + l);
+    const vec<C> old_g_peak = load(chunk.g_peak + l);
+    vec<C> g_peak = old_g_peak;
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
       if constexpr (given) {
@@ -100,7 +102,7 @@ template <class C, bool given>
       if (!in.around) next_dq.ask_to_write(r, i);
       put(in.dq.row(r) + i, both.slope * load(row.o.row(r) + i), in.around);
     }
-    if (!xsimd::all((g_peak <= high) & ((g_peak >= low) | (g_peak == zero)))) return i;
+    if (!xsimd::all((g_peak <= high) & ((old_g_peak >= low) | (g_peak == zero)))) return i;
     const suffix_past<C> past(view, l);
     vec<C> a = load(chunk.a + l), b = load(chunk.b + l);
     vec<C> to_v[rows], to_k[rows];
@@ -115,19 +117,22 @@ template <class C, bool given>
       to_v[r] = sum.a;
       to_k[r] = sum.b;
     }
-    if (!xsimd::all(sizes.within(C(1) / falling_size<C>, falling_size<C>))) return i;
+    if (xsimd::all(near & sizes.within(C(1) / falling_size<C>, falling_size<C>))) {
 #pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) {
-      const vec<C> e = exp_near<C>(load(keys.k.row(r) + i), -power);
-      const vec<C> dv = e * to_v[r];
-      if (with_dv) {
-        if (!keys.dv_around) next_dv.ask_to_write(r, i);
-        put(keys.dv.row(r) + i, dv, keys.dv_around);
+      for (index_t r = 0; r < rows; ++r) {
+        const vec<C> e = exp_near<C>(load(keys.k.row(r) + i), -power);
+        const vec<C> dv = e * to_v[r];
+        if (with_dv) {
+          if (!keys.dv_around) next_dv.ask_to_write(r, i);
+          put(keys.dv.row(r) + i, dv, keys.dv_around);
+        }
+        if (with_dk) {
+          if (!keys.dk_around) next_dk.ask_to_write(r, i);
+          put(keys.dk.row(r) + i, mul_add(dv, load(keys.v.row(r) + i) - past.centre, -(e * to_k[r])), keys.dk_around);
+        }
       }
-      if (with_dk) {
-        if (!keys.dk_around) next_dk.ask_to_write(r, i);
-        put(keys.dk.row(r) + i, mul_add(dv, load(keys.v.row(r) + i) - past.centre, -(e * to_k[r])), keys.dk_around);
-      }
+    } else {
+      for (index_t r = 0; r < rows; ++r) emit_key<C>(keys, past, i, r, suffix_sums<C>(to_v[r], to_k[r]));
     }
     store(chunk.a + l, a);
     store(chunk.b + l, b);

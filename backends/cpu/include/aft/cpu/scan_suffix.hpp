@@ -88,6 +88,7 @@ struct suffix_past {
 template <class C>
 struct suffix_sums {
   vec<C> a, b;
+  suffix_sums(const vec<C>& known_a, const vec<C>& known_b) : a(known_a), b(known_b) {}
   suffix_sums(const suffix_past<C>& past, const vec<C>& chunk_a, const vec<C>& chunk_b)
       : a(mul_add(chunk_a, past.a_unit, past.a_after)),
         b(mul_add(chunk_b, past.b_unit, mul_add(chunk_a, past.cross, past.b_after))) {}
