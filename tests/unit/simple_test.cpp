@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "harness.hpp"
 
 using namespace aft::test;
@@ -90,4 +92,39 @@ TEST_CASE("simple: several chunks, nothing saved, with logits and gates of every
                .seed = ++seed,
                .save = false});
       }
+}
+
+TEST_CASE("simple: a channel of causal gradients has the bits that it has among copies of itself") {
+  // What one lane of a vector needs may send all of them another way.
+  constexpr index_t T = 72, d = 16;
+  for (bool save : {false, true})
+    for (unsigned seed : {401, 402, 403}) {
+      const setup s{.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = d, .causal = true, .seed = seed, .save = save};
+      numbers x = random_numbers(s);
+      for (std::size_t i = 0; i < x.q.size(); ++i) {
+        const std::size_t t = i / d, c = i % d;
+        if (c == 1 && t % 9 == 4) x.q[i] = -100;
+        if (c == 2) x.k[i] = t % 7 == 3 ? -123 : x.k[i] + 45;
+        if (c == 3 && t > 20) x.k[i] *= 20;
+        if (c == 4) x.v[i] *= 1e13;
+        if (c == 5) x.dy[i] *= 1e-13;
+        if (c == 6) x.dy[i] *= t > 40 ? 0. : (t == 40 ? 1e-36 : 1.);
+        if (c == 7 && t % 5 == 1 && t > 5) x.k[i] = -std::numeric_limits<double>::infinity();
+        if (c == 8) x.v[i] = 3;
+        if (c == 9 && t > 30) x.dy[i] *= 1e20;
+      }
+      for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+        check_backward(type, s, x);
+        const results mixed = run_backward(type, s, x);
+        for (std::size_t c = 0; c < d; ++c) {
+          CAPTURE(c);
+          numbers y = x;
+          for (auto own : {&numbers::q, &numbers::k, &numbers::v, &numbers::dy})
+            for (std::size_t i = 0; i < x.q.size(); ++i) (y.*own)[i] = (x.*own)[i / d * d + c];
+          const results alike = run_backward(type, s, y);
+          for (auto own : {&results::dq, &results::dk, &results::dv})
+            for (std::size_t t = 0; t < T; ++t) CHECK((mixed.*own)[t * d + c] == (alike.*own)[t * d + c]);
+        }
+      }
+    }
 }

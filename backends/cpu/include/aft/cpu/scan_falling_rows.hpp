@@ -27,8 +27,8 @@ template <class C>
 inline constexpr C falling_size = sizeof(C) == 4 ? C(0x1p60) : C(0x1p500);
 
 /// Columns from i on of scan_tuning::rows rows with the sigmoid gate and their keys, up to the first vector that is for
-/// suffix_any, of which only results are written; returns where it stopped. Without a call in its loop, and with
-/// copies, as fold_ordinary is.
+/// suffix_any, of which dq alone is written, as it will be again; returns where it stopped. Without a call in its loop,
+/// and with copies, as fold_ordinary is.
 template <class C, bool given>
 [[gnu::flatten, gnu::noinline]] index_t add_falling_rows(const suffix_job<C>& job, const falling_inputs<C>& inputs,
                                                          const strip& x, index_t i) {
@@ -79,7 +79,8 @@ template <class C, bool given>
     const auto near = (size_k <= (most - xsimd::abs(power)) * ln2) & (load(view.base + l) == zero) &
                       (power == load(view.b_power + l));
     if constexpr (given) {
-      plain = plain & (least >= (one - limit) * ln2) & (greatest <= (reach - limit) * ln2);
+      plain = plain & (least >= (one - limit) * ln2) & (greatest <= (reach - limit) * ln2) &
+              (greatest <= vec<C>(exp_constants<C>::range));
     } else {
       plain = plain & (least > zero) & (greatest <= limit);
     }
