@@ -128,3 +128,15 @@ TEST_CASE("simple: a channel of causal gradients has the bits that it has among 
       }
     }
 }
+
+TEST_CASE("simple: causal gradients whose stretches are cut for threads, in chunks") {
+  for (bool save : {false, true}) {
+    const setup s{.call = op::simple, .B = 1, .Tq = 600, .Tk = 600, .d = 48, .causal = true, .seed = 410, .save = save};
+    const numbers x = random_numbers(s);
+    for (auto type : {aft::dtype::f32, aft::dtype::bf16}) {
+      check_backward(type, s, x);
+      CHECK(first_difference(run_backward(type, s, x, aft::cpu{.threads = 4}),
+                             run_backward(type, s, x, aft::cpu{.threads = 1})) == "");
+    }
+  }
+}
