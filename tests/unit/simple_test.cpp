@@ -98,7 +98,7 @@ TEST_CASE("simple: a channel of causal gradients has the bits that it has among 
   // What one lane of a vector needs may send all of them another way.
   constexpr index_t T = 72, d = 16;
   for (bool save : {false, true})
-    for (unsigned seed : {401, 402, 403}) {
+    for (unsigned seed : {401U, 402U, 403U}) {
       const setup s{.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = d, .causal = true, .seed = seed, .save = save};
       numbers x = random_numbers(s);
       for (std::size_t i = 0; i < x.q.size(); ++i) {
