@@ -10,7 +10,8 @@
 namespace aft::test {
 
 /// Serves from new and delete. Knows how much is out, the most that ever was, and what remains when a call has ended;
-/// throws std::bad_alloc at the allocation number `fail_at` (counted from 0).
+/// throws std::bad_alloc at the allocation number `fail_at` (counted from 0). Blocks are aligned as asked and never
+/// better, so that whoever relies on more than that is found out.
 class counting_resource : public std::pmr::memory_resource {
  public:
   static constexpr long never = -1;
@@ -27,14 +28,14 @@ class counting_resource : public std::pmr::memory_resource {
       failed_ = true;
       throw std::bad_alloc();
     }
-    void* p = ::operator new (bytes, std::align_val_t{alignment});
+    void* const p = ::operator new (alignment + bytes, std::align_val_t{2 * alignment});
     in_use_ += bytes;
     peak_ = std::max(peak_, in_use_);
-    return p;
+    return static_cast<std::byte*>(p) + alignment;
   }
   void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
     in_use_ -= bytes;
-    ::operator delete (p, std::align_val_t{alignment});
+    ::operator delete (static_cast<std::byte*>(p) - alignment, std::align_val_t{2 * alignment});
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 

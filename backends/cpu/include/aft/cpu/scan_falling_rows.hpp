@@ -10,9 +10,9 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 namespace scan {
 
-/// What a row brings along besides suffix_rows.
+/// What rows bring along besides suffix_rows, where their g is still to be formed.
 template <class C>
-struct falling_inputs {
+struct row_inputs {
   panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
   panel<C> lse{};            ///< null where suffix_rows has inverse and power instead
   bool around = false;       ///< dq is written around the caches
@@ -30,21 +30,21 @@ inline constexpr C falling_size = sizeof(C) == 4 ? C(0x1p60) : C(0x1p500);
 /// suffix_any, of which dq alone is written, as it will be again; returns where it stopped. Without a call in its loop,
 /// and with copies, as fold_ordinary is.
 template <class C, bool given>
-[[gnu::flatten, gnu::noinline]] index_t add_falling_rows(const suffix_job<C>& job, const falling_inputs<C>& inputs,
+[[gnu::flatten, gnu::noinline]] index_t add_falling_rows(const suffix_job<C>& job, const row_inputs<C>& inputs,
                                                          const strip& x, index_t i) {
   constexpr index_t rows = scan_tuning<C>::rows;
   const suffix_lanes<C> chunk = job.chunk;
   const suffix_view<C> view = job.view;
   const suffix_rows<C> row = job.rows;
   const suffix_keys<C> keys = job.keys;
-  const falling_inputs<C> in = inputs;
+  const row_inputs<C> in = inputs;
   const index_t lane = x.lane, width = x.width;
   const vec<C> low(scan_tuning<C>::value_low), high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
   const vec<C> ln2(C(0.6931)), reach(exp_constants<C>::bias - C(8)), most(falling_exponent<C>);
   // Two panels of nine arrays have more lines in a set than the first-level cache: asked for there, 17 MB take 1.1
   // times as long (Emerald Rapids, 2026-11).
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, -1, width, in.far); };
+  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::whole(of, -1, width, in.far); };
   const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq), next_o = next(row.o),
                        next_lse = next(in.lse), next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk),
                        next_dv = next(keys.dv);

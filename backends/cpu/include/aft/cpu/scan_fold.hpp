@@ -107,7 +107,7 @@ template <class C, emission What>
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>);
   const vec<C> zero(C(0));
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, job.far, end == x.width); };
+  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::with_turn(of, x.width, job.far, end == x.width); };
   const lines_ahead<C> next_keys = next(keys), next_values = next(values), next_q = next(out.q), next_y = next(out.y);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;

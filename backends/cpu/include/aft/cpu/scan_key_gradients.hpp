@@ -49,7 +49,9 @@ template <class C>
   const suffix_view<C> view = job.view;
   const index_t lane = x.lane;
   const vec<C> zero(C(0));
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, keys.far, end == x.width); };
+  const auto next = [&](const panel<C>& of) {
+    return lines_ahead<C>::with_turn(of, x.width, keys.far, end == x.width);
+  };
   const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;

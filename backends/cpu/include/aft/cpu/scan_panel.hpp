@@ -12,7 +12,7 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 namespace scan {
 
-/// Rows as a field has them, in bytes.
+/// Where the field has rows that were read or staged from it, and the steps between its rows and columns, in bytes.
 struct stored_rows {
   const std::byte* first = nullptr;  ///< null where the next panel's are not asked for
   index_t row = 0, column = 0;
@@ -23,7 +23,7 @@ template <class C>
 struct panel {
   C* data = nullptr;
   index_t stride = 0;
-  stored_rows stored{};  ///< what they are or were staged from
+  stored_rows stored{};
   C* row(index_t r) const { return data + r * stride; }
 };
 
@@ -45,19 +45,20 @@ class lines_ahead {
     ahead_ = step * scan_tuning<C>::rows * row_;
     if (from_ == nullptr) from_ = reinterpret_cast<const std::byte*>(rows.data);
   }
-  /// For columns before or beyond the turn. Of memory (`far`) the whole next panel, and in the order in which it lies
-  /// there if its rows follow one another: asked for row by row it takes 1.4 times as long.
-  lines_ahead(const panel<C>& rows, index_t width, bool far, bool beyond) : lines_ahead(rows, 1) {
-    const index_t turn = turn_of<C>(width, far);
-    if (turn != 0) {
-      ahead_ = beyond ? ahead_ - turn * column_ : (width - turn) * column_;
-    } else if (far) {
-      in_order(width);
-    }
+  /// All of the next panel, of memory (`far`) in the order in which it lies there if its rows follow one another: asked
+  /// for row by row it takes 1.4 times as long.
+  static lines_ahead whole(const panel<C>& rows, index_t step, index_t width, bool far) {
+    lines_ahead lines(rows, step);
+    if (far) lines.in_order(width);
+    return lines;
   }
-  /// The whole panel, of memory in the same order.
-  lines_ahead(const panel<C>& rows, index_t step, index_t width, bool far) : lines_ahead(rows, step) {
-    if (far) in_order(width);
+  /// For the columns before or `beyond` the turn, see turn_of; without one the whole next panel.
+  static lines_ahead with_turn(const panel<C>& rows, index_t width, bool far, bool beyond) {
+    const index_t turn = turn_of<C>(width, far);
+    if (turn == 0) return whole(rows, 1, width, far);
+    lines_ahead lines(rows, 1);
+    lines.ahead_ = beyond ? lines.ahead_ - turn * lines.column_ : (width - turn) * lines.column_;
+    return lines;
   }
   [[gnu::always_inline]] void ask(index_t r, index_t i) const { prefetch(from_, ahead_ + r * row_ + i * column_); }
   [[gnu::always_inline]] void ask_second(index_t r, index_t i) const {

@@ -46,7 +46,7 @@ class gradient_rows {
  public:
   gradient_rows(const backward_problem& p, bool given, bool with_average)
       : gate_(p.gate_fn),
-        given_(given && p.causal),
+        by_row_(given && p.causal),
         with_average_(with_average),
         dy_(p.dy, p.d, 1),
         q_(p.q, p.d, 1),
@@ -59,9 +59,9 @@ class gradient_rows {
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
   suffix_rows<C> read(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
                       C* zeros, bool write_dq) const {
-    falling_inputs<C> in;
+    row_inputs<C> in;
     suffix_rows<C> rows = open(x, t, n, desk, known, zeros, write_dq, in);
-    if (given_) weigh(n, 0, x.width, in.lse, rows);
+    if (by_row_) weigh(n, 0, x.width, in.lse, rows);
     if (gate_ == gate::none) {
       if (write_dq && dq_.set()) dq_.write(x, t, n, {zeros, 0});
       return rows;
@@ -78,12 +78,12 @@ class gradient_rows {
   void add_falling(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, C* zeros,
                    bool write_dq, suffix_job<C>& job) const {
     constexpr index_t n = scan_tuning<C>::rows;
-    falling_inputs<C> in;
+    row_inputs<C> in;
     job.rows = open(x, t, n, desk, known, zeros, write_dq, in);
     for (index_t i = 0; i < x.width; i += lanes<C>) {
-      i = given_ ? add_falling_rows<C, true>(job, in, x, i) : add_falling_rows<C, false>(job, in, x, i);
+      i = by_row_ ? add_falling_rows<C, true>(job, in, x, i) : add_falling_rows<C, false>(job, in, x, i);
       if (i >= x.width) break;
-      if (given_) weigh(n, i, i + lanes<C>, in.lse, job.rows);
+      if (by_row_) weigh(n, i, i + lanes<C>, in.lse, job.rows);
       gate_rows(n, i, i + lanes<C>, in, job.rows);
       for (index_t r = n - 1; r >= 0; --r) suffix_any<C, true>(job, x.lane + i, i, r);
     }
@@ -93,13 +93,9 @@ class gradient_rows {
   /// The row that stands for all where they see the same keys, as the forward call left it in the first of them.
   void read_shared(const strip& x, const row_desk<C>& desk, C* zeros, const known_rows<C>& to) const {
     const panel<C> o = with_average_ ? average_.read(x, 0, 1, desk.o) : panel<C>{zeros, 0};
-    suffix_rows<C> row;
-    open_weights(x, desk, row);
-    weigh(1, 0, x.width, lse_.read(x, 0, 1, desk.lse), row);
     std::copy_n(o.data, x.width, to.o.data + x.lane);
-    std::copy_n(row.inverse.data, x.width, to.inverse.data + x.lane);
-    std::copy_n(row.power.data, x.width, to.power.data + x.lane);
-    std::copy_n(row.base.data, x.width, to.base.data + x.lane);
+    suffix_rows<C> row{{}, {}, at(to.inverse, 0, x), at(to.power, 0, x), at(to.base, 0, x)};
+    weigh(1, 0, x.width, lse_.read(x, 0, 1, desk.lse), row);
   }
 
   /// What all rows share where one is known for all, at lane positions.
@@ -141,12 +137,12 @@ class gradient_rows {
     C* const high = desk.q;
     std::fill_n(low, x.width, exp_constants<C>::largest);
     std::fill_n(high, x.width, -exp_constants<C>::largest);
-    if (!given_ && known.o.stride == 0) t1 = std::min(t1, t0 + 1);
+    if (!by_row_ && known.o.stride == 0) t1 = std::min(t1, t0 + 1);
     for (index_t t = t0; t < t1; t += rows) {
       const index_t n = std::min(rows, t1 - t);
-      const panel<C> o = given_ ? average_.read(x, t, n, desk.o) : at(known.o, t - known.t0, x);
+      const panel<C> o = by_row_ ? average_.read(x, t, n, desk.o) : at(known.o, t - known.t0, x);
       if (widen(x, n, o, low, high))
-        widen_by_zeros(x, n, o, given_ ? lse_.read(x, t, n, desk.lse) : at(known.inverse, t - known.t0, x), low, high);
+        widen_by_zeros(x, n, o, by_row_ ? lse_.read(x, t, n, desk.lse) : at(known.inverse, t - known.t0, x), low, high);
     }
     for (index_t i = 0; i < x.width; ++i) {
       const bool some = low[i] <= high[i];
@@ -180,7 +176,7 @@ class gradient_rows {
   [[gnu::noinline, gnu::flatten]] void widen_by_zeros(const strip& x, index_t n, const panel<C>& o,
                                                       const panel<C>& weight, C* low, C* high) const {
     const vec<C> zero(C(0));
-    const vec<C> nothing(given_ ? -std::numeric_limits<C>::infinity() : C(0));
+    const vec<C> nothing(by_row_ ? -std::numeric_limits<C>::infinity() : C(0));
     for (index_t r = 0; r < n; ++r) {
       for (index_t i = 0; i < x.width; i += lanes<C>) {
         const auto counts = (load(o.row(r) + i) == zero) & differs<C>(load(weight.row(r) + i), nothing);
@@ -206,12 +202,14 @@ class gradient_rows {
 
   /// What read() and add_falling() begin with: places and inputs of rows [t, t + n).
   suffix_rows<C> open(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
-                      C* zeros, bool write_dq, falling_inputs<C>& in) const {
+                      C* zeros, bool write_dq, row_inputs<C>& in) const {
     suffix_rows<C> rows;
-    if (given_) {
+    if (by_row_) {
       rows.o = with_average_ ? average_.read(x, t, n, desk.o) : panel<C>{zeros, 0};
       in.lse = lse_.read(x, t, n, desk.lse);
-      open_weights(x, desk, rows);
+      rows.inverse = {desk.inverse, x.width};
+      rows.power = {desk.power, x.width};
+      rows.base = {desk.base, x.width};
     } else {
       rows = given_again(x, t, known);
     }
@@ -226,12 +224,6 @@ class gradient_rows {
     in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
     in.far = around_;
     return rows;
-  }
-
-  static void open_weights(const strip& x, const row_desk<C>& desk, suffix_rows<C>& rows) {
-    rows.inverse = {desk.inverse, x.width};
-    rows.power = {desk.power, x.width};
-    rows.base = {desk.base, x.width};
   }
 
   /// e^-lse as inverse * 2^power * e^base, columns [i, end).
@@ -258,7 +250,7 @@ class gradient_rows {
 
   /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o, columns [i, end). A switch inside the loop costs a
   /// third of it.
-  void gate_rows(index_t n, index_t i, index_t end, const falling_inputs<C>& in, const suffix_rows<C>& rows) const {
+  void gate_rows(index_t n, index_t i, index_t end, const row_inputs<C>& in, const suffix_rows<C>& rows) const {
     if (gate_ == gate::sigmoid) {
       gate_rows(n, i, end, in, rows,
                 [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_growth<C>(z)); });
@@ -270,7 +262,7 @@ class gradient_rows {
     }
   }
   template <class Gate>
-  [[gnu::flatten]] void gate_rows(index_t n, index_t begin, index_t end, const falling_inputs<C>& in,
+  [[gnu::flatten]] void gate_rows(index_t n, index_t begin, index_t end, const row_inputs<C>& in,
                                   const suffix_rows<C>& rows, const Gate& both) const {
     const suffix_rows<C> to = rows;
     const panel<C> dy = in.dy, q = in.q, dq = in.dq;
@@ -292,7 +284,7 @@ class gradient_rows {
   }
 
   gate gate_;
-  bool given_;  ///< for every row
+  bool by_row_;  ///< average and lse are what the caller gave, and differ from row to row
   bool with_average_;
   columns<C> dy_, q_, average_, lse_, dq_;
   bool around_;

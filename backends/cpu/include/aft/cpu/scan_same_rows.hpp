@@ -71,7 +71,7 @@ template <class C>
   const vec<C> near_q(near_gate<C>);
   const vec<C> lowest(empty_exponent<C>);
   const vec<C> zero(C(0));
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>(of, x.width, in.far, end == x.width); };
+  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::with_turn(of, x.width, in.far, end == x.width); };
   const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;

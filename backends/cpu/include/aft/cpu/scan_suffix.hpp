@@ -207,12 +207,13 @@ template <class C, bool Emit>
       }
       auto special = (top > load(view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
                      (o_peak > high) | ((o_peak < low) & (o_peak > zero));
-      if (Emit && !xsimd::all(load(chunk.g_peak + l) >= low)) {
-        // A key may see tiny gradients alone, whatever the panel's earlier rows hold.
-        vec<C> seen = load(chunk.g_peak + l);
+      if (Emit && !xsimd::all((load(chunk.g_peak + l) >= low) & (load(chunk.o_peak + l) >= low))) {
+        // A key may see tiny gradients or averages alone, whatever the panel's earlier rows hold.
+        vec<C> seen_g = load(chunk.g_peak + l), seen_o = load(chunk.o_peak + l);
         for (index_t r = rows - 1; r >= 0; --r) {
-          seen = max_ignoring_nan<C>(seen, xsimd::abs(load(in.g.row(r) + i)));
-          special = special | ((seen < low) & (seen > zero));
+          seen_g = max_ignoring_nan<C>(seen_g, xsimd::abs(load(in.g.row(r) + i)));
+          seen_o = max_ignoring_nan<C>(seen_o, xsimd::abs(load(in.o.row(r) + i)));
+          special = special | ((seen_g < low) & (seen_g > zero)) | ((seen_o < low) & (seen_o > zero));
         }
       }
       if (!xsimd::any(special)) {
