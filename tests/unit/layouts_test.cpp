@@ -14,9 +14,13 @@ constexpr layout input_layouts[] = {layout::row_major, layout::padded,      layo
 constexpr layout output_layouts[] = {layout::row_major,  layout::padded,   layout::channels_first,
                                      layout::misaligned, layout::reversed, layout::interleaved};
 
-/// One call per algorithm, with extents that leave part of a vector over.
+/// One call per algorithm, with extents that leave part of a vector over, and some with keys that do not: rows of
+/// their bias may be read where they lie, where nothing hides pairs.
 std::vector<setup> calls() {
   return {
+      {.B = 2, .Tq = 17, .Tk = 32, .d = 4, .H = 2, .bias = bias_form::dense_bhtt},
+      {.B = 2, .Tq = 19, .Tk = 16, .d = 4, .H = 2, .causal = true},
+      {.B = 2, .Tq = 17, .Tk = 16, .d = 4, .H = 2, .mask = mask_form::batch_pairs},
       {.B = 3, .Tq = 19, .Tk = 21, .d = 6, .H = 3},
       {.B = 2, .Tq = 18, .Tk = 18, .d = 20, .H = 2, .bias = bias_form::factorized_htn, .causal = true},
       {.B = 2,
@@ -28,6 +32,7 @@ std::vector<setup> calls() {
        .mask = mask_form::batch_pairs,
        .lengths = true},
       {.call = op::local, .B = 2, .Tq = 20, .Tk = 20, .d = 6, .H = 2, .bias = bias_form::banded_htj, .win = {3, 2}},
+      {.call = op::local, .B = 2, .Tq = 37, .Tk = 37, .d = 4, .H = 2, .bias = bias_form::dense_bhtt, .win = {5, 9}},
       {.call = op::simple, .B = 2, .Tq = 20, .Tk = 20, .d = 18, .hk = 6, .mask = mask_form::keys},
       {.call = op::simple, .B = 2, .Tq = 20, .Tk = 20, .d = 18, .causal = true},
       {.call = op::conv, .B = 2, .d = 6, .hk = 3, .H = 3, .grid = {19}, .taps = {4}, .causal = true},

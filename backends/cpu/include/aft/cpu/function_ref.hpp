@@ -13,21 +13,21 @@ class function_ref;
 
 /// Refers to `f` without owning it. What takes one is compiled once, whatever it is called with: most of the library's
 /// code lies in such bodies, and a template on each cost a third of the time that a program needs to compile a call.
-template <class... Arguments>
-class function_ref<void(Arguments...)> {
+template <class Result, class... Arguments>
+class function_ref<Result(Arguments...)> {
  public:
   template <class F>
   explicit function_ref(const F& f) : object_(&f), call_(&call<F>) {}
-  void operator()(Arguments... arguments) const { call_(object_, arguments...); }
+  Result operator()(Arguments... arguments) const { return call_(object_, arguments...); }
 
  private:
   template <class F>
-  static void call(const void* object, Arguments... arguments) {
-    (*static_cast<const F*>(object))(arguments...);
+  static Result call(const void* object, Arguments... arguments) {
+    return (*static_cast<const F*>(object))(arguments...);
   }
 
   const void* object_;
-  void (*call_)(const void*, Arguments...);
+  Result (*call_)(const void*, Arguments...);
 };
 
 }  // namespace cpu_impl

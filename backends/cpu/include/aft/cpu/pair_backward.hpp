@@ -156,6 +156,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
       const pair_weights<C> weights(p, factors, instance.b, instance.h);
       const auto fill = [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
         weights.columns(r0, r1, t0, t1, out, ld);
+        return log_weights<C>{out, ld, false};
       };
       const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
                               const C* c, kept_keys<C>* kept = nullptr) {

@@ -99,9 +99,10 @@ inline void add_outside(index_t rows, const row_scale<C>& rs, const outside_sums
   });
 }
 
-/// fill(r0, r1, s0, s1, out, ld) gives the log-weights of a panel.
+/// fill(r0, r1, s0, s1, out, ld) gives the log-weights of panels: in `out`, or, in whole vectors, where the caller has
+/// them.
 template <class C>
-using fill_ref = function_ref<void(index_t, index_t, index_t, index_t, C*, index_t)>;
+using fill_ref = function_ref<log_weights<C>(index_t, index_t, index_t, index_t, C*, index_t)>;
 
 /// pack(slot, tile, n, P, scales) packs the columns of n lane tiles with the buffers of a slot.
 template <class C>
@@ -124,7 +125,7 @@ template <class C>
     const index_t origin = plan.cut.begin(first), ld = plan.ld();
     const auto all = g.dense(origin, plan.cut.end(last - 1));
     C* const rows = plan.rows + (plan.own_weights() ? thread : own) * plan.together * M * ld;
-    fill(origin, plan.cut.end(last - 1), all.lo, all.hi, rows, ld);
+    const log_weights<C> w = fill(origin, plan.cut.end(last - 1), all.lo, all.hi, rows, ld);
     for (index_t panel = first; panel < last; ++panel) {
       const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
       const auto span = g.dense(r0, r1);
@@ -133,8 +134,10 @@ template <class C>
       const bool beside =
           g.constant && ((ends.begin && g.causal >= 0) || (ends.end && g.causal <= 0));  // else it is hidden
       const bool outside = g.has_prefix(span) || g.has_suffix(span) || beside;
-      pack_weight_panel<C>(r1 - r0, span.hi - span.lo, rows + (r0 - origin) * ld + span.lo - all.lo, ld, outside,
-                           plan.paired, plan.weights_of(thread) + (panel - p0) * panel_size, scale);
+      const index_t n = span.hi - span.lo, at = (r0 - origin) * w.ld + span.lo - all.lo;
+      if (!w.whole) pad_rows<C>(r1 - r0, n, padded_weights<C>(n, plan.paired), rows + at, ld);
+      pack_weight_panel<C>(r1 - r0, n, {w.first + at, w.ld, true}, outside, plan.paired,
+                           plan.weights_of(thread) + (panel - p0) * panel_size, scale);
       scale.ends = ends;
     }
   });

@@ -47,7 +47,9 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         if (plan.narrow && r1 + ahead <= p.Tq && s1 + ahead <= p.Tk)
           weights.prefetch(r0 + ahead, r1 + ahead, s0 + ahead, s1 + ahead);
       }
-      weights.rows(r0, r1, s0, s1, out, ld);
+      if (padded_weights<C>(s1 - s0, plan.paired) == s1 - s0 && weights.as_stored(r0, s1))
+        return weights.stored(r0, s0);
+      return weights.rows(r0, r1, s0, s1, out, ld);
     };
     const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
                             const C* c, kept_keys<C>* = nullptr) {

@@ -291,6 +291,31 @@ inline void store_first(float* p, const vec<float>& v) {
 }
 #endif
 
+/// n numbers in the lanes from `at` on, those of `others` beside them.
+template <class C>
+inline vec<C> load_lanes(const C* p, index_t at, index_t n, const vec<C>& others) {
+#if defined(__AVX512F__)
+  if constexpr (lanes<C> == 16) {
+    return vec<C>(_mm512_mask_expandloadu_ps(others, static_cast<__mmask16>(((1u << n) - 1) << at), p));
+  }
+#elif defined(__AVX2__)
+  if constexpr (lanes<C> == 8) {
+    const __m256i places = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m256i first = _mm256_set1_epi32(static_cast<int>(at - 1)),
+                  last = _mm256_set1_epi32(static_cast<int>(at + n));
+    const __m256i wanted = _mm256_and_si256(_mm256_cmpgt_epi32(places, first), _mm256_cmpgt_epi32(last, places));
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): lanes before `at` need not lie in any array
+    const auto* const from = reinterpret_cast<const float*>(reinterpret_cast<std::uintptr_t>(p) -
+                                                            static_cast<std::uintptr_t>(at) * sizeof(float));
+    return vec<C>(_mm256_blendv_ps(others, _mm256_maskload_ps(from, wanted), _mm256_castsi256_ps(wanted)));
+  }
+#endif
+  C all[lanes<C>];
+  store(all, others);
+  for (index_t i = 0; i < n; ++i) all[at + i] = p[i];
+  return load(all);
+}
+
 /// Whether rows are turned into columns in registers.
 template <class C>
 inline constexpr bool turns_rows = requires(vec<C> (&block)[lanes<C>]) {

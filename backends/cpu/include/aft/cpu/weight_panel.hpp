@@ -23,30 +23,50 @@ struct row_scale {
   tile_ends ends;
 };
 
-/// top[r] = the largest of n numbers of row r and of `least`; NaN is passed over. Rows are filled up with -inf to whole
-/// vectors.
+/// Rows of log-weights, and the distance from one to the next.
 template <class C>
-inline void find_tops(index_t rows, index_t n, index_t padded, C* w, index_t ld, const vec<C>& least, C* top) {
-  constexpr index_t L = lanes<C>;
-  const vec<C> none(-std::numeric_limits<C>::infinity());
+struct log_weights {
+  const C* first;
+  index_t ld;
+  bool whole;  ///< they are whole vectors, or filled up to them with -inf
+};
+
+/// x in the first n lanes, -inf in the others.
+template <class C>
+inline vec<C> first_lanes(const vec<C>& x, index_t n) {
   constexpr auto places = [] {
-    std::array<C, static_cast<std::size_t>(L)> all{};
+    std::array<C, static_cast<std::size_t>(lanes<C>)> all{};
     for (std::size_t l = 0; l < all.size(); ++l) all[l] = static_cast<C>(l);
     return all;
   }();
+  return xsimd::select(load(places.data()) < vec<C>(static_cast<C>(n)), x, vec<C>(-std::numeric_limits<C>::infinity()));
+}
+
+/// Fills rows of n numbers up to `padded`, whole vectors, with -inf.
+template <class C>
+[[gnu::flatten]] inline void pad_rows(index_t rows, index_t n, index_t padded, C* w, index_t ld) {
+  constexpr index_t L = lanes<C>;
   const index_t whole = n / L * L;
-  const auto used = load(places.data()) < vec<C>(static_cast<C>(n - whole));
-  const auto row_most = [&](index_t r) {
+  for (index_t r = 0; whole < padded && r < rows; ++r) {
     C* const row = w + r * ld;
+    store(row + whole, first_lanes<C>(load(row + whole), n - whole));
+    for (index_t s = whole + L; s < padded; s += L) store(row + s, vec<C>(-std::numeric_limits<C>::infinity()));
+  }
+}
+
+/// top[r] = the largest of n numbers of row r, whole vectors, and of `least`; NaN is passed over.
+template <class C>
+inline void find_tops(index_t rows, index_t n, const log_weights<C>& w, const vec<C>& least, C* top) {
+  constexpr index_t L = lanes<C>;
+  const auto row_most = [&](index_t r) {
+    const C* const row = w.first + r * w.ld;
     vec<C> most = least;
-    for (index_t s = 0; s < whole; s += L) most = max_ignoring_nan<C>(most, load(row + s));
-    if (whole == padded) return most;
-    const vec<C> last = xsimd::select(used, load(row + whole), none);
-    for (index_t s = whole; s < padded; s += L) store(row + s, s == whole ? last : none);
-    return max_ignoring_nan<C>(most, last);
+    for (index_t s = 0; s < n; s += L) most = max_ignoring_nan<C>(most, load(row + s));
+    return most;
   };
   if constexpr (turns_rows<C>) {
     // A row's largest lane by itself is a chain of shuffles; of all rows together they are a transpose.
+    const vec<C> none(-std::numeric_limits<C>::infinity());
     vec<C> most[L];
     for (index_t r = 0; r < L; ++r) most[r] = r < rows ? row_most(r) : none;
     transpose(most);
@@ -59,11 +79,11 @@ inline void find_tops(index_t rows, index_t n, index_t padded, C* w, index_t ld,
   for (index_t r = 0; r < rows; ++r) top[r] = largest_lane<C>(row_most(r));
 }
 
-/// panel[s][r] = exp(w[r * ld + s] - base[r]) / 2^exponent[r] for s < steps, M entries a step; 0 for r >= rows.
-/// `paired`: of pairs of bfloat16. Reads rows up to a whole vector, or two, and changes them.
+/// panel[s][r] = exp(w[r][s] - base[r]) / 2^exponent[r] for s < steps, M entries a step; 0 for r >= rows. `paired`: of
+/// pairs of bfloat16. Reads rows up to a whole vector, or two.
 template <class C>
-inline void turn_weights(index_t rows, index_t steps, C* w, index_t ld, const C* base, const C* exponent, bool paired,
-                         C* panel) {
+inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, const C* base, const C* exponent,
+                         bool paired, C* panel) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
   if constexpr (turns_rows<C>) {
@@ -74,7 +94,7 @@ inline void turn_weights(index_t rows, index_t steps, C* w, index_t ld, const C*
         block[r] = vec<C>(C(0));
         if (r >= rows) continue;
         const vec<C> origin(base[r]), shift(exponent[r]);
-        const auto weights = [&](index_t at) { return exp_scaled<C>(load(w + r * ld + at) - origin, shift); };
+        const auto weights = [&](index_t at) { return exp_scaled<C>(load(w.first + r * w.ld + at) - origin, shift); };
         if constexpr (has_bf16_dot<C>) {
           if (paired) {
             block[r] = pair_up(weights(2 * s), weights(2 * s + L));
@@ -91,31 +111,38 @@ inline void turn_weights(index_t rows, index_t steps, C* w, index_t ld, const C*
   }
   for (index_t r = 0; r < rows; ++r) {
     const vec<C> origin(base[r]), shift(exponent[r]);
-    for (index_t s = 0; s < steps; s += L) store(w + r * ld + s, exp_scaled<C>(load(w + r * ld + s) - origin, shift));
+    for (index_t s = 0; s < steps; s += L) {
+      C line[L];
+      store(line, exp_scaled<C>(load(w.first + r * w.ld + s) - origin, shift));
+      for (index_t i = s; i < steps && i < s + L; ++i) panel[i * M + r] = line[i - s];
+    }
   }
-  for (index_t s = 0; s < steps; ++s) {
-    C* const out = panel + s * M;
-    for (index_t r = 0; r < rows; ++r) out[r] = w[r * ld + s];
-    for (index_t r = rows; r < M; ++r) out[r] = C(0);
-  }
+  for (index_t s = 0; s < steps; ++s)
+    for (index_t r = rows; r < M; ++r) panel[s * M + r] = C(0);
 }
 
-/// Writes the weights of `rows` rows of log-weights (stride ld, n each) transposed, panel[s][row]; `paired`: of pairs
-/// of bfloat16, panel[s / 2][row]. `zero_outside` says that pairs of bias 0 are summed apart, so the scale must cover
-/// them. ld is at least n rounded up to a vector, or to two if paired. The rows are changed.
+/// n numbers as whole vectors, or pairs of vectors for pairs of bfloat16.
 template <class C>
-[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, C* log_weights, index_t ld, bool zero_outside,
+inline index_t padded_weights(index_t n, bool paired) {
+  const index_t whole = paired ? 2 * lanes<C> : lanes<C>;
+  return (n + whole - 1) / whole * whole;
+}
+
+/// Writes the weights of `rows` rows of n log-weights transposed, panel[s][row]; `paired`: of pairs of bfloat16,
+/// panel[s / 2][row]. `zero_outside` says that pairs of bias 0 are summed apart, so the scale must cover them. Rows are
+/// filled up with -inf to padded_weights(n, paired).
+template <class C>
+[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, const log_weights<C>& w, bool zero_outside,
                                                bool paired, C* panel, row_scale<C>& scale) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
   constexpr C inf = std::numeric_limits<C>::infinity();
   constexpr index_t R = (M + L - 1) / L * L;
-  const index_t whole = paired ? 2 * L : L;
   // Rows first one by one, then as lanes: what a row needs besides its weights is formed for a vector of rows.
   C top[R], base[R], exponent[R], outside[R];
   for (index_t r = 0; r < R; ++r) top[r] = -inf;
   const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), lowest(exp_constants<C>::lowest);
-  find_tops<C>(rows, n, (n + whole - 1) / whole * whole, log_weights, ld, zero_outside ? zero : none, top);
+  find_tops<C>(rows, padded_weights<C>(n, paired), w, zero_outside ? zero : none, top);
   for (index_t r = 0; r < R; r += L) {
     const vec<C> t = load(top + r);
     const auto empty = t == none;
@@ -131,7 +158,7 @@ template <class C>
     scale.exponent[r] = exponent[r];
     scale.outside[r] = zero_outside && r < rows ? outside[r] : C(0);
   }
-  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, log_weights, ld, base, exponent, paired, panel);
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, base, exponent, paired, panel);
 }
 
 }  // namespace cpu_impl

@@ -8,6 +8,7 @@
 #include <aft/core/problem.hpp>
 
 #include "stage.hpp"
+#include "weight_panel.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -43,15 +44,27 @@ class pair_weights {
     cover(t, s0, s1, seen, out);
   }
 
-  /// out[(t - t0) * ld + s - s0] = w[t,s].
-  AFT_COMPILE_ONCE void rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
+  /// Whether row t and those after it have the log-weights of keys below s1 as they are stored.
+  bool as_stored(index_t t, index_t s1) const {
+    return in_rows(bias_kind::dense) && !p_->win.bounded && !p_->pair_mask() && (!p_->causal || s1 <= t + 1);
+  }
+  /// Those rows, from key s0 on.
+  log_weights<C> stored(index_t t, index_t s0) const { return {dense_row(t) + s0, p_->bias.w.sr, true}; }
+
+  /// out[(t - t0) * ld + s - s0] = w[t,s]. Writes whole vectors, of which ld has room for.
+  AFT_COMPILE_ONCE log_weights<C> rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
+    if (p_->win.bounded && !p_->pair_mask() && (in_rows(bias_kind::dense) || in_rows(bias_kind::banded))) {
+      window_rows(t0, t1, s0, s1, out, ld);
+      return {out, ld, true};
+    }
     if (p_->bias.kind != bias_kind::factorized) {
       for (index_t t = t0; t < t1; ++t) row(t, s0, s1, out + (t - t0) * ld);
-      return;
+      return {out, ld, false};
     }
     // u v^T for all, also where a pair turns out to be hidden: rows that share their keys' factors take half the time.
     dot(factors_.u, p_->Tq, t0, t1, factors_.v_blocked, p_->Tk, s0, s1, out, ld);
     for (index_t t = t0; t < t1; ++t) cover(t, s0, s1, inside_of(t, s0, s1), out + (t - t0) * ld);
+    return {out, ld, false};
   }
 
   /// The transposed bias: out[(s - s0) * ld + t - t0] = w[t,s]. Walks w along its rows, a cache line at a time.
@@ -62,7 +75,7 @@ class pair_weights {
         for (index_t t = t0; t < t1 && t < s; ++t) out[(s - s0) * ld + t - t0] = -std::numeric_limits<C>::infinity();
       return;
     }
-    if (plain() && !p_->win.bounded && !p_->pair_mask()) {
+    if (in_rows(bias_kind::dense) && !p_->win.bounded && !p_->pair_mask()) {
       for (index_t t = t0; t < t1; t += lanes<C>) {
         const index_t count = t1 - t < lanes<C> ? t1 - t : lanes<C>;
         transpose_columns<C>(dense_row(t) + s0, p_->bias.w.sr, count, s1 - s0, out + (t - t0), ld);
@@ -84,21 +97,25 @@ class pair_weights {
 
   /// Asks for the part of a stored bias that rows() will read. Inlined by force, see lane_field::prefetch.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t s0, index_t s1) const {
-    if (!plain()) return;
+    if (!in_rows(bias_kind::dense)) return;
     constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
     for (index_t t = t0; t < t1; ++t)
       for (index_t s = s0; s < s1; s += line) __builtin_prefetch(dense_row(t) + s);
   }
 
  private:
-  /// Whether w is stored in rows of the arithmetic type.
-  bool plain() const {
-    const bias_ref& bias = p_->bias;
-    return bias.kind == bias_kind::dense && bias.w.type == dtype_of<C> && bias.w.sc == 1;
+  /// Whether w is of this kind, and in rows of the arithmetic type.
+  bool in_rows(bias_kind kind) const {
+    return p_->bias.kind == kind && p_->bias.w.type == dtype_of<C> && p_->bias.w.sc == 1;
   }
   const C* dense_row(index_t t) const {
     const matrix& w = p_->bias.w;
     return reinterpret_cast<const C*>(w.data) + (p_->bias.batch > 1 ? b_ : 0) * w.sb + h_ * w.sh + t * w.sr;
+  }
+
+  const C* banded(index_t t, index_t s) const {
+    const matrix& w = p_->bias.w;
+    return reinterpret_cast<const C*>(w.data) + h_ * w.sh + t * w.sr + s - t + p_->win.before;
   }
 
   static index_t clamp(index_t x, index_t low, index_t high) { return x < low ? low : (x > high ? high : x); }
@@ -113,6 +130,22 @@ class pair_weights {
     if (!p_->win.bounded) return {s0, seen, seen};
     const index_t first = clamp(t - p_->win.before, s0, seen);
     return {first, clamp(t + p_->win.after + 1, first, seen), seen};
+  }
+
+  /// Rows whose windows lie in_rows, filled up to whole vectors with -inf: windows are short, and their rows many.
+  [[gnu::flatten]] void window_rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
+    constexpr index_t L = lanes<C>;
+    const vec<C> outside(p_->excluded ? -std::numeric_limits<C>::infinity() : C(0));
+    for (index_t t = t0; t < t1; ++t, out += ld) {
+      const span seen = inside_of(t, s0, s1);
+      const C* const window = p_->bias.kind == bias_kind::dense ? dense_row(t) + seen.first : banded(t, seen.first);
+      for (index_t s = s0; s < s1; s += L) {
+        const vec<C> beside = first_lanes<C>(outside, seen.seen - s);
+        const index_t first = clamp(seen.first, s, s + L), last = clamp(seen.last, first, s + L);
+        store(out + (s - s0),
+              first == last ? beside : load_lanes<C>(window + (first - seen.first), first - s, last - first, beside));
+      }
+    }
   }
 
   /// Writes what is not inside: pairs outside the window, hidden ones.
@@ -136,7 +169,7 @@ class pair_weights {
         for (index_t s = s0; s < s1; ++s) out[s - s0] = C(0);
         break;
       case bias_kind::dense: {
-        if (plain()) {
+        if (in_rows(bias_kind::dense)) {
           std::memcpy(out, dense_row(t) + s0, static_cast<std::size_t>(s1 - s0) * sizeof(C));
           break;
         }
