@@ -88,7 +88,7 @@ struct fold_plan {
     e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= stair_steps &&
               g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
     e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= stair_steps &&
-            (g.constant && g.causal <= 0 ? r1 - r0 == M : r1 - r0 >= M / 2);
+            (g.constant && g.causal <= 0 ? r1 - r0 == M : r1 - r0 >= tuning<C>::exact_rows);
     for (index_t i = 1; i < tuning<C>::stairs; ++i) {
       const index_t row = r0 + tuning<C>::stair(i) < r1 ? r0 + tuning<C>::stair(i) : r1;
       e.end = e.end && g.dense(row - 1, row).hi == last.hi - (r1 - row);

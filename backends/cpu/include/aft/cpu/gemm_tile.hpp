@@ -43,6 +43,7 @@ class gemm_tile {
     for (index_t i = 0; i < tuning<C>::stairs && tuning<C>::stair(i) < M; ++i) last = tuning<C>::stair(i);
     return last;
   }();
+  static constexpr bool may_end = !paired && M >= tuning<C>::exact_rows;
   static constexpr index_t end_steps = M > tuning<C>::stair(1) ? M - tuning<C>::stair(1) : 0;
 
   static void run(index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask, tile_ends ends) {
@@ -51,7 +52,7 @@ class gemm_tile {
     for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
     index_t s = 0;
     if (!paired && ends.begin) s = begin(a, p, all, stairs());
-    const index_t last = !paired && ends.end ? depth - end_steps : depth;
+    const index_t last = may_end && ends.end ? depth - end_steps : depth;
     for (index_t part = 0; s < last; ++part) {
       const C* line = ask.first[part];
       const index_t until = last - s > ask.length ? s + ask.length : last;
@@ -60,7 +61,9 @@ class gemm_tile {
         multiply<0, M>(a + s * step, p + s * width, all);
       }
     }
-    if (!paired && ends.end) end(a + last * step, p + last * width, all, stairs());
+    if constexpr (may_end) {
+      if (ends.end) end(a + last * step, p + last * width, all, stairs());
+    }
 #pragma GCC unroll 14  // else the accumulators go to the stack first
     for (index_t r = 0; r < M; ++r) {
       C* const out = c + r * width;
@@ -129,14 +132,14 @@ class gemm_tile {
   }
 };
 
-/// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights from half the
-/// full one on are the common ones; below they occur in short sequences and beside windows only.
+/// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights near the full
+/// one are the common ones; lower ones occur in short sequences and beside windows only.
 template <class C, bool paired, index_t M>
 inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask,
                       tile_ends ends) {
   constexpr index_t most = tuning<C>::rows;
-  constexpr index_t smaller = M > most / 2 ? M - 1 : M / 2;
-  if constexpr (M > 1) {
+  constexpr index_t smaller = M - (M > tuning<C>::exact_rows ? 1 : (M > most / 2 ? 2 : 3));
+  if constexpr (smaller > 0) {
     if (rows <= smaller) return gemm_rows<C, paired, smaller>(rows, depth, a, p, c, add, ask, ends);
   }
   gemm_tile<C, M, paired>::run(depth, a, p, c, add, ask, ends);

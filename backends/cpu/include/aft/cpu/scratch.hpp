@@ -41,23 +41,7 @@ class scratch {
   /// n elements, uninitialised, on a cache line. n may be 0.
   template <class T>
   T* take(index_t n) {
-    const std::size_t wanted = static_cast<std::size_t>(n < 0 ? 0 : n) * sizeof(T);
-    if (from_ == nullptr) {
-      left_ += (wanted / alignment + 1) * alignment;
-      return nullptr;
-    }
-    if constexpr (shared == 0) return reinterpret_cast<T*>(block(wanted));
-    // Never null, even where n is 0.
-    const std::size_t bytes = wanted == 0 ? alignment : (wanted + alignment - 1) / alignment * alignment;
-    if (bytes > left_) {
-      if (bytes >= shared) return reinterpret_cast<T*>(block(bytes));
-      next_ = block(shared);
-      left_ = shared;
-    }
-    T* const taken = reinterpret_cast<T*>(next_);
-    next_ += bytes;
-    left_ -= bytes;
-    return taken;
+    return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(n < 0 ? 0 : n) * sizeof(T)));
   }
 
   /// Makes the next `n` elements one block of the resource. A free list of many blocks that nothing holds any more is
@@ -94,7 +78,27 @@ class scratch {
   };
   static_assert(sizeof(header) <= asked && alignof(header) <= asked && asked <= alignment);
 
-  std::byte* block(std::size_t bytes) {
+  /// Compiled once: a call takes dozens of buffers.
+  AFT_COMPILE_ONCE std::byte* take_bytes(std::size_t wanted) {
+    if (from_ == nullptr) {
+      left_ += (wanted / alignment + 1) * alignment;
+      return nullptr;
+    }
+    if constexpr (shared == 0) return block(wanted);
+    // Never null, even where nothing is wanted.
+    const std::size_t bytes = wanted == 0 ? alignment : (wanted + alignment - 1) / alignment * alignment;
+    if (bytes > left_) {
+      if (bytes >= shared) return block(bytes);
+      next_ = block(shared);
+      left_ = shared;
+    }
+    std::byte* const taken = next_;
+    next_ += bytes;
+    left_ -= bytes;
+    return taken;
+  }
+
+  AFT_COMPILE_ONCE std::byte* block(std::size_t bytes) {
     void* const raw = from_->allocate(alignment + bytes, asked);
     last_ = ::new (raw) header{last_, alignment + bytes};
     std::byte* const after = static_cast<std::byte*>(raw) + sizeof(header);

@@ -38,7 +38,7 @@ class pair_weights {
       : p_(&p), factors_(factors), b_(b), h_(h) {}
 
   /// out[s - s0] = w[t,s] for s0 <= s < s1.
-  [[gnu::noinline]] void row(index_t t, index_t s0, index_t s1, C* out) const {
+  AFT_COMPILE_ONCE void row(index_t t, index_t s0, index_t s1, C* out) const {
     const span seen = inside_of(t, s0, s1);
     if (seen.first < seen.last) inside(t, seen.first, seen.last, out + (seen.first - s0));
     cover(t, s0, s1, seen, out);
@@ -191,8 +191,8 @@ class pair_weights {
 
   /// out[(r - r0) * ld + x - x0] = sum_n plain[r][n] blocked[x][n]. One chain a pair in the order of n, whichever of
   /// the two are rows and however many: rows and columns of w agree bit for bit.
-  [[gnu::noinline]] void dot(const C* plain, index_t R, index_t r0, index_t r1, const C* blocked, index_t X, index_t x0,
-                             index_t x1, C* out, index_t ld) const {
+  AFT_COMPILE_ONCE void dot(const C* plain, index_t R, index_t r0, index_t r1, const C* blocked, index_t X, index_t x0,
+                            index_t x1, C* out, index_t ld) const {
     if (r1 - r0 == 1) return dot_rows<1>(plain, R, r0, r1, blocked, X, x0, x1, out, ld);
     // Two vectors of each fit the registers beside the factors.
     constexpr index_t together = tuning<C>::rows / 2;
