@@ -296,3 +296,21 @@ TEST_CASE("zero-size tensors are valid, null data and all") {
   aft::simple(x, x, x, out3{simple.data(), {2, 5, 4}});
   for (std::size_t i = 0; i < 2 * 5 * 4; ++i) CHECK(written[i] == simple[i]);
 }
+
+TEST_CASE("a banded bias without columns may be null: no pair is inside, and every key counts alike") {
+  const index_t T = 64, channels = 8;
+  const std::size_t size = static_cast<std::size_t>(B * T * channels);
+  // With q = k = 0, v = dy = 1/2 and a power of two of keys every step is exact, in whatever order it is summed.
+  const std::vector<float> zeros(size, 0.0f), halves(size, 0.5f);
+  std::vector<float> y(size, 42.0f), dq(y), dk(y), dv(y);
+  const auto in = [&](const std::vector<float>& data) { return in3{data.data(), {B, T, channels}}; };
+  const auto out = [&](std::vector<float>& data) { return out3{data.data(), {B, T, channels}}; };
+  const aft::banded_bias none{in2{nullptr, {T, 0}}};
+  aft::local(in(zeros), in(zeros), in(halves), none, aft::window::strict(0), out(y));
+  aft::local_backward(in(zeros), in(zeros), in(halves), none, aft::window::strict(0), in(halves), out(dq), out(dk),
+                      out(dv), aft::banded_bias{out2{nullptr, {T, 0}}});
+  CHECK(y == std::vector<float>(size, 0.25f));     // sigma(0) v
+  CHECK(dq == std::vector<float>(size, 0.0625f));  // dy v sigma'(0)
+  CHECK(dk == zeros);                              // every value is the average
+  CHECK(dv == std::vector<float>(size, 0.25f));    // T queries give sigma(0) dy / T each
+}

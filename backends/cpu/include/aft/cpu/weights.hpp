@@ -138,7 +138,9 @@ class pair_weights {
     const vec<C> outside(p_->excluded ? -std::numeric_limits<C>::infinity() : C(0));
     for (index_t t = t0; t < t1; ++t, out += ld) {
       const span seen = inside_of(t, s0, s1);
-      const C* const window = p_->bias.kind == bias_kind::dense ? dense_row(t) + seen.first : banded(t, seen.first);
+      const C* window = nullptr;  // where it is empty, w may be nothing at all
+      if (seen.first < seen.last)
+        window = p_->bias.kind == bias_kind::dense ? dense_row(t) + seen.first : banded(t, seen.first);
       for (index_t s = s0; s < s1; s += L) {
         const vec<C> beside = first_lanes<C>(outside, seen.seen - s);
         const index_t first = clamp(seen.first, s, s + L), last = clamp(seen.last, first, s + L);
