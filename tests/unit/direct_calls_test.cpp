@@ -26,42 +26,40 @@ std::vector<long double> widen(const std::vector<float>& x) {
 
 constexpr index_t T = 21, d = 6, H = 3, n = 4;
 
-aft::tensor_view<const float, 2> sequence(const std::vector<float>& x) {
-  return {x.data(), {T, d}};
+aft::tensor_view<const float, 2> sequence(const std::vector<float>& x, index_t channels = d) {
+  return {x.data(), {T, channels}};
 }
-aft::tensor_view<float, 2> output(std::vector<float>& x) {
-  x.assign(static_cast<std::size_t>(T * d), -1);
-  return {x.data(), {T, d}};
+aft::tensor_view<float, 2> output(std::vector<float>& x, index_t channels = d) {
+  x.assign(static_cast<std::size_t>(T * channels), -1);
+  return {x.data(), {T, channels}};
 }
 
 /// Runs `backward` with every choice of which of four gradients are wanted; those that are must not depend on the
 /// others.
-template <std::size_t R, class Bias, class MakeBias, class Backward>
-void expect_independent_gradients(const storage& x, std::vector<float>& bias_storage, MakeBias make_bias,
-                                  Backward backward) {
-  std::vector<float> all[4];
-  const Bias whole = make_bias(bias_storage);
-  backward(output(all[0]), output(all[1]), output(all[2]), whole);
-  all[3] = bias_storage;
-  (void)x;
-  const auto same = [&](auto dq, auto dk, auto dv, auto db, std::initializer_list<int> wanted,
-                        std::vector<float>* got) {
+template <class MakeBias, class Backward>
+void expect_independent_gradients(index_t channels, MakeBias make_bias, Backward backward) {
+  std::vector<float> all[4], got[4];
+  backward(output(all[0], channels), output(all[1], channels), output(all[2], channels), make_bias(all[3]));
+  const auto to = [&](int i) { return output(got[i], channels); };
+  const auto same = [&](auto dq, auto dk, auto dv, auto db, std::initializer_list<int> wanted) {
     backward(dq, dk, dv, db);
-    got[3] = bias_storage;
-    for (int i : wanted) CHECK(got[i] == all[i]);
+    CAPTURE(channels);
+    for (int i : wanted) {
+      CAPTURE(i);
+      CHECK(got[i] == all[i]);
+    }
   };
-  std::vector<float> got[4];
   constexpr auto no = aft::no_grad;
-  const auto db = [&] { return make_bias(bias_storage); };
-  same(no, output(got[1]), output(got[2]), db(), {1, 2, 3}, got);
-  same(output(got[0]), no, output(got[2]), db(), {0, 2, 3}, got);
-  same(output(got[0]), output(got[1]), no, db(), {0, 1, 3}, got);
-  same(output(got[0]), output(got[1]), output(got[2]), no, {0, 1, 2}, got);
-  same(output(got[0]), no, no, no, {0}, got);
-  same(no, output(got[1]), no, no, {1}, got);
-  same(no, no, output(got[2]), no, {2}, got);
-  same(no, no, no, db(), {3}, got);
-  same(no, no, no, no, {}, got);
+  const auto db = [&] { return make_bias(got[3]); };
+  same(no, to(1), to(2), db(), {1, 2, 3});
+  same(to(0), no, to(2), db(), {0, 2, 3});
+  same(to(0), to(1), no, db(), {0, 1, 3});
+  same(to(0), to(1), to(2), no, {0, 1, 2});
+  same(to(0), no, no, no, {0});
+  same(no, to(1), no, no, {1});
+  same(no, no, to(2), no, {2});
+  same(no, no, no, db(), {3});
+  same(no, no, no, no, {});
 }
 
 }  // namespace
@@ -163,56 +161,86 @@ TEST_CASE("direct: a bias in float beside bfloat16 data is used in full precisio
 }
 
 TEST_CASE("direct: each gradient that is wanted is the same whichever others are") {
-  const setup s{
-      .B = 1, .Tq = T, .Tk = T, .d = d, .H = H, .bias = bias_form::dense_htt, .win = {3, 2}, .grid = {T}, .taps = {4}};
-  setup factors = s;
-  factors.bias = bias_form::factorized_htn;
-  factors.n = n;
-  setup filter = s;
-  filter.call = op::conv;
-  const storage dense(random_numbers(s)), factorized(random_numbers(factors)), conv(random_numbers(filter));
-  std::vector<float> gradient;
-  const auto run = [&](const storage& m, auto make_bias, auto call) {
-    using bias = decltype(make_bias(gradient));
-    const auto q = sequence(m.q), k = sequence(m.k), v = sequence(m.v), dy = sequence(m.dy);
-    expect_independent_gradients<3, bias>(
-        m, gradient, make_bias, [&](auto dq, auto dk, auto dv, auto db) { call(q, k, v, dy, dq, dk, dv, db); });
-  };
-  const auto make_dense = [](std::vector<float>& g) {
-    g.assign(static_cast<std::size_t>(H * T * T), -1);
-    return aft::dense_bias{aft::tensor_view<float, 3>{g.data(), {H, T, T}}};
-  };
-  const auto make_factors = [](std::vector<float>& g) {
-    g.assign(static_cast<std::size_t>(2 * H * T * n), -1);
-    return aft::factorized_bias{aft::tensor_view<float, 3>{g.data(), {H, T, n}},
-                                aft::tensor_view<float, 3>{g.data() + H * T * n, {H, T, n}}};
-  };
-  const auto make_filter = [](std::vector<float>& g) {
-    g.assign(static_cast<std::size_t>(H * 4), -1);
-    return aft::tensor_view<float, 2>{g.data(), {H, 4}};
-  };
-  const aft::dense_bias w{aft::tensor_view<const float, 3>{dense.w.data(), {H, T, T}}};
-  const aft::factorized_bias uf{aft::tensor_view<const float, 3>{factorized.u.data(), {H, T, n}},
-                                aft::tensor_view<const float, 3>{factorized.f.data(), {H, T, n}}};
-  const aft::tensor_view<const float, 2> r{conv.r.data(), {H, 4}};
-  for (bool causal : {false, true}) {
-    const aft::options opt{.causal = causal};
-    const aft::cpu exec{.threads = 2};
-    run(dense, make_dense, [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db) {
-      aft::full_backward(exec, q, k, v, w, dy, dq, dk, dv, db, opt);
-    });
-    run(factorized, make_factors, [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db) {
-      aft::full_backward(exec, q, k, v, uf, dy, dq, dk, dv, db, opt);
-    });
-    run(dense, make_dense, [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db) {
-      aft::local_backward(exec, q, k, v, w, aft::window{3, 2}, dy, dq, dk, dv, db, opt);
-    });
-    run(conv, make_filter, [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db) {
-      aft::conv_backward(exec, q, k, v, r, dy, dq, dk, dv, db, opt);
-    });
-    // AFT-simple has no bias; its gradient is then nothing that could change.
-    run(dense, make_filter, [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto) {
-      aft::simple_backward(exec, q, k, v, dy, dq, dk, dv, opt);
-    });
+  for (index_t channels : {d, 32 * H}) {  // parts of vectors, and whole ones
+    const setup s{.B = 1,
+                  .Tq = T,
+                  .Tk = T,
+                  .d = channels,
+                  .H = H,
+                  .bias = bias_form::dense_htt,
+                  .win = {3, 2},
+                  .grid = {T},
+                  .taps = {4}};
+    setup factors = s;
+    factors.bias = bias_form::factorized_htn;
+    factors.n = n;
+    setup filter = s;
+    filter.call = op::conv;
+    const storage dense(random_numbers(s)), factorized(random_numbers(factors)), conv(random_numbers(filter));
+    const auto make_dense = [](std::vector<float>& g) {
+      g.assign(static_cast<std::size_t>(H * T * T), -1);
+      return aft::dense_bias{aft::tensor_view<float, 3>{g.data(), {H, T, T}}};
+    };
+    const auto make_factors = [](std::vector<float>& g) {
+      g.assign(static_cast<std::size_t>(2 * H * T * n), -1);
+      return aft::factorized_bias{aft::tensor_view<float, 3>{g.data(), {H, T, n}},
+                                  aft::tensor_view<float, 3>{g.data() + H * T * n, {H, T, n}}};
+    };
+    const auto make_filter = [](std::vector<float>& g) {
+      g.assign(static_cast<std::size_t>(H * 4), -1);
+      return aft::tensor_view<float, 2>{g.data(), {H, 4}};
+    };
+    const aft::dense_bias w{aft::tensor_view<const float, 3>{dense.w.data(), {H, T, T}}};
+    const aft::factorized_bias uf{aft::tensor_view<const float, 3>{factorized.u.data(), {H, T, n}},
+                                  aft::tensor_view<const float, 3>{factorized.f.data(), {H, T, n}}};
+    const aft::tensor_view<const float, 2> r{conv.r.data(), {H, 4}};
+    for (bool causal : {false, true}) {
+      const aft::cpu exec{.threads = 2};
+      const aft::window win{3, 2};
+      // With lse and average computed again, and with those of the forward call given.
+      CAPTURE(causal);
+      const auto run = [&](const storage& m, auto make_bias, auto forward, auto backward) {
+        const auto q = sequence(m.q, channels), k = sequence(m.k, channels), v = sequence(m.v, channels);
+        const auto dy = sequence(m.dy, channels);
+        std::vector<float> y, lse, average;
+        const aft::options again{.causal = causal};
+        const aft::options given{.causal = causal, .lse = output(lse, channels), .average = output(average, channels)};
+        forward(q, k, v, output(y, channels), given);
+        for (const aft::options& opt : {again, given}) {
+          CAPTURE(opt.lse.empty());
+          expect_independent_gradients(channels, make_bias, [&](auto dq, auto dk, auto dv, auto db) {
+            backward(q, k, v, dy, dq, dk, dv, db, opt);
+          });
+        }
+      };
+      run(
+          dense, make_dense, [&](auto q, auto k, auto v, auto y, auto opt) { aft::full(exec, q, k, v, w, y, opt); },
+          [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db, auto opt) {
+            aft::full_backward(exec, q, k, v, w, dy, dq, dk, dv, db, opt);
+          });
+      run(
+          factorized, make_factors,
+          [&](auto q, auto k, auto v, auto y, auto opt) { aft::full(exec, q, k, v, uf, y, opt); },
+          [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db, auto opt) {
+            aft::full_backward(exec, q, k, v, uf, dy, dq, dk, dv, db, opt);
+          });
+      run(
+          dense, make_dense,
+          [&](auto q, auto k, auto v, auto y, auto opt) { aft::local(exec, q, k, v, w, win, y, opt); },
+          [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db, auto opt) {
+            aft::local_backward(exec, q, k, v, w, win, dy, dq, dk, dv, db, opt);
+          });
+      run(
+          conv, make_filter, [&](auto q, auto k, auto v, auto y, auto opt) { aft::conv(exec, q, k, v, r, y, opt); },
+          [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto db, auto opt) {
+            aft::conv_backward(exec, q, k, v, r, dy, dq, dk, dv, db, opt);
+          });
+      // AFT-simple has no bias; its gradient is then nothing that could change.
+      run(
+          dense, make_filter, [&](auto q, auto k, auto v, auto y, auto opt) { aft::simple(exec, q, k, v, y, opt); },
+          [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, auto, auto opt) {
+            aft::simple_backward(exec, q, k, v, dy, dq, dk, dv, opt);
+          });
+    }
   }
 }

@@ -58,12 +58,15 @@ void cpu_forward(const problem& p, const cpu& given) {
 
 template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& given) {
-  const cpu exec = cpu_impl::limit_threads(given, 2 * cpu_impl::forward_work(p));
-  if constexpr (F == family::conv) {
-    if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_backward<C>(p, exec);
-  }
+  const bool weights_wanted = p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none;
+  if (!weights_wanted && !p.dq.set) return;
   if constexpr (F == family::simple) {
     if (cpu_impl::is_scan(p)) return cpu_impl::scan_backward<C>(p, given);
+  }
+  const cpu exec = cpu_impl::limit_threads(given, 2 * cpu_impl::forward_work(p));
+  if (!weights_wanted && cpu_impl::states_rows(p)) return cpu_impl::query_gradient<C>(p, exec);
+  if constexpr (F == family::conv) {
+    if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_backward<C>(p, exec);
   }
   cpu_impl::scratch memory(exec);
   cpu_impl::bias_gradient_pass<C> pass = nullptr;

@@ -27,6 +27,7 @@ struct fold_traits {
   bool windows = false;   ///< fold_window may serve the call
   bool products = false;  ///< so does window_products; of a geometry that fold_window serves
   bool columns = false;   ///< weights are read as columns of w
+  bool sums = true;       ///< false: only products are wanted
 };
 
 /// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
@@ -41,6 +42,7 @@ struct fold_plan {
   bool narrow = false;         ///< windows that fold_window serves
   bool held = true;            ///< a group's packed columns are kept as a whole, not a window's at a time
   bool products = false;       ///< window_products multiplies the columns with the rows besides
+  bool sums = true;            ///< false: what window_products makes is all that is wanted
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
   index_t pack_group = 1;   ///< lane tiles that are packed together: those of a group, or a thread's share of all
   index_t ring = 0;         ///< columns kept
@@ -104,7 +106,12 @@ struct fold_plan {
   /// `run` lane tiles lie side by side.
   fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
             const fold_traits& traits, scratch& memory)
-      : g(geometry), cut(geometry, M), threads(wanted), paired(traits.pairs), products(traits.products) {
+      : g(geometry),
+        cut(geometry, M),
+        threads(wanted),
+        paired(traits.pairs),
+        products(traits.products),
+        sums(traits.sums) {
     if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
     panels = cut.count;
     width = cut.widest(g);

@@ -118,7 +118,10 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
     if (keys_wanted) {
       plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads,
-                   fold_traits{.windows = served, .products = products, .columns = p.bias.kind == bias_kind::dense},
+                   fold_traits{.windows = served,
+                               .products = products,
+                               .columns = p.bias.kind == bias_kind::dense,
+                               .sums = p.dk.set || p.dv.set},
                    from);
       if (!plan->narrow) per_slot = plan->pack_group * p.Tq * lanes<C>;
       exponents = from.take<C>(threads * per_slot);

@@ -48,7 +48,7 @@ class backward_pass {
         p_(p),
         plan_(plan),
         keys_(p, plan, p.dk.set || p.dq.set),
-        rows_(p, given_, p.dk.set || p.dq.set),
+        rows_(p, given_, p.dk.set || p.dq.set, sums_wanted_),
         v_(p.v, p.d, 1),
         dk_(p.dk, p.d, p.d / p.hk),
         dv_(p.dv, p.d, 1),

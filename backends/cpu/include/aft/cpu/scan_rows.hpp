@@ -44,10 +44,11 @@ struct row_desk {
 template <class C>
 class gradient_rows {
  public:
-  gradient_rows(const backward_problem& p, bool given, bool with_average)
+  gradient_rows(const backward_problem& p, bool given, bool with_average, bool with_weights)
       : gate_(p.gate_fn),
         by_row_(given && p.causal),
         with_average_(with_average),
+        with_weights_(with_weights),
         dy_(p.dy, p.d, 1),
         q_(p.q, p.d, 1),
         average_(p.average, p.d, 1),
@@ -61,7 +62,7 @@ class gradient_rows {
                       C* zeros, bool write_dq) const {
     row_inputs<C> in;
     suffix_rows<C> rows = open(x, t, n, desk, known, zeros, write_dq, in);
-    if (by_row_) weigh(n, 0, x.width, in.lse, rows);
+    if (by_row_) with_weights_ ? weigh(n, 0, x.width, in.lse, rows) : find_empty(n, x.width, in.lse, rows);
     if (gate_ == gate::none) {
       if (write_dq && dq_.set()) dq_.write(x, t, n, {zeros, 0});
       return rows;
@@ -248,6 +249,14 @@ class gradient_rows {
     }
   }
 
+  /// Of those only whether they are 0, which is all that dq asks.
+  [[gnu::noinline]] static void find_empty(index_t n, index_t width, const panel<C>& lse, const suffix_rows<C>& rows) {
+    const vec<C> zero(C(0)), one(C(1)), nothing(-std::numeric_limits<C>::infinity());
+    for (index_t r = 0; r < n; ++r)
+      for (index_t i = 0; i < width; i += lanes<C>)
+        store(rows.inverse.row(r) + i, xsimd::select(load(lse.row(r) + i) == nothing, zero, one));
+  }
+
   /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o, columns [i, end). A switch inside the loop costs a
   /// third of it.
   void gate_rows(index_t n, index_t i, index_t end, const row_inputs<C>& in, const suffix_rows<C>& rows) const {
@@ -285,7 +294,7 @@ class gradient_rows {
 
   gate gate_;
   bool by_row_;  ///< average and lse are what the caller gave, and differ from row to row
-  bool with_average_;
+  bool with_average_, with_weights_;
   columns<C> dy_, q_, average_, lse_, dq_;
   bool around_;
   index_t step_;  ///< of the panels, see backward_pass::panels

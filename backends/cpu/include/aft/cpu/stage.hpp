@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <type_traits>
 
@@ -17,6 +18,17 @@
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
+
+/// Whether one stride walks each of the fields through the grid row by row, so that they can be taken for sequences:
+/// that spares a division with remainder for every position that is read.
+inline bool is_flat(const problem& p, std::initializer_list<const field*> fields) {
+  for (const field* f : fields) {
+    if (!f->set) continue;
+    if (p.grid[1] > 1 && f->sx[1] != f->sx[2] * p.grid[2]) return false;
+    if (p.grid[0] > 1 && f->sx[0] != f->sx[2] * p.grid[2] * p.grid[1]) return false;
+  }
+  return true;
+}
 
 /// Calls f with a null pointer of the storage type that `t` names.
 template <class F>

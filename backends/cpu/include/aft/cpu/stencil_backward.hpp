@@ -85,7 +85,8 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const stencil_shape shape = shape_of(call);
   const stencil_shape back = shape.transposed();
   backward_problem p = call;
-  if (flatten(p, {&p.q, &p.k, &p.v, &p.lse, &p.average, &p.dy, &p.dq, &p.dk, &p.dv})) p.grid = {1, 1, p.Tq};
+  // The box keeps the grid of its own shape.
+  if (is_flat(p, {&p.q, &p.k, &p.v, &p.lse, &p.average, &p.dy, &p.dq, &p.dk, &p.dv})) p.grid = {1, 1, p.Tq};
   if (p.B > 0 && p.Tq > 0 && p.d > 0) {
     const channel_classes<C> classes(p);
     if (ties_gradients<C>(p, classes))

@@ -62,7 +62,8 @@ void stencil_forward(const problem& given, const cpu& exec) {
   scratch memory(exec);
   const stencil_shape shape = shape_of(given);
   problem p = given;
-  if (flatten(p, {&p.q, &p.k, &p.v, &p.y, &p.lse, &p.average})) p.grid = {1, 1, p.Tq};
+  // The box keeps the grid of its own shape.
+  if (is_flat(p, {&p.q, &p.k, &p.v, &p.y, &p.lse, &p.average})) p.grid = {1, 1, p.Tq};
   const lane_plan<C> plan(p.B, p.d);
   const channel_classes<C> classes(p);
   // Pairs of batch elements share denominators where that pays; what is left goes alone, with the same bits.

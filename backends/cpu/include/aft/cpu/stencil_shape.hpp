@@ -2,8 +2,6 @@
 /// @file stencil_shape.hpp  Where the filter's box lies on the grid, and how channels are laid on lanes.
 #pragma once
 
-#include <initializer_list>
-
 #include "stage.hpp"
 
 namespace aft {
@@ -67,17 +65,6 @@ inline stencil_shape shape_of(const problem& p) {
   shape.before = !p.excluded;
   shape.after = !p.excluded && !p.causal;
   return shape;
-}
-
-/// Rewrites the fields as sequences if a single stride walks each of them through the grid row by row, which spares a
-/// division with remainder for every position that is read. The filter's box keeps the grid of its own shape.
-inline bool flatten(const problem& p, std::initializer_list<field*> fields) {
-  for (const field* f : fields) {
-    if (!f->set) continue;
-    if (p.grid[1] > 1 && f->sx[1] != f->sx[2] * p.grid[2]) return false;
-    if (p.grid[0] > 1 && f->sx[0] != f->sx[2] * p.grid[2] * p.grid[1]) return false;
-  }
-  return true;
 }
 
 /// Lanes hold channels of one batch element; where d is too small to fill them, channels of several whole elements.

@@ -223,8 +223,8 @@ class largest_size {
   vec<C> high_;
 };
 
-/// g = dy gate(q) into its scratch and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
-/// whatever dy holds there.
+/// g = dy gate(q) into its scratch and dq = dy gate'(q) o, each where it is wanted. A row that saw no key gets exact
+/// zeros, whatever dy holds there.
 template <class C>
 [[gnu::flatten]] inline void gate_rows(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count, index_t t0,
                                        index_t t1, C* highest) {
@@ -262,7 +262,7 @@ template <class C>
   }
   largest.leave();
   for (index_t i = 0; i < count; ++i) {
-    lane_field<C>(in.g, flat, tiles[i], 1).write(t0, t1, g + i * apart);
+    if (in.g.set) lane_field<C>(in.g, flat, tiles[i], 1).write(t0, t1, g + i * apart);
     if (!wanted) continue;
     lane_field<C>(p.dq, p.grid, tiles[i], 1).write(t0, t1, dq + i * apart);
   }
@@ -288,16 +288,16 @@ template <class C>
       const C* const dy = row_of(p.dy, t);
       const C* const weight = row_of(weights, t);
       const C* const o = row_of(in.average, t);
-      C* const g = row_of(in.g, t);
-      C* const dq = wanted ? row_of(p.dq, t) : g;
+      C* const g = in.g.set ? row_of(in.g, t) : nullptr;
+      C* const dq = wanted ? row_of(p.dq, t) : nullptr;
       for (index_t c = 0; c < p.d; c += L) {
         const vec<C> up = load(dy + c);
         const auto empty = load(weight + c) == none;
         const gate_pair<C> gate = both(load(q + c));
         const vec<C> upper = xsimd::select(empty, zero, up * gate.value);
         largest.take(upper);
-        store(g + c, upper);
-        if (!wanted) continue;
+        if (g != nullptr) store(g + c, upper);
+        if (dq == nullptr) continue;
         // Without a gate dq is 0, and not 0 times an average that may be infinite.
         const vec<C> slope = gated ? (up * gate.slope) * load(o + c) : zero;
         put(dq + c, xsimd::select(empty, zero, slope), around);
@@ -326,8 +326,9 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) 
   const auto whole = [&](const field& f) {
     return f.type == dtype_of<C> && f.sc == 1 && p.d % L == 0 && p.grid[0] == 1 && p.grid[1] == 1;
   };
-  const bool plain = whole(in.g) && whole(in.average) && whole(p.dy) && (p.gate_fn == gate::none || whole(p.q)) &&
-                     (!p.dq.set || whole(p.dq)) && state_channels(p) == p.d && (!in.from_lse || whole(p.lse));
+  const bool plain = (!in.g.set || whole(in.g)) && whole(in.average) && whole(p.dy) &&
+                     (p.gate_fn == gate::none || whole(p.q)) && (!p.dq.set || whole(p.dq)) &&
+                     state_channels(p) == p.d && (!in.from_lse || whole(p.lse));
   bool around = plain && p.dq.set;
   if (around) {
     const lane_tile<C> first = make_lane_tile<C>(0, 0, p.d, 0, p.d);
@@ -350,6 +351,18 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) 
     }
     fence_stores();
   });
+}
+
+/// dq = dy gate'(q) o where lse and average state all rows: neither keys nor weights are read, no scratch is taken.
+template <class C>
+inline void query_gradient(const backward_problem& call, const cpu& exec) {
+  backward_problem p = call;
+  if (is_flat(p, {&p.q, &p.lse, &p.average, &p.dy, &p.dq})) p.grid = {1, 1, p.Tq};
+  gradient_inputs in;
+  in.p = &p;
+  in.average = p.average;
+  in.from_lse = true;
+  gate_gradient<C>(in, exec, nullptr);
 }
 
 }  // namespace cpu_impl

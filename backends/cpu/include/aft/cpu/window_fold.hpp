@@ -89,9 +89,10 @@ class window_columns {
         count_(item.count),
         first_(item.first),
         last_(item.last),
+        constant_(plan.g.constant && plan.sums),
         P_(plan.columns + item.slot * plan.group * plan.column_size),
-        before_(plan.g.constant ? plan.before + item.slot * plan.group * N : nullptr),
-        after_(plan.g.constant ? plan.after + item.slot * plan.group * plan.block * N : nullptr) {}
+        before_(constant_ ? plan.before + item.slot * plan.group * N : nullptr),
+        after_(constant_ ? plan.after + item.slot * plan.group * plan.block * N : nullptr) {}
 
   /// Finds the scales, the sums after every panel and, if columns are kept, packs them all.
   void prepare(column_scale<C>* scales) {
@@ -105,7 +106,7 @@ class window_columns {
 
   /// Moves on to a panel whose dense columns are `span`. They are what at() reads; those before join the sum.
   void enter(const pair_geometry::span& span, bool dense) {
-    if (!plan_->g.constant || plan_->g.causal < 0) {
+    if (!constant_ || plan_->g.causal < 0) {
       if (!plan_->held && filled_ < span.lo - plan_->behind) filled_ = base_ = span.lo - plan_->behind;
       at_ = span.lo;
     } else if (span.lo > at_) {
@@ -121,7 +122,7 @@ class window_columns {
   void outside(index_t i, index_t panel, const pair_geometry::span& span, tile_ends ends, bool joins,
                outside_sums<C>& sums) {
     const pair_geometry& g = plan_->g;
-    if (!g.constant) return;
+    if (!constant_) return;
     vec<C> num[stairs], den[stairs];
 #pragma GCC unroll 4
     for (index_t stair = 0; stair < stairs; ++stair) num[stair] = den[stair] = vec<C>(C(0));
@@ -165,7 +166,7 @@ class window_columns {
   void pass(index_t i0, index_t i1, bool measured) {
     const pair_geometry& g = plan_->g;
     index_t at = g.K;
-    if (g.constant && g.causal <= 0) {
+    if (constant_ && g.causal <= 0) {
       C sums[tuning<C>::wide_group * N];
       for (index_t i = i0 * N; i < i1 * N; ++i) sums[i] = C(0);
       for (index_t panel = plan_->panels; panel-- > first_;) {
@@ -306,6 +307,7 @@ class window_columns {
   const fold_plan<C>* plan_;
   window_source<C>* source_;
   index_t count_, first_, last_;
+  bool constant_;  ///< sums outside the windows are wanted
   C *P_, *before_, *after_;
   index_t base_ = 0;    ///< the column that lies first
   index_t filled_ = 0;  ///< columns are packed up to here
@@ -392,9 +394,9 @@ template <class C>
     const bool joins = r1 - r0 == M && g.dense(r1, r1 + 1).lo == span.lo + M;
     for (index_t i = 0; i < item.count; ++i) {
       if (!plan.held) source.lines().ask(i, span.hi, span.hi + M);
-      if (span.lo == span.hi)
+      if (span.lo == span.hi || !plan.sums)
         for (index_t x = 0; x < (r1 - r0) * N; ++x) c[x] = C(0);
-      for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
+      for (index_t k0 = span.lo / depth * depth; plan.sums && k0 < span.hi; k0 += depth) {
         const index_t from = span.lo > k0 ? span.lo : k0;
         const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
         const tile_ends here{ends.begin && from == span.lo, ends.end && to == span.hi};
