@@ -57,7 +57,8 @@ inline void for_each_instance(const fold_plan<C>& plan, index_t count, const Bod
 /// Copies the members of a factorized bias into the two layouts that pair_weights reads: by queries rows of w are
 /// wanted, by keys its columns.
 template <class C>
-inline staged_factors<C> stage_factors(const problem& p, scratch& memory, bool by_queries, bool by_keys) {
+AFT_COMPILE_ONCE inline staged_factors<C> stage_factors(const problem& p, scratch& memory, bool by_queries,
+                                                        bool by_keys) {
   staged_factors<C> staged;
   if (p.bias.kind != bias_kind::factorized) return staged;
   constexpr index_t width = staged_factors<C>::width;

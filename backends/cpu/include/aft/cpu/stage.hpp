@@ -113,7 +113,8 @@ struct lane_tile {
   index_t c[lanes<C>] = {};
 };
 
-/// A field seen through a lane tile: where each lane's element of a position lies.
+/// A field seen through a lane tile: where each lane's element of a position lies. Inlined as a whole into everything
+/// that asks for one, this and make_lane_tile were a sixth of what a call compiles to.
 template <class C>
 struct lane_field {
   const field* f = nullptr;
@@ -131,11 +132,7 @@ struct lane_field {
     base = tile.b[0] * from.sb + (tile.c[0] / group) * from.sc;
     consecutive = tile.one_batch && group == 1 && from.sc == 1;
     // Built once a panel: the lanes' own places are worked out only where they are used.
-    if (consecutive && count == lanes<C>) return;
-    for (index_t l = 0; l < count; ++l) {
-      at[l] = tile.b[l] * from.sb + (tile.c[l] / group) * from.sc;
-      writes[l] = tile.c[l] % group == 0;
-    }
+    if (!consecutive || count != lanes<C>) find_lanes(tile, group);
   }
 
   /// The common case, worth its own loop: a vector a row, rows a fixed step apart.
@@ -155,7 +152,7 @@ struct lane_field {
   }
 
   /// out[(t - t0) * lanes + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
-  void read(index_t t0, index_t t1, C* out, C fill = C(0)) const {
+  AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0)) const {
     if (f->type != dtype_of<C> || !whole_rows()) return read_any(t0, t1, out, fill);
     const C* row = reinterpret_cast<const C*>(f->data) + base + t0 * f->sx[2];
     for (index_t t = t0; t < t1; ++t, out += lanes<C>, row += f->sx[2]) store(out, load(row));
@@ -176,14 +173,21 @@ struct lane_field {
 
   /// The inverse of read. Of the lanes that share a channel the first value channel's writes. `around` only where
   /// goes_around says so.
-  void write(index_t t0, index_t t1, const C* in, bool around = false) const {
+  AFT_COMPILE_ONCE void write(index_t t0, index_t t1, const C* in, bool around = false) const {
     if (f->type != dtype_of<C> || !whole_rows()) return write_any(t0, t1, in);
     C* row = reinterpret_cast<C*>(f->data) + base + t0 * f->sx[2];
     for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) put(row, load(in), around);
   }
 
  private:
-  // Other types and layouts, once in a program: inlined everywhere they were half of what a call takes to compile.
+  // Other types and layouts.
+  AFT_COMPILE_ONCE void find_lanes(const lane_tile<C>& tile, index_t group) {
+    for (index_t l = 0; l < count; ++l) {
+      at[l] = tile.b[l] * f->sb + (tile.c[l] / group) * f->sc;
+      writes[l] = tile.c[l] % group == 0;
+    }
+  }
+
   AFT_COMPILE_ONCE void read_any(index_t t0, index_t t1, C* out, C fill) const {
     visit_storage(f->type, [&](auto* tag) {
       using T = std::remove_pointer_t<decltype(tag)>;
@@ -235,7 +239,7 @@ struct lane_field {
 /// The tile of lanes [n0, n0 + count) of the flattened (batch, channel) columns of one head: column n is batch
 /// b0 + n / dh, channel c0 + n % dh.
 template <class C>
-inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n0, index_t n_end) {
+AFT_COMPILE_ONCE inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n0, index_t n_end) {
   lane_tile<C> tile;
   tile.count = n_end - n0 < lanes<C> ? n_end - n0 : lanes<C>;
   if (tile.count <= 0) return tile;

@@ -29,24 +29,17 @@ struct stencil_table {
   C usable[lanes<C>] = {};   ///< 0: the lane is left to the exact path
 };
 
-/// logs[j][lane] = the filter as the caller stores it.
+/// logs[j][lane] = the filter as the caller stores it: a field over the taps, whose channels are the heads.
 template <class C>
 inline void read_filter(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile, C* logs) {
-  visit_storage(p.bias.r_type, [&](auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
-    const T* const from = reinterpret_cast<const T*>(p.bias.r);
-    const index_t per_head = p.d / p.bias.heads;
-    index_t at[lanes<C>];
-    for (index_t l = 0; l < tile.count; ++l) at[l] = tile.c[l] / per_head * p.bias.r_sh;
-    for (index_t j0 = 0; j0 < shape.taps[0]; ++j0)
-      for (index_t j1 = 0; j1 < shape.taps[1]; ++j1)
-        for (index_t j2 = 0; j2 < shape.taps[2]; ++j2, logs += lanes<C>) {
-          const T* const tap = from + (j0 + shape.skipped[0]) * p.bias.r_sj[0] +
-                               (j1 + shape.skipped[1]) * p.bias.r_sj[1] + (j2 + shape.skipped[2]) * p.bias.r_sj[2];
-          for (index_t l = 0; l < tile.count; ++l) logs[l] = to_compute<C>(tap[at[l]]);
-          for (index_t l = tile.count; l < lanes<C>; ++l) logs[l] = C(0);
-        }
-  });
+  field filter;
+  filter.data = p.bias.r;
+  for (int axis = 0; axis < 3; ++axis) filter.data += shape.skipped[axis] * p.bias.r_sj[axis] * size_of(p.bias.r_type);
+  filter.type = p.bias.r_type;
+  filter.set = true;
+  filter.sx = p.bias.r_sj;
+  filter.sc = p.bias.r_sh;
+  lane_field<C>(filter, shape.taps, tile, p.d / p.bias.heads).read(0, shape.tap_count(), logs);
 }
 
 template <class C>
