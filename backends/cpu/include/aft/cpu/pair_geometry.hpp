@@ -23,7 +23,7 @@ struct pair_geometry {
   };
 
   /// The dense columns of rows [r0, r1).
-  span dense(index_t r0, index_t r1) const {
+  AFT_COMPILE_ONCE span dense(index_t r0, index_t r1) const {
     index_t lo = 0;
     index_t hi = K;
     if (bounded) {
