@@ -185,7 +185,6 @@ template <class C>
   }
   if (g.constant && g.causal <= 0) {
     vec<C> own_num(zero), own_den(zero), after_num(zero), after_den(zero);
-#pragma GCC unroll 1
     for (index_t i = tuning<C>::stairs - 1; i > stair; --i) add_to(stairs.hi(i - 1), stairs.hi(i), own_num, own_den);
     index_t at = g.K;
     for (index_t panel = cut.count; panel-- > own;) {
