@@ -10,7 +10,9 @@
 #include <aft/core/options.hpp>
 #include <aft/core/tensor_view.hpp>
 #include <aft/core/version.hpp>
+#include <aft/interop/dlpack.hpp>
 #include <aft/interop/eigen.hpp>
+#include <aft/interop/mdspan.hpp>
 #include <aft/math/bias.hpp>
 #include <aft/math/window.hpp>
 #include <aft/ops/attention_map.hpp>

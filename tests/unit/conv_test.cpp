@@ -56,6 +56,33 @@ TEST_CASE("conv: filters on 2-D and 3-D grids, odd and even, also larger than th
   }
 }
 
+TEST_CASE("conv: an axis without taps makes every pair an outside one, whatever the other axes have") {
+  unsigned seed = 900;
+  for (auto out : {outside::zero_bias, outside::excluded})
+    for (auto [grid, taps] : {std::pair<std::vector<index_t>, std::vector<index_t>>{{7}, {0}},
+                              {{1, 7}, {0, 4}},
+                              {{1, 7}, {3, 0}},
+                              {{3, 4}, {0, 3}},
+                              {{3, 4}, {3, 0}},
+                              {{1, 1, 7}, {1, 0, 4}},
+                              {{1, 1, 7}, {0, 3, 4}},
+                              {{1, 1, 1}, {0, 4, 3}},
+                              {{2, 3, 2}, {3, 0, 2}}}) {
+      for (auto mask : {mask_form::none, mask_form::pairs}) {
+        check({.call = op::conv,
+               .B = 2,
+               .d = 4,
+               .hk = 2,
+               .H = 2,
+               .grid = grid,
+               .taps = taps,
+               .mask = mask,
+               .outside = out,
+               .seed = ++seed});
+      }
+    }
+}
+
 TEST_CASE("conv: masks and key lengths count positions of the flattened grid") {
   unsigned seed = 700;
   for (auto mask : {mask_form::none, mask_form::keys, mask_form::batch_keys, mask_form::pairs, mask_form::batch_pairs})

@@ -62,6 +62,8 @@ inline stencil_shape shape_of(const problem& p) {
     shape.left[i] = p.left[i] - first;
     shape.skipped[i] = first;
   }
+  // An axis without taps empties the box, whatever the others have: a grid of one row looks at its last axis alone.
+  if (shape.tap_count() == 0) shape.taps = shape.left = shape.skipped = {0, 0, 0};
   shape.before = !p.excluded;
   shape.after = !p.excluded && !p.causal;
   return shape;

@@ -34,7 +34,8 @@ template <class C>
 inline void read_filter(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile, C* logs) {
   field filter;
   filter.data = p.bias.r;
-  for (int axis = 0; axis < 3; ++axis) filter.data += shape.skipped[axis] * p.bias.r_sj[axis] * size_of(p.bias.r_type);
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    filter.data += shape.skipped[axis] * p.bias.r_sj[axis] * size_of(p.bias.r_type);
   filter.type = p.bias.r_type;
   filter.set = true;
   filter.sx = p.bias.r_sj;

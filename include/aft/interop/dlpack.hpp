@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file dlpack.hpp  aft::from_dlpack: views of tensors that other frameworks hand out by the DLPack protocol.
+///
+/// DLPack's structs are recognised by the members that they have. dlpack.h is not included here, so that any copy of it
+/// does: the protocol's own, or the one inside PyTorch's or CuPy's headers.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <aft/core/errors.hpp>
+#include <aft/core/numeric.hpp>
+#include <aft/core/tensor_view.hpp>
+
+namespace aft {
+
+namespace detail {
+
+/// DLTensor.
+template <class M>
+concept dl_tensor = requires(const M& m) {
+  { m.data } -> std::convertible_to<const void*>;
+  m.device.device_type;
+  { m.ndim } -> std::convertible_to<index_t>;
+  m.dtype.code;
+  m.dtype.bits;
+  m.dtype.lanes;
+  { m.shape[0] } -> std::convertible_to<index_t>;
+  { m.strides[0] } -> std::convertible_to<index_t>;
+  { m.byte_offset } -> std::convertible_to<std::uint64_t>;
+};
+
+/// DLManagedTensor and DLManagedTensorVersioned.
+template <class M>
+concept dl_managed = requires(const M& m) {
+  m.deleter;
+  requires dl_tensor<std::remove_cvref_t<decltype(m.dl_tensor)>>;
+};
+
+/// What DLPack calls an element type: kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLBool 6.
+struct dl_type {
+  index_t code = 0, bits = 0;
+  friend bool operator==(const dl_type&, const dl_type&) = default;
+};
+
+template <class T>
+inline constexpr dl_type dl_type_of{-1, 0};
+template <>
+inline constexpr dl_type dl_type_of<float>{2, 32};
+template <>
+inline constexpr dl_type dl_type_of<double>{2, 64};
+template <>
+inline constexpr dl_type dl_type_of<half>{2, 16};
+template <>
+inline constexpr dl_type dl_type_of<bfloat16>{4, 16};
+template <>
+inline constexpr dl_type dl_type_of<std::uint8_t>{1, 8};
+template <>
+inline constexpr dl_type dl_type_of<std::int64_t>{0, 64};
+
+/// Whether a device's memory may be used as that of Space: kDLCPU 1, kDLCUDA 2, kDLCUDAHost 3, kDLCUDAManaged 13.
+template <class Space>
+constexpr bool dl_space(index_t device) {
+  if (std::is_same_v<Space, host_space>) return device == 1 || device == 3 || device == 13;
+  return device == 2 || device == 13;
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_dlpack(const std::string& expected, const std::string& came) {
+  throw shape_error("aft::from_dlpack: expected " + expected + ", got " + came);
+}
+
+}  // namespace detail
+
+/// The memory of a DLTensor as a view of rank Rank in Space. T is float, double, aft::half, aft::bfloat16, or for masks
+/// std::uint8_t (tensors of bool too, whose elements are bytes) and for key_lengths std::int64_t; const T for what is
+/// only read.
+///
+///     auto q = aft::from_dlpack<const float, 3>(managed->dl_tensor);
+///
+/// Strides are DLPack's, in elements; without any the tensor is row-major. Host views are of kDLCPU, kDLCUDAHost and
+/// kDLCUDAManaged, device views (Space = aft::device_space) of kDLCUDA and kDLCUDAManaged. Nothing is copied or owned:
+/// the view is valid until the tensor's deleter is called, which stays the caller's task.
+/// Throws shape_error if the element type, its lanes, the number of axes or the device is another, or if data +
+/// byte_offset is not aligned for T. Cost: O(Rank).
+template <class T, std::size_t Rank, class Space = host_space, detail::dl_tensor Tensor>
+inline tensor_view<T, Rank, Space> from_dlpack(const Tensor& tensor) {
+  using value = std::remove_cv_t<T>;
+  constexpr detail::dl_type wanted = detail::dl_type_of<value>;
+  static_assert(wanted.bits != 0,
+                "aft::from_dlpack: T is float, double, aft::half, aft::bfloat16, std::uint8_t or std::int64_t");
+  const detail::dl_type type{static_cast<index_t>(tensor.dtype.code), static_cast<index_t>(tensor.dtype.bits)};
+  const auto lanes = static_cast<index_t>(tensor.dtype.lanes);
+  const bool bytes_of_bool = std::is_same_v<value, std::uint8_t> && type == detail::dl_type{6, 8};
+  if ((type != wanted && !bytes_of_bool) || lanes != 1) {
+    detail::refuse_dlpack(
+        "a dtype of code " + std::to_string(wanted.code) + ", " + std::to_string(wanted.bits) + " bits and 1 lane",
+        "code " + std::to_string(type.code) + ", " + std::to_string(type.bits) + " bits and " + std::to_string(lanes));
+  }
+  if (const auto device = static_cast<index_t>(tensor.device.device_type); !detail::dl_space<Space>(device)) {
+    detail::refuse_dlpack(std::is_same_v<Space, host_space> ? "memory of the host, device_type 1, 3 or 13"
+                                                            : "memory of a CUDA device, device_type 2 or 13",
+                          "device_type " + std::to_string(device));
+  }
+  if (const auto axes = static_cast<index_t>(tensor.ndim); axes != static_cast<index_t>(Rank))
+    detail::refuse_dlpack(std::to_string(Rank) + " axes", std::to_string(axes));
+  T* data = nullptr;
+  if (tensor.data != nullptr) {
+    std::byte* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+    if (reinterpret_cast<std::uintptr_t>(first) % alignof(value) != 0) {
+      detail::refuse_dlpack("data aligned to " + std::to_string(alignof(value)) + " bytes",
+                            "a byte_offset of " + std::to_string(tensor.byte_offset));
+    }
+    data = reinterpret_cast<T*>(first);
+  }
+  std::array<index_t, Rank> extents{}, strides{};
+  for (std::size_t axis = 0; axis < Rank; ++axis) extents[axis] = static_cast<index_t>(tensor.shape[axis]);
+  if (tensor.strides == nullptr) return {data, extents};
+  for (std::size_t axis = 0; axis < Rank; ++axis) strides[axis] = static_cast<index_t>(tensor.strides[axis]);
+  return {data, extents, strides};
+}
+
+/// The same of a DLManagedTensor or a DLManagedTensorVersioned, whose deleter is not called. Throws shape_error as well
+/// if a versioned tensor is read-only and T is not const, or if its major version is not 1, as its members may then be
+/// others.
+template <class T, std::size_t Rank, class Space = host_space, detail::dl_managed Managed>
+inline tensor_view<T, Rank, Space> from_dlpack(const Managed& managed) {
+  if constexpr (requires { managed.version.major; }) {
+    if (const auto major = static_cast<index_t>(managed.version.major); major != 1)
+      detail::refuse_dlpack("version 1 of DLPack", std::to_string(major));
+    constexpr std::uint64_t read_only = 1;  // DLPACK_FLAG_BITMASK_READ_ONLY
+    if (!std::is_const_v<T> && (static_cast<std::uint64_t>(managed.flags) & read_only) != 0)
+      detail::refuse_dlpack("a tensor that may be written", "one that is read-only; a view of const may show it");
+  }
+  return from_dlpack<T, Rank, Space>(managed.dl_tensor);
+}
+
+/// The same of what a pointer shows. Throws shape_error if it is null.
+template <class T, std::size_t Rank, class Space = host_space, class Tensor>
+requires(detail::dl_tensor<Tensor> ||
+         detail::dl_managed<Tensor>) inline tensor_view<T, Rank, Space> from_dlpack(Tensor* tensor) {
+  if (tensor == nullptr) detail::refuse_dlpack("a tensor", "null");
+  return from_dlpack<T, Rank, Space>(*tensor);
+}
+
+}  // namespace aft
