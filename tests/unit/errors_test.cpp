@@ -274,6 +274,37 @@ TEST_CASE("conv: grid, heads, taps, causal") {
   CHECK(written.untouched());
 }
 
+TEST_CASE("a negative number of threads is refused by every call on the host") {
+  const aft::cpu exec{.threads = -3};
+  std::vector<float> memory(400, 0.5f);
+  canary<float> written(400);
+  const in3 x{memory.data(), {1, 5, 4}};
+  const in2 w{memory.data(), {5, 5}}, filter{memory.data(), {1, 3}};
+  const aft::tensor_view<const float, 1> head{memory.data(), {1}};
+  const out3 y{written.data(), {1, 5, 4}};
+  const out4 map{written.data(), {1, 5, 5, 4}};
+  const out2 to{written.data(), {1, 3}};
+  const aft::dense_bias bias{w};
+  const auto none = aft::no_grad;
+  const auto near = aft::window::strict(1);
+  const auto refused = [&](const char* op, const auto& call) {
+    CHECK(error_of(call) == std::string(op) + ": argument 'exec': expected threads of at least 0, got -3");
+    CHECK(written.untouched());
+  };
+  refused("aft::full", [&] { aft::full(exec, x, x, x, bias, y); });
+  refused("aft::local", [&] { aft::local(exec, x, x, x, bias, near, y); });
+  refused("aft::simple", [&] { aft::simple(exec, x, x, x, y); });
+  refused("aft::conv", [&] { aft::conv(exec, x, x, x, filter, y); });
+  refused("aft::full_backward", [&] { aft::full_backward(exec, x, x, x, bias, x, none, none, y, none); });
+  refused("aft::local_backward", [&] { aft::local_backward(exec, x, x, x, bias, near, x, none, none, y, none); });
+  refused("aft::simple_backward", [&] { aft::simple_backward(exec, x, x, x, x, none, none, y); });
+  refused("aft::conv_backward", [&] { aft::conv_backward(exec, x, x, x, filter, x, none, none, y, none); });
+  refused("aft::attention_map", [&] { aft::attention_map(exec, x, bias, map); });
+  refused("aft::reparameterize", [&] { aft::reparameterize(exec, filter, head, head, to); });
+  refused("aft::reparameterize_backward",
+          [&] { aft::reparameterize_backward(exec, filter, head, head, filter, to, none, none); });
+}
+
 TEST_CASE("zero-size tensors are valid, null data and all") {
   std::vector<float> memory(400, 0.5f), written(400, 42.0f), simple(400);
   const auto run = [&](index_t b, index_t tq, index_t tk, index_t channels) {

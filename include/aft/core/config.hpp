@@ -5,9 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__FAST_MATH__)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(__ASSOCIATIVE_MATH__)
 // Exactness rests on NaN, infinities and on the order of floating-point operations; all three are licensed away by it.
-#error "aft does not work under -ffast-math: compile this file without it"
+#error "aft does not work under -ffast-math, nor under parts of it that drop NaN or reorder sums"
+#endif
+
+// Not in the device pass of a CUDA compiler, whose code never throws.
+#if !defined(__cpp_exceptions) && !defined(__CUDA_ARCH__)
+#error "aft reports wrong arguments by exceptions: compile this file without -fno-exceptions"
 #endif
 
 #if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)

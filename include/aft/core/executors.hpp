@@ -9,9 +9,9 @@
 
 namespace aft {
 
-/// Runs on the host. `threads` is the most that may be used, 0 leaves the number to OpenMP. Scratch comes from
-/// `memory` (null: new and delete); it is asked for by the calling thread only, so the resource need not be
-/// thread-safe unless two calls share it.
+/// Runs on the host. `threads` is the most that may be used, 0 leaves the number to OpenMP, less is a shape_error.
+/// Scratch comes from `memory` (null: new and delete); it is asked for by the calling thread only, so the resource need
+/// not be thread-safe unless two calls share it.
 struct cpu {
   int threads = 0;
   std::pmr::memory_resource* memory = nullptr;

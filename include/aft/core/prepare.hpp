@@ -190,6 +190,12 @@ inline void set_visibility(const call& c, problem& p) {
   return p;
 }
 
+template <class E>
+backward_problem prepare(const call& c, const E& exec) {
+  require_executor(c.op, exec);
+  return prepare(c);
+}
+
 }  // namespace checks
 }  // namespace AFT_ISA
 }  // namespace aft

@@ -7,6 +7,7 @@
 
 #include "call.hpp"
 #include "errors.hpp"
+#include "executors.hpp"
 #include "text.hpp"
 
 namespace aft {
@@ -29,6 +30,12 @@ namespace checks {
   message << ": argument '" << a.name << "'" << a.owner << ": expected " << expected << ", got " << got;
   throw shape_error(message.str());
 }
+
+/// A negative number of threads is a slip of whoever computed it, and not OpenMP's choice.
+[[gnu::cold]] inline void require_executor(const char* op, const cpu& exec) {
+  if (exec.threads < 0) fail(op, {"exec"}, "threads of at least 0", exec.threads);
+}
+inline void require_executor(const char*, const cuda&) {}
 
 [[gnu::cold]] inline void require_extent(const char* op, const argument& a, std::size_t axis, const char* name,
                                          index_t expected) {

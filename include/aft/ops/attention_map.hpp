@@ -169,6 +169,7 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
 /// On the host or on the device of a stream.
 template <class K, class E>
 void run_map(const E& exec, const call& c, const any_view& out) {
+  require_executor(c.op, exec);
   problem p = prepare_map(c);
   if constexpr (std::is_same_v<E, cpu>) {
     fill_map(p, out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());

@@ -74,7 +74,7 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
       checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
       checks::set_output(c, y);
       checks::set_bias(c.bias, filter);
-      run_forward<compute_t<T>, family::conv>(checks::prepare(c), exec);
+      run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
     }
   }
 }
@@ -101,7 +101,7 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
       checks::set_bias(c.bias, filter);
       checks::set_gradients(c, dy, dq, dk, dv);
       checks::set_bias(c.dbias, dfilter);
-      run_backward<compute_t<T>, family::conv>(checks::prepare(c), exec);
+      run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
     }
   }
 }

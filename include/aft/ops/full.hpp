@@ -53,7 +53,7 @@ void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, c
     c.cross_lengths = true;
     checks::set_output(c, y);
     checks::set_bias(c.bias, bias);
-    run_forward<compute_t<T>, family::full>(checks::prepare(c), exec);
+    run_forward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
   }
 }
 
@@ -84,7 +84,7 @@ void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias
       checks::set_bias(c.bias, bias);
       checks::set_gradients(c, dy, dq, dk, dv);
       checks::set_bias(c.dbias, dbias);
-      run_backward<compute_t<T>, family::full>(checks::prepare(c), exec);
+      run_backward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
     }
   }
 }

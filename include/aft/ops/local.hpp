@@ -50,7 +50,7 @@ void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, 
     c.win = {true, win.before, win.after};
     checks::set_output(c, y);
     checks::set_bias(c.bias, bias);
-    run_forward<compute_t<T>, family::local>(checks::prepare(c), exec);
+    run_forward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
   }
 }
 
@@ -79,7 +79,7 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
       checks::set_bias(c.bias, bias);
       checks::set_gradients(c, dy, dq, dk, dv);
       checks::set_bias(c.dbias, dbias);
-      run_backward<compute_t<T>, family::local>(checks::prepare(c), exec);
+      run_backward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
     }
   }
 }

@@ -160,6 +160,7 @@ void reparameterize([[maybe_unused]] const E& exec, const R& r, const Gain& gain
     c.gain.view = gain;
     c.shift.view = shift;
     c.out.view = out;
+    checks::require_executor(c.op, exec);
     checks::require_filter_call(c);
     if constexpr (std::is_same_v<E, cpu>) {
       checks::reparameterize_all(c);
@@ -200,6 +201,7 @@ void reparameterize_backward([[maybe_unused]] const E& exec, const R& r, const G
     c.dr.view = checks::erase(dr);
     c.dgain.view = checks::erase(dgain);
     c.dshift.view = checks::erase(dshift);
+    checks::require_executor(c.op, exec);
     checks::require_filter_call(c);
     if constexpr (std::is_same_v<E, cpu>) {
       checks::reparameterize_backward_all(c);

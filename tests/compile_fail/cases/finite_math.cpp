@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: does not work nor under parts of it that drop NaN
+// flags: -ffinite-math-only
+#include "tensors.hpp"
+
+void call() {
+  aft::simple(aft::cpu{}, q, k, v, y);
+}
