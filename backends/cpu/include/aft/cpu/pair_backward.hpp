@@ -137,9 +137,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
   const bool gates_later = side_by_side && plan->held && states_rows(p) && gates_whole_rows<C>(p);
   if (!gates_later) count_upstream<C>(p, counter);
-  // One block for all: several large ones would go back to the system after every call, and come back as pages to be
-  // cleared. Beyond 32 MiB one goes back whatever came before: glibc maps it anew every time.
-  if (counter.counted() < index_t{32} << 20) memory.reserve<std::byte>(counter.counted());
+  memory.reserve(counter);
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in =

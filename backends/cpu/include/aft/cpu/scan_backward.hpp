@@ -29,12 +29,14 @@ class backward_call {
     const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
     threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
     desk_size_ = backward_desk<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
-    desks_ = memory.take<C>(threads_ * desk_size_);
-    if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), memory);
-    if (pass_.sums_wanted() && !whole_) {
-      sums_ = memory.take<C>(plan_.count() * row_chunks_ * sums_size());
-      after_ = memory.take<C>(plan_.count() * (row_chunks_ + 1) * sums_size());
-    }
+    const auto lay_out = [&](scratch& from) {
+      desks_ = from.take<C>(threads_ * desk_size_);
+      if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), from);
+      if (!pass_.sums_wanted() || whole_) return;
+      sums_ = from.take<C>(plan_.count() * row_chunks_ * sums_size());
+      after_ = from.take<C>(plan_.count() * (row_chunks_ + 1) * sums_size());
+    };
+    memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   }
 
   void run() const {

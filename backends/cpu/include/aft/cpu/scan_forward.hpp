@@ -2,6 +2,8 @@
 /// @file scan_forward.hpp  AFT-simple (AFT Eq. 5) as a scan: y[t] = gate(q[t]) sum_s e^k[s] v[s] / sum_s e^k[s].
 #pragma once
 
+#include <optional>
+
 #include "gates.hpp"
 #include "parallel.hpp"
 #include "scan_keys.hpp"
@@ -209,7 +211,13 @@ void scan_forward(const problem& p, const cpu& exec) {
 
   scratch memory(exec);
   const index_t size = scan::forward_desk<C>::size(plan.width());
-  C* const desks = memory.take<C>(team * size);
+  C* desks = nullptr;
+  std::optional<scan::key_prefix<C>> prefix;
+  const auto lay_out = [&](scratch& from) {
+    desks = from.take<C>(team * size);
+    if (!whole) prefix.emplace(p, plan, pass.keys(), from);
+  };
+  memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   const auto desk = [&](int thread) { return scan::forward_desk<C>(desks + thread * size, plan.width()); };
   if (whole) {
     parallel_for(plan.count(), team, [&](index_t i, int thread) {
@@ -225,13 +233,12 @@ void scan_forward(const problem& p, const cpu& exec) {
     });
     return;
   }
-  const scan::key_prefix<C> prefix(p, plan, pass.keys(), memory);
-  prefix.run(team, desk);
+  prefix->run(team, desk);
   parallel_for(plan.count() * row_chunks, team, [&](index_t n, int thread) {
     const index_t i = n / row_chunks;
     const index_t c = n % row_chunks;
     const scan::forward_desk<C> mine = desk(thread);
-    const scan::fold_lanes<C> sums = p.causal ? prefix.before(i, c) : prefix.total(i);
+    const scan::fold_lanes<C> sums = p.causal ? prefix->before(i, c) : prefix->total(i);
     std::copy_n(sums.base, scan::fold_lanes<C>::arrays * plan.width(), mine.before.base);
     if (p.causal) {
       pass.causal_chunk(plan.at(i), c, mine);

@@ -9,6 +9,8 @@
 
 #include <aft/core/executors.hpp>
 
+#include "function_ref.hpp"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define AFT_HAS_ADDRESS_SANITIZER
 #elif defined(__has_feature)
@@ -26,7 +28,7 @@ namespace cpu_impl {
 class scratch {
  public:
   explicit scratch(const cpu& exec) : from_(exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource()) {}
-  /// Gives out nothing and counts what is wanted, see counted().
+  /// Gives out nothing and counts what is wanted, for reserve().
   scratch() = default;
   scratch(const scratch&) = delete;
   scratch& operator=(const scratch&) = delete;
@@ -44,6 +46,21 @@ class scratch {
     return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(n < 0 ? 0 : n) * sizeof(T)));
   }
 
+  /// Runs lay_out, which takes whatever a call needs, so that all of it is one block. What a worker holds is to be
+  /// written only where memory was given: at first lay_out counts.
+  void take_at_once(function_ref<void(scratch&)> lay_out) {
+    scratch counter;
+    lay_out(counter);
+    reserve(counter);
+    lay_out(*this);
+  }
+
+  /// One block for what was counted. Beyond 32 MiB a block goes back whatever came before: glibc maps it anew every
+  /// time.
+  void reserve(const scratch& counter) {
+    if (counter.left_ < std::size_t{32} << 20) reserve<std::byte>(static_cast<index_t>(counter.left_));
+  }
+
   /// Makes the next `n` elements one block of the resource. A free list of many blocks that nothing holds any more is
   /// what malloc gives back to the system, and its pages were a tenth of the time of the next call.
   template <class T>
@@ -54,8 +71,6 @@ class scratch {
     next_ = block(bytes);
     left_ = bytes;
   }
-
-  index_t counted() const { return static_cast<index_t>(left_); }
 
  private:
   static constexpr std::size_t alignment = 64;

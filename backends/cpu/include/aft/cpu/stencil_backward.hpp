@@ -103,12 +103,18 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const index_t items = work ? strips * parts : 0;
   const int threads = worker_count(exec, items);
   const index_t table_size = shape.tap_count() * lanes<C>;
-  stencil_table<C>* const tables = take_tables<C>(shape, plan.tiles, true, memory);
-  gradient_worker<C>* const workers = memory.take<gradient_worker<C>>(threads);
-  for (int i = 0; i < threads; ++i) (::new (workers + i) gradient_worker<C>{})->take(shape, memory);
-  C* const partials = memory.take<C>(filter_wanted && work ? parts * plan.tiles * table_size : 0);
   const bool shared = work && p.dk.set && p.hk != p.d;
-  const field dk = shared ? scratch_field<C>(memory, p.B, p.Tk, p.d) : p.dk;
+  stencil_table<C>* tables = nullptr;
+  gradient_worker<C>* workers = nullptr;
+  C* partials = nullptr;
+  field dk = p.dk;
+  const auto lay_out = [&](scratch& from) {
+    tables = take_tables<C>(shape, plan.tiles, true, from);
+    workers = take_workers<gradient_worker<C>>(from, threads, shape);
+    partials = from.take<C>(filter_wanted && work ? parts * plan.tiles * table_size : 0);
+    if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
+  };
+  memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
 
   if (work)

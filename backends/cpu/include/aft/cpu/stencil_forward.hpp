@@ -71,17 +71,22 @@ void stencil_forward(const problem& given, const cpu& exec) {
   const index_t groups = pairs > 0 ? pairs + p.B % 2 : plan.groups;
   const index_t strips = strip_count(groups, plan.tiles, thread_count(exec));
   const int threads = worker_count(exec, strips * groups);
-  stencil_table<C>* const tables = take_tables<C>(shape, plan.tiles, false, memory);
-  stencil_table<C>* const class_tables = take_tables<C>(shape, pairs > 0 ? classes.tiles() : 0, false, memory);
-  stencil_worker<C>* const workers = memory.take<stencil_worker<C>>(threads);
-  tied_worker<C>* const tied_workers = memory.take<tied_worker<C>>(threads);
-  for (int i = 0; i < threads; ++i) {
-    (::new (workers + i) stencil_worker<C>{})->take(shape, tile_group<C>(shape.positions()), pairs > 0 ? 2 : 1, memory);
-    (::new (tied_workers + i) tied_worker<C>{})->take(shape, pairs > 0 ? classes.tiles() : 0, memory);
-  }
+  const index_t class_tiles = pairs > 0 ? classes.tiles() : 0;
+  stencil_table<C>* tables = nullptr;
+  stencil_table<C>* class_tables = nullptr;
+  stencil_worker<C>* workers = nullptr;
+  tied_worker<C>* tied_workers = nullptr;
+  const auto lay_out = [&](scratch& from) {
+    tables = take_tables<C>(shape, plan.tiles, false, from);
+    class_tables = take_tables<C>(shape, class_tiles, false, from);
+    workers =
+        take_workers<stencil_worker<C>>(from, threads, shape, tile_group<C>(shape.positions()), pairs > 0 ? 2 : 1);
+    tied_workers = take_workers<tied_worker<C>>(from, threads, shape, class_tiles);
+  };
+  memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
   if (pairs > 0)
-    parallel_for(classes.tiles(), threads,
+    parallel_for(class_tiles, threads,
                  [&](index_t i, int) { fill_table<C>(p, shape, classes.tile(0, i), class_tables[i]); });
   const query_results wanted = p.lse.set ? query_results::logs : query_results::averages;
   const stencil_call<C> call{p, shape, plan, tables, wanted};

@@ -333,12 +333,18 @@ void stencil_tied_backward(const backward_problem& p, const stencil_shape& shape
   index_t most = 0;
   for (index_t i = 0; i < strips; ++i) most = strip_at(i).class_tiles() > most ? strip_at(i).class_tiles() : most;
 
-  stencil_table<C>* const tables = take_tables<C>(shape, plan.tiles, true, memory);
-  stencil_table<C>* const class_tables = take_tables<C>(shape, strips * most, true, memory);
-  tied_sums<C>* const workers = memory.take<tied_sums<C>>(threads);
-  for (int i = 0; i < threads; ++i) (::new (workers + i) tied_sums<C>{})->take(shape, most, memory);
   const index_t partial_size = classes.count * shape.tap_count();
-  C* const partials = memory.take<C>(filter_wanted ? parts * partial_size : 0);
+  stencil_table<C>* tables = nullptr;
+  stencil_table<C>* class_tables = nullptr;
+  tied_sums<C>* workers = nullptr;
+  C* partials = nullptr;
+  const auto lay_out = [&](scratch& from) {
+    tables = take_tables<C>(shape, plan.tiles, true, from);
+    class_tables = take_tables<C>(shape, strips * most, true, from);
+    workers = take_workers<tied_sums<C>>(from, threads, shape, most);
+    partials = from.take<C>(filter_wanted ? parts * partial_size : 0);
+  };
+  memory.take_at_once(function_ref<void(scratch&)>(lay_out));
 
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
   parallel_for(strips * most, threads, [&](index_t i, int) {

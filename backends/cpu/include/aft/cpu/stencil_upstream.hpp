@@ -22,14 +22,7 @@ struct upstream_rows {
   C* base_lo = nullptr;
 
   void take(index_t T, scratch& memory) {
-    const index_t size = T * lanes<C>;
-    C* const all = memory.take<C>(6 * size);
-    g = all;
-    o = all + size;
-    inverse = all + 2 * size;
-    exponent = all + 3 * size;
-    base_hi = all + 4 * size;
-    base_lo = all + 5 * size;
+    for (C** const at : {&g, &o, &inverse, &exponent, &base_hi, &base_lo}) *at = memory.take<C>(T * lanes<C>);
   }
 };
 

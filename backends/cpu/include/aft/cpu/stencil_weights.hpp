@@ -74,7 +74,7 @@ inline stencil_table<C>* take_tables(const stencil_shape& shape, index_t tiles, 
   stencil_table<C>* const tables = memory.take<stencil_table<C>>(tiles);
   const index_t size = shape.tap_count() * lanes<C>;
   C* logs = memory.take<C>(tiles * size * (gradients ? 3 : 2));
-  for (index_t i = 0; i < tiles; ++i) {
+  for (index_t i = 0; tables != nullptr && i < tiles; ++i) {
     ::new (tables + i) stencil_table<C>{};
     tables[i].logs = logs;
     tables[i].weights = logs + size;

@@ -49,6 +49,18 @@ struct stencil_worker {
   }
 };
 
+/// A worker for each thread, with its buffers.
+template <class Worker, class... Arguments>
+inline Worker* take_workers(scratch& memory, int threads, const Arguments&... arguments) {
+  Worker* const workers = memory.take<Worker>(threads);
+  for (int i = 0; i < threads; ++i) {
+    Worker one;
+    one.take(arguments..., memory);
+    if (workers != nullptr) ::new (workers + i) Worker(one);
+  }
+  return workers;
+}
+
 inline int worker_count(const cpu& exec, index_t items) {
   const int threads = thread_count(exec);
   return items < threads ? static_cast<int>(items) : threads;
