@@ -33,22 +33,23 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
     const C* const gates = worker.gates + in_group * size;
     if (in_group == 0) {
       lane_tile<C> tiles[most];
-      const index_t count = i + worker.group < own.last ? worker.group : own.last - i;
+      const index_t count = own.some(i, worker.group).count();
       for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(own.group, i + j);
       stage_columns<C>(p, tiles, count, P, 2 * size);
       if (p.gate_fn != gate::none) read_tiles<C>(p.q, p.grid, tiles, count, 1, p.Tq, worker.gates, size, L);
     }
     const lane_tile<C> tile = call.plan.tile(own.group, i);
-    const stencil_item ahead = own.ahead(i, worker.group, next);
+    const stencil_ahead ahead(own, i, worker.group, next, p.Tq);
     const query_fields<C> fields(p, tile);
-    const query_fields<C> later(p, ahead.first < ahead.last ? call.plan.tile(ahead.group, ahead.first) : tile);
+    const query_fields<C> later(p,
+                                ahead.tiles.count() > 0 ? call.plan.tile(ahead.tiles.group, ahead.tiles.first) : tile);
     column_scales<C> cs;
     fill_ordinary_columns<C>(p, call.tables[i], tile, P, cs);
     query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
     fold.y = fields.whole_rows();
     const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {
       fields.store_queries(t0, t1, block);
-      if (ahead.first < ahead.last) later.prefetch(t0, t1);
+      later.prefetch(ahead.at(t0), ahead.at(t1), ahead.tiles.count());
     };
     fold_queries<C>(fold, call.wanted, P, gates, rest, *worker.block, done);
   }

@@ -101,12 +101,15 @@ class lane_rows {
 #endif
   }
 
-  /// Asks for rows that will be read soon: a lane tile is one cache line a row, which the hardware does not foresee.
+  /// Asks for rows of `count` tiles side by side that will be read soon: one is a cache line a row, which the hardware
+  /// does not foresee.
   /// Inlined by force: as a function without an effect that GCC 12 knows of, a call of it is dropped.
-  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1) const {
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count = 1) const {
     if (runs_ == 0) return;
+    const index_t width = whole_ ? count * L : 1;
     const C* at = row(t0);
-    for (index_t t = t0; t < t1; ++t, at += step()) __builtin_prefetch(at, 0, 2);
+    for (index_t t = t0; t < t1; ++t, at += step())
+      for (index_t i = 0; i < width; i += L) __builtin_prefetch(at + i, 0, 2);
   }
 
  private:

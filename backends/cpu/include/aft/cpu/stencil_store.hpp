@@ -23,12 +23,12 @@ struct query_fields {
         average(p.average, p.grid, tile, 1),
         lse(p.lse, p.grid, tile, p.d / p.hk) {}
 
-  /// Asks for rows of all that the tile reads, while another tile is worked on: a lane tile is one cache line a row,
-  /// which the hardware does not foresee.
-  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1) const {
-    k.prefetch(t0, t1);
-    v.prefetch(t0, t1);
-    if (p.gate_fn != gate::none) q.prefetch(t0, t1);
+  /// Asks for rows of all that `count` tiles from this one on read, while another tile is worked on.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
+    if (count == 0) return;
+    k.prefetch(t0, t1, count);
+    v.prefetch(t0, t1, count);
+    if (p.gate_fn != gate::none) q.prefetch(t0, t1, count);
   }
 
   /// For query_fold::y.

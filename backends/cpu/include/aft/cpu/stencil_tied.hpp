@@ -63,8 +63,8 @@ struct tied_fold {
     const index_t group = worker.group;
     for (index_t i = first; i < last; ++i) {
       const index_t in_group = (i - first) % group;
-      if (in_group == 0) read_group(worker, b, i, i + group < last ? i + group : last);
-      values(worker, tied, b, i, in_group, own.ahead(i, group, next), class_first * L, rest);
+      if (in_group == 0) read_group(worker, b, i, own.some(i, group).last);
+      values(worker, tied, b, i, in_group, stencil_ahead(own, i, group, next, p.Tq), class_first * L, rest);
     }
     fence_stores();
   }
@@ -82,16 +82,16 @@ struct tied_fold {
     }
   }
 
-  /// Lane tile i, the `in_group`-th that was read together; `ahead` begins with one to ask for.
+  /// Lane tile i, the `in_group`-th that was read together.
   void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, index_t in_group,
-              const stencil_item& ahead, index_t class0, box_complement<C>& rest) const {
+              const stencil_ahead& ahead, index_t class0, box_complement<C>& rest) const {
     const index_t step = p.Tk * 2 * L;
     const lane_tile<C> tiles[2] = {plan.tile(b, i), plan.tile(b + 1, i)};
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);
     const query_fields<C> fields[2] = {{p, tiles[0]}, {p, tiles[1]}};
-    const bool more = ahead.first < ahead.last;
-    const query_fields<C> later[2] = {{p, more ? plan.tile(ahead.group, ahead.first) : tiles[0]},
-                                      {p, more ? plan.tile(ahead.group + 1, ahead.first) : tiles[1]}};
+    const stencil_item& then = ahead.tiles;
+    const query_fields<C> later[2] = {{p, then.count() > 0 ? plan.tile(then.group, then.first) : tiles[0]},
+                                      {p, then.count() > 0 ? plan.tile(then.group + 1, then.first) : tiles[1]}};
     C* const P = worker.P + in_group * step;
     const C* const gates = worker.gates + in_group * step;
     column_scales<C> cs[2];
@@ -118,7 +118,7 @@ struct tied_fold {
                          t0, t1, wanted, [&](index_t j) { return load(nums + j * 2 * L); },
                          [&](index_t j) { return spread(dens + j * 2 * L); }, gates + x * p.Tq * L + t0 * L, block);
                      fields[x].store_queries(t0, t1, block);
-                     if (more) later[x].prefetch(t0, t1);
+                     later[x].prefetch(ahead.at(t0), ahead.at(t1), then.count());
                    }
                  });
   }

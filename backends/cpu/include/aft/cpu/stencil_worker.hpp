@@ -21,13 +21,30 @@ inline index_t tile_group(index_t positions) {
 struct stencil_item {
   index_t group = 0, first = 0, last = 0;
 
-  /// The lane tile whose inputs are best asked for while tile i is worked on: as far ahead as tiles are read together,
-  /// be it in `next`, which this thread is likely to take after this item. Empty where there is none.
-  stencil_item ahead(index_t i, index_t together, const stencil_item& next) const {
-    const index_t j = i + together;
-    if (j < last) return {group, j, last};
-    return {next.group, next.first + (j - last), next.last};
+  index_t count() const { return last - first; }
+  /// At most n tiles from the i-th on.
+  stencil_item some(index_t i, index_t n) const { return {group, i, i + n < last ? i + n : last}; }
+};
+
+/// What is asked for while a lane tile is worked on: a part of the rows of the tiles that are read together after those
+/// at hand. All their lines of a row at once, as they will be read: with a line of every row for each tile depthwise
+/// conv took 1.03 times as long (Emerald Rapids, 2026-11, 14 x 14 x 384 floats).
+struct stencil_ahead {
+  stencil_item tiles;  ///< none after the last item
+  index_t row = 0, rows = 0, of = 0;
+
+  /// Of tile i, where the n-th and every n-th after it begin a group; `next` is the item that this thread is likely to
+  /// take after this one.
+  stencil_ahead(const stencil_item& own, index_t i, index_t n, const stencil_item& next, index_t T) : of(T) {
+    const index_t in_group = (i - own.first) % n;
+    const stencil_item group = own.some(i - in_group, n);
+    tiles = group.last < own.last ? own.some(group.last, n) : next.some(next.first, n);
+    row = T * in_group / group.count();
+    rows = T * (in_group + 1) / group.count() - row;
   }
+
+  /// The rows to ask for when t of the tile's own are done.
+  index_t at(index_t t) const { return row + rows * t / of; }
 };
 
 /// Buffers of one thread.
