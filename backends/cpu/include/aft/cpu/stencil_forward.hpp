@@ -80,8 +80,8 @@ void stencil_forward(const problem& given, const cpu& exec) {
   const auto lay_out = [&](scratch& from) {
     tables = take_tables<C>(shape, plan.tiles, false, from);
     class_tables = take_tables<C>(shape, class_tiles, false, from);
-    workers =
-        take_workers<stencil_worker<C>>(from, threads, shape, tile_group<C>(shape.positions()), pairs > 0 ? 2 : 1);
+    workers = take_workers<stencil_worker<C>>(
+        from, threads, shape, tile_group<C>(shape.positions(), 4, tuning_stencil<C>::group), pairs > 0 ? 2 : 1);
     tied_workers = take_workers<tied_worker<C>>(from, threads, shape, class_tiles);
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));

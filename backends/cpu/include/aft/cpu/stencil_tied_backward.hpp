@@ -38,10 +38,10 @@ struct tied_gradients {
       for (index_t x = 0; x < n; ++x)
         stage_class_keys<C>(p, class_tile(b + x, i), class_tables[i], own.keys + i * own.step + x * L,
                             own.scales[2 * i + x]);
-    for (index_t i = strip.first; i < strip.last; ++i) {
-      const bool more = i + 1 < strip.last;
-      channels(b, n, i, more ? b : next_b, more ? i + 1 : strip.first, rest);
-    }
+    const stencil_item here{b, strip.first, strip.last}, next{next_b, strip.first, strip.last};
+    const index_t together = tile_group<C>(p.Tq, 12, tuning_stencil<C>::asked);
+    for (index_t i = strip.first; i < strip.last; ++i)
+      channels(b, n, i, stencil_ahead(here, i, together, next, p.Tq), rest);
     bool open = false;
     for (index_t i = 0; i < strip.class_tiles(); ++i) {
       if (filter_wanted) open = finish_taps(n, i) || open;
@@ -79,7 +79,7 @@ struct tied_gradients {
   }
 
   /// Lane tile i: dq, dv, and its part in the sums of its classes.
-  [[gnu::noinline]] void channels(index_t b, index_t n, index_t i, index_t next_b, index_t next_i,
+  [[gnu::noinline]] void channels(index_t b, index_t n, index_t i, const stencil_ahead& ahead,
                                   box_complement<C>& rest) const {
     const stencil_table<C>& table = tables[i];
     lane_state lane[2] = {{p, plan.tile(b, i)}, {p, plan.tile(n == 2 ? b + 1 : b, i)}};
@@ -101,14 +101,15 @@ struct tied_gradients {
         at_positions.add(go * share, products + t * 2 * L);
       });
     }
-    const gradient_fields<C> next[2] = {{p, plan.tile(next_b, next_i)},
-                                        {p, plan.tile(next_b + 1 < p.B ? next_b + 1 : next_b, next_i)}};
+    const index_t then = ahead.tiles.group;
+    const gradient_fields<C> next[2] = {{p, plan.tile(then, ahead.tiles.first)},
+                                        {p, plan.tile(then + 1 < p.B ? then + 1 : then, ahead.tiles.first)}};
     if (keys_wanted) {
       fold_grid<C>(back, table.flipped, table.outside, own.Q, rest, own.block->sums, query_block<C>::most,
                    [&](index_t s0, index_t s1) {
                      for (index_t x = 0; x < n; ++x) {
                        finish_values(lane[x], table, x, s0, s1, at_positions);
-                       next[x].prefetch(s0, s1);
+                       next[x].prefetch(ahead.at(s0), ahead.at(s1), ahead.tiles.count());
                      }
                    });
     }

@@ -42,14 +42,14 @@ struct gradient_fields {
         lse(p.lse, p.grid, tile, p.d / p.hk),
         dq(p.dq, p.grid, tile, 1) {}
 
-  /// Asks for rows of all inputs, while another tile is worked on.
-  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1) const {
-    k.prefetch(t0, t1);
-    v.prefetch(t0, t1);
-    dy.prefetch(t0, t1);
-    average.prefetch(t0, t1);
-    lse.prefetch(t0, t1);
-    if (p.gate_fn != gate::none) q.prefetch(t0, t1);
+  /// Asks for rows of all inputs of `count` tiles from this one on, while another tile is worked on.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
+    k.prefetch(t0, t1, count);
+    v.prefetch(t0, t1, count);
+    dy.prefetch(t0, t1, count);
+    average.prefetch(t0, t1, count);
+    lse.prefetch(t0, t1, count);
+    if (p.gate_fn != gate::none) q.prefetch(t0, t1, count);
   }
 };
 

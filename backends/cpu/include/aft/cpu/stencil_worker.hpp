@@ -9,12 +9,13 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Lane tiles whose inputs are read together, for grids of so many positions.
+/// Lane tiles that are read or asked for together: `most`, or as many as have `vectors` a position in a second-level
+/// cache.
 template <class C>
-inline index_t tile_group(index_t positions) {
-  const index_t bytes = positions * 4 * lanes<C> * static_cast<index_t>(sizeof(C)) + 1;
+inline index_t tile_group(index_t positions, index_t vectors, index_t most) {
+  const index_t bytes = positions * vectors * lanes<C> * static_cast<index_t>(sizeof(C)) + 1;
   const index_t fit = tuning_stencil<C>::group_bytes / bytes;
-  return fit < 1 ? 1 : (fit < tuning_stencil<C>::group ? fit : tuning_stencil<C>::group);
+  return fit < 1 ? 1 : (fit < most ? fit : most);
 }
 
 /// Lane tiles [first, last) of a group of batch elements, which a thread takes together.

@@ -28,7 +28,11 @@ struct tuning_stencil {
   /// 6, 8, 12 and 24 tiles took 31.2, 32.9, 31.7 and 33.5 ms with a head for every channel, 18.0, 18.6, 18.4 and 19.2
   /// ms with 16 heads; 24 and nothing asked for in the next item 32.5 and 18.4 ms. No faster backward.
   static constexpr index_t group = 6;
-  /// Their buffers take no more than this, about a second-level cache; a single tile may.
+  /// Lane tiles of which a gradient call asks for all lines of a row together, while as many are worked on. Time of 1
+  /// and 2, of 6 and of 8 against 4 (Emerald Rapids, 2026-11, 64 and 256 x 14 x 14 x 384, one and two threads): 1.06,
+  /// 1.01, 1.01 and 1.02.
+  static constexpr index_t asked = 4;
+  /// Buffers of a group take no more than this, about a second-level cache; a single tile may.
   static constexpr index_t group_bytes = index_t{1280} << 10;
   /// Bytes from which on an output is written past the cache. The size of the third-level cache of the development
   /// machine: not measured for others.
