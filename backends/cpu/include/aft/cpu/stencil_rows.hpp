@@ -106,10 +106,11 @@ class lane_rows {
   /// Inlined by force: as a function without an effect that GCC 12 knows of, a call of it is dropped.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count = 1) const {
     if (runs_ == 0) return;
+    constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
     const index_t width = whole_ ? count * L : 1;
     const C* at = row(t0);
     for (index_t t = t0; t < t1; ++t, at += step())
-      for (index_t i = 0; i < width; i += L) __builtin_prefetch(at + i, 0, 2);
+      for (index_t i = 0; i < width; i += line) __builtin_prefetch(at + i, 0, 2);
   }
 
  private:

@@ -26,8 +26,10 @@ struct tuning_stencil {
   /// Lane tiles whose inputs a forward call reads together, so that memory is read in stretches of several lines, while
   /// as many ahead are asked for, into the next item (Zen 5, 2026-11, 256 x 14 x 14 x 384, two threads, least times):
   /// 6, 8, 12 and 24 tiles took 31.2, 32.9, 31.7 and 33.5 ms with a head for every channel, 18.0, 18.6, 18.4 and 19.2
-  /// ms with 16 heads; 24 and nothing asked for in the next item 32.5 and 18.4 ms. No faster backward.
-  static constexpr index_t group = 6;
+  /// ms with 16 heads; 24 and nothing asked for in the next item 32.5 and 18.4 ms. No faster backward. Shorter vectors
+  /// (AVX2, Emerald Rapids, 64 images): 12, 16, 24 and 48 tiles 0.92, 0.87, 0.86 and 0.86 of the time of 6, with 16
+  /// heads 0.95, 0.97, 0.96 and 0.96.
+  static constexpr index_t group = sizeof(vec<C>) == 64 ? 6 : 24;
   /// Lane tiles of which a gradient call asks for all lines of a row together, while as many are worked on. Time of 1
   /// and 2, of 6 and of 8 against 4 (Emerald Rapids, 2026-11, 64 and 256 x 14 x 14 x 384, one and two threads): 1.06,
   /// 1.01, 1.01 and 1.02.
