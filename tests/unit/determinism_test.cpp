@@ -96,11 +96,8 @@ TEST_CASE("determinism: a long sequence's window gives the same bits whether all
     if (!concerns(type, s)) continue;
     const results forward = run_forward(type, s, x, aft::cpu{.threads = 1});
     const results backward = run_backward(type, s, x, aft::cpu{.threads = 1});
-    for (int threads : {2, 7}) {
-      CAPTURE(threads);
-      CHECK(first_difference(forward, run_forward(type, s, x, aft::cpu{.threads = threads})) == "");
-      CHECK(first_difference(backward, run_backward(type, s, x, aft::cpu{.threads = threads})) == "");
-    }
+    CHECK(first_difference(forward, run_forward(type, s, x, aft::cpu{.threads = 7})) == "");
+    CHECK(first_difference(backward, run_backward(type, s, x, aft::cpu{.threads = 7})) == "");
   }
 }
 

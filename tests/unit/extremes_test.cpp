@@ -4,6 +4,7 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "harness.hpp"
 
@@ -106,29 +107,30 @@ TEST_CASE("extremes: gradients near the least normal number, and below it") {
 TEST_CASE("extremes: gradients of early rows far above or below those of late ones, with rows of zeros between") {
   // 256 rows join what came after them: the zeros before the first number of the other size leave open what it will be.
   for (op call : {op::simple, op::full})
-    for (bool save : {false, true})
-      for (gate g : {gate::sigmoid, gate::tanh})
-        for (auto [early, late, values] : {std::array{1., 0x1p-106, 1.},
-                                           {1., 0x1p-106, 0x1p25},
-                                           {0x1p30, 0x1p-106, 1.},
-                                           {0x1p30, 0x1p-60, 0x1p25},
-                                           {0x1p-60, 0x1p30, 1.}})
-          for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
-            setup s{.call = call,
-                    .B = 1,
-                    .Tq = 300,
-                    .Tk = 300,
-                    .d = 16,
-                    .causal = true,
-                    .gate_fn = g,
-                    .v_scale = values,
-                    .save = save};
-            numbers x = random_numbers(s);
-            for (index_t t = 0; t < s.Tq; ++t)
-              for (index_t c = 0; c < s.d; ++c)
-                x.dy[static_cast<std::size_t>(t * s.d + c)] *= t < 246 ? early : (t < 256 ? 0 : late);
-            check_backward(type, s, x);
-          }
+    for (auto [save, g] : {std::pair{false, gate::sigmoid}, {true, gate::sigmoid}, {false, gate::tanh}}) {
+      if (call == op::full && save) continue;  // simple alone has a loop of its own for what was saved
+      for (auto [early, late, values] : {std::array{1., 0x1p-106, 1.},
+                                         {1., 0x1p-106, 0x1p25},
+                                         {0x1p30, 0x1p-106, 1.},
+                                         {0x1p30, 0x1p-60, 0x1p25},
+                                         {0x1p-60, 0x1p30, 1.}})
+        for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+          setup s{.call = call,
+                  .B = 1,
+                  .Tq = 300,
+                  .Tk = 300,
+                  .d = 16,
+                  .causal = true,
+                  .gate_fn = g,
+                  .v_scale = values,
+                  .save = save};
+          numbers x = random_numbers(s);
+          for (index_t t = 0; t < s.Tq; ++t)
+            for (index_t c = 0; c < s.d; ++c)
+              x.dy[static_cast<std::size_t>(t * s.d + c)] *= t < 246 ? early : (t < 256 ? 0 : late);
+          check_backward(type, s, x);
+        }
+    }
 }
 
 TEST_CASE("extremes: keys and biases that cancel, where exp(k - max k) exp(w - max w) is 0/0") {

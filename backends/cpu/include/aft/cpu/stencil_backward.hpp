@@ -102,6 +102,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const index_t strips = work ? strip_count(parts, plan.tiles, thread_count(exec)) : 1;
   const index_t items = work ? strips * parts : 0;
   const int threads = worker_count(exec, items);
+  // Six inputs; two batch elements of them where channels share keys.
   const index_t together = tile_group<C>(p.Tq, 6, tuning_stencil<C>::asked);
   const index_t table_size = shape.tap_count() * lanes<C>;
   const bool shared = work && p.dk.set && p.hk != p.d;
@@ -139,8 +140,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const stencil_table<C>& table = tables[i];
         const gradient_fields<C> fields(p, tile);
         const stencil_ahead ahead({group, first, last}, i, together, next_group, p.Tq);
-        const gradient_fields<C> next(p,
-                                      ahead.tiles.count() > 0 ? plan.tile(ahead.tiles.group, ahead.tiles.first) : tile);
+        const gradient_fields<C> next(p, plan.tile(ahead.tiles.group, ahead.tiles.first));
         column_scales<C> cs;
         stage_columns<C>(p, &tile, 1, worker.forward.P, 0);
         fill_columns<C>(p, table, worker.forward.P, cs);
@@ -162,7 +162,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
           fold_grid<C>(back, table.flipped, table.outside, worker.Q, back_rest, block.sums, query_block<C>::most,
                        [&](index_t s0, index_t s1) {
                          keys.finish(s0, s1, block);
-                         if (ahead.tiles.count() > 0) next.prefetch(ahead.at(s0), ahead.at(s1), ahead.tiles.count());
+                         next.prefetch(ahead.at(s0), ahead.at(s1), ahead.tiles.count());
                        });
         }
         if (filter_wanted)

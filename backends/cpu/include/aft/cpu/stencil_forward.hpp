@@ -41,8 +41,7 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
     const lane_tile<C> tile = call.plan.tile(own.group, i);
     const stencil_ahead ahead(own, i, worker.group, next, p.Tq);
     const query_fields<C> fields(p, tile);
-    const query_fields<C> later(p,
-                                ahead.tiles.count() > 0 ? call.plan.tile(ahead.tiles.group, ahead.tiles.first) : tile);
+    const query_fields<C> later(p, call.plan.tile(ahead.tiles.group, ahead.tiles.first));
     column_scales<C> cs;
     fill_ordinary_columns<C>(p, call.tables[i], tile, P, cs);
     query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);

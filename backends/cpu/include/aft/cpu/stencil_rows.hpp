@@ -104,7 +104,7 @@ class lane_rows {
   /// Asks for rows of `count` tiles side by side that will be read soon: one is a cache line a row, which the hardware
   /// does not foresee.
   /// Inlined by force: as a function without an effect that GCC 12 knows of, a call of it is dropped.
-  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count = 1) const {
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
     if (runs_ == 0) return;
     constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
     const index_t width = whole_ ? count * L : 1;

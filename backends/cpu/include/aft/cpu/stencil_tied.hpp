@@ -90,8 +90,8 @@ struct tied_fold {
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);
     const query_fields<C> fields[2] = {{p, tiles[0]}, {p, tiles[1]}};
     const stencil_item& then = ahead.tiles;
-    const query_fields<C> later[2] = {{p, then.count() > 0 ? plan.tile(then.group, then.first) : tiles[0]},
-                                      {p, then.count() > 0 ? plan.tile(then.group + 1, then.first) : tiles[1]}};
+    const index_t partner = then.group + 1 < p.B ? then.group + 1 : then.group;
+    const query_fields<C> later[2] = {{p, plan.tile(then.group, then.first)}, {p, plan.tile(partner, then.first)}};
     C* const P = worker.P + in_group * step;
     const C* const gates = worker.gates + in_group * step;
     column_scales<C> cs[2];

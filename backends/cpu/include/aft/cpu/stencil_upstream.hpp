@@ -44,6 +44,7 @@ struct gradient_fields {
 
   /// Asks for rows of all inputs of `count` tiles from this one on, while another tile is worked on.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
+    if (count == 0) return;
     k.prefetch(t0, t1, count);
     v.prefetch(t0, t1, count);
     dy.prefetch(t0, t1, count);

@@ -31,7 +31,7 @@ struct stencil_item {
 /// at hand. All their lines of a row at once, as they will be read: with a line of every row for each tile depthwise
 /// conv took 1.03 times as long (Emerald Rapids, 2026-11, 14 x 14 x 384 floats).
 struct stencil_ahead {
-  stencil_item tiles;  ///< none after the last item
+  stencil_item tiles;  ///< none after the last item: then it says a first tile all the same, which exists
   index_t row = 0, rows = 0, of = 0;
 
   /// Of tile i, where the n-th and every n-th after it begin a group; `next` is the item that this thread is likely to
