@@ -81,6 +81,20 @@ TEST_CASE("conv: an axis without taps makes every pair an outside one, whatever 
                .seed = ++seed});
       }
     }
+  for (auto out : {outside::zero_bias, outside::excluded})
+    for (index_t T : {1, 7, 20})
+      for (bool save : {true, false})
+        check({.call = op::conv,
+               .B = 2,
+               .d = 4,
+               .hk = 2,
+               .H = 2,
+               .grid = {T},
+               .taps = {0},
+               .causal = true,
+               .outside = out,
+               .seed = ++seed,
+               .save = save});
 }
 
 TEST_CASE("conv: masks and key lengths count positions of the flattened grid") {

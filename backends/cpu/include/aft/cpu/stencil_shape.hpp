@@ -63,7 +63,8 @@ inline stencil_shape shape_of(const problem& p) {
     shape.skipped[i] = first;
   }
   // An axis without taps empties the box, whatever the others have: a grid of one row looks at its last axis alone.
-  if (shape.tap_count() == 0) shape.taps = shape.left = shape.skipped = {0, 0, 0};
+  // Of a causal sequence the empty box keeps its place, after the output: the keys up to there count.
+  if (shape.tap_count() == 0 && !p.causal) shape.taps = shape.left = shape.skipped = {0, 0, 0};
   shape.before = !p.excluded;
   shape.after = !p.excluded && !p.causal;
   return shape;
