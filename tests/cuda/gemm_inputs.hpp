@@ -146,11 +146,11 @@ std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
   return result;
 }
 
-/// What tensor cores cut, relative to the largest |v|: at most 19 units of 2^-24 for every 16 keys, of num and of den,
+/// What tensor cores cut, relative to the largest |v|: at most 22 units of 2^-24 for every 16 keys, of num and of den,
 /// and the float arithmetic around it.
 inline long double gemm_cuts(const inputs& x) {
   const index_t steps = x.Tk / 16 + 4;
-  return (2 * 19 * static_cast<long double>(steps) + 8) * 0x1p-24L;
+  return (2 * 22 * static_cast<long double>(steps) + 8) * 0x1p-24L;
 }
 
 /// What docs/cuda.md derives: that, and three roundings of a term by u.

@@ -53,7 +53,7 @@ inline device_call<float> dense_call(inputs& x) {
 
 /// What docs/cuda.md derives, in the same units.
 inline long double bound(const inputs& x) {
-  return 110 + static_cast<long double>(x.Tk) / 16;
+  return 134 + static_cast<long double>(x.Tk) / 16;
 }
 
 }  // namespace aft::test

@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -47,6 +49,17 @@ struct block {
   void* data;
 };
 
+/// The pool that calls take their scratch from keeps it from one to the next. By default it goes back to the system
+/// whenever the program waits for the device, as every round does, and each call would map its memory anew.
+void keep_scratch() {
+  int device = 0;
+  cudaMemPool_t pool = nullptr;
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  require(cudaGetDevice(&device), "the current device");
+  require(cudaDeviceGetDefaultMemPool(&pool, device), "its memory pool");
+  require(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "the pool's threshold");
+}
+
 }  // namespace
 
 std::string device_name() {
@@ -67,9 +80,12 @@ void give_device(void* p) noexcept {
 }
 void copy_to_device(void* to, const void* from, std::size_t bytes) {
   require(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to the device");
+  // Of pageable memory it may return before the last part is there, and other streams do not wait for it.
+  require(cudaDeviceSynchronize(), "copying to the device");
 }
 
 double median_milliseconds(const std::function<void(std::size_t, void*)>& work) {
+  keep_scratch();
   cudaStream_t stream = nullptr;
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
   event start, stop;

@@ -30,6 +30,8 @@ class device_array {
   T* data() const { return data_; }
   void write(const std::vector<T>& x) const {
     REQUIRE(cudaMemcpy(data_, x.data(), bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
+    // Of pageable memory it may return before the last part is on the device, and other streams do not wait for it.
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   }
   std::vector<T> read() const {
     std::vector<T> x(size_);

@@ -175,9 +175,9 @@ long double pair_error(dtype type, const setup& s) {
   constexpr long double u = 0x1p-8L;
   const long double rounding = 3 * u * (1 + 4 * u);
   if (!on_device()) return rounding;
-  // A tensor core cuts: num and den lose up to 19 2^-24 with each 16 keys (docs/cuda.md).
+  // A tensor core cuts: num and den lose up to 22 2^-24 with each 16 keys (docs/cuda.md).
   const index_t steps = completed(s).Tk / 16 + 1;
-  return rounding + 2 * 19 * 0x1p-24L * static_cast<long double>(steps);
+  return rounding + 2 * 22 * 0x1p-24L * static_cast<long double>(steps);
 }
 
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec) {

@@ -83,7 +83,7 @@ inline std::string device_allocate(void** p, std::size_t bytes, void* stream) {
   return error_text(cudaMallocAsync(p, bytes, stream_of(stream)));
 }
 inline void device_release(void* p, std::size_t, void* stream) {
-  (void)cudaFreeAsync(p, stream_of(stream));
+  (void)error_text(cudaFreeAsync(p, stream_of(stream)));
 }
 inline std::string device_clear(void* p, std::size_t bytes, void* stream) {
   return error_text(cudaMemsetAsync(p, 0, bytes, stream_of(stream)));
@@ -131,13 +131,19 @@ inline index_t multiprocessors() {
 class device_guard {
  public:
   device_guard(void* stream, const char* op) {
-    int wanted = 0;
     std::string error = error_text(cudaGetDevice(&before_));
+    // Older runtimes, and older drivers under a new runtime, cannot tell: there the stream must be of this device.
+    int wanted = before_;
 #if CUDART_VERSION >= 12080
-    wanted = before_;
-    if (error.empty() && stream != nullptr) error = error_text(cudaStreamGetDevice(stream_of(stream), &wanted));
-#else
-    wanted = before_;  // older runtimes cannot tell: the stream must be of the current device
+    if (error.empty() && stream != nullptr) {
+      const cudaError_t status = cudaStreamGetDevice(stream_of(stream), &wanted);
+      const std::string text = error_text(status);
+      if (status == cudaErrorCallRequiresNewerDriver) {
+        wanted = before_;
+      } else {
+        error = text;
+      }
+    }
 #endif
     if (error.empty() && wanted != before_) {
       error = error_text(cudaSetDevice(wanted));
@@ -148,7 +154,7 @@ class device_guard {
   device_guard(const device_guard&) = delete;
   device_guard& operator=(const device_guard&) = delete;
   ~device_guard() {
-    if (changed_) (void)cudaSetDevice(before_);
+    if (changed_) (void)error_text(cudaSetDevice(before_));
   }
 
  private:
