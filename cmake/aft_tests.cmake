@@ -58,6 +58,8 @@ function(aft_need_test_harness)
   # Threads on small sizes too: what depends on their number must show in every test. PUBLIC, since all files of a
   # program have to agree on it.
   target_compile_definitions(aft_test_harness PUBLIC AFT_PARALLEL_GRAIN=1)
+  # Longer sequences go by parts, shorter ones at once.
+  target_compile_definitions(aft_test_harness PUBLIC AFT_SEQUENCE_KEYS=24)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     # Blocks of weights that the tests' sizes exceed.
     target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048)

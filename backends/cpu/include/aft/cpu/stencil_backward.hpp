@@ -142,7 +142,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const stencil_ahead ahead({group, first, last}, i, together, next_group, p.Tq);
         const gradient_fields<C> next(p, plan.tile(ahead.tiles.group, ahead.tiles.first));
         column_scales<C> cs;
-        stage_columns<C>(p, &tile, 1, worker.forward.P, 0);
+        stage_columns<C>(p, &tile, 1, 0, p.Tk, worker.forward.P, 0);
         fill_columns<C>(p, table, worker.forward.P, cs);
         if (!saved) {
           const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);

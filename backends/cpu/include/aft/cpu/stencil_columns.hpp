@@ -24,22 +24,23 @@ struct column_scales {
   C usable[lanes<C>];       ///< 0: the lane is left to the exact path
   C quiet[lanes<C>];        ///< 1: every visible v is 0 (or not finite)
   C empty[lanes<C>];        ///< 1: no key at all is visible
-  C gaps[lanes<C>];         ///< 1: some key is hidden; set by stage_keys only
+  C gaps[lanes<C>];         ///< 1: some key is hidden; set by stage_class_keys only
   index_t first[lanes<C>];  ///< the first visible key
 };
 
-/// P[s] = [v, k] of `count` lane tiles, `apart` from one tile to the next; hidden keys -inf, idle lanes hidden.
+/// P[s - s0] = [v, k] of keys [s0, s1) of `count` lane tiles, `apart` from one tile to the next; hidden keys -inf, idle
+/// lanes hidden.
 ///
 /// Loops that do nothing but load and store: what counts is how many loads are under way at once. With the statistics
 /// in the same loop reading took twice as long (Zen 5, 2026-11, 32 x 196 x 384 floats).
 template <class C>
-[[gnu::noinline]] inline void stage_columns(const problem& p, const lane_tile<C>* tiles, index_t count, C* P,
-                                            index_t apart) {
+[[gnu::noinline]] inline void stage_columns(const problem& p, const lane_tile<C>* tiles, index_t count, index_t s0,
+                                            index_t s1, C* P, index_t apart) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  read_tiles<C>(p.v, p.grid, tiles, count, 1, p.Tk, P, apart, 2 * L);
-  read_tiles<C>(p.k, p.grid, tiles, count, p.d / p.hk, p.Tk, P + L, apart, 2 * L, -inf);
-  for (index_t i = 0; i < count; ++i) hide_keys(p, tiles[i], 0, p.Tk, P + i * apart + L, 2 * L);
+  read_tiles<C>(p.v, p.grid, tiles, count, 1, s0, s1, P, apart, 2 * L);
+  read_tiles<C>(p.k, p.grid, tiles, count, p.d / p.hk, s0, s1, P + L, apart, 2 * L, -inf);
+  for (index_t i = 0; i < count; ++i) hide_keys(p, tiles[i], s0, s1, P + i * apart + L, 2 * L);
 }
 
 template <class C>
@@ -130,31 +131,52 @@ inline void find_first_keys(const C* weights, index_t T, column_scales<C>& cs) {
   }
 }
 
-/// P[s], two vectors each, held [v, k] and becomes [exp(k) v, exp(k)] with the scales `cs`; for a hidden key [0, -0],
-/// whatever its value is.
+/// What the scales of a lane tile's keys and values follow from.
 template <class C>
-[[gnu::flatten]] inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, column_scales<C>& cs) {
-  constexpr index_t L = lanes<C>;
-  constexpr C inf = std::numeric_limits<C>::infinity();
-  const vec<C> zero(C(0));
-  vec<C> top(-inf);
-  magnitudes<C> sizes;
-  for (index_t s = 0; s < p.Tk; ++s) {
-    const vec<C> key = load(P + s * 2 * L + L);
-    top = max_ignoring_nan<C>(top, key);
-    sizes.add(load(P + s * 2 * L), !(key == vec<C>(-inf)));
+struct column_sizes {
+  vec<C> top = vec<C>(-std::numeric_limits<C>::infinity());
+  magnitudes<C> values;
+
+  /// n keys, P[s] = [v, k].
+  [[gnu::flatten]] void add(const C* P, index_t n) {
+    constexpr index_t L = lanes<C>;
+    const vec<C> hidden(-std::numeric_limits<C>::infinity());
+    for (index_t s = 0; s < n; ++s) {
+      const vec<C> key = load(P + s * 2 * L + L);
+      top = max_ignoring_nan<C>(top, key);
+      values.add(load(P + s * 2 * L), !(key == hidden));
+    }
   }
-  set_key_scales<C>(top, table, cs);
-  set_value_scales<C>(sizes.high, sizes.low, cs);
+  void set_scales(const stencil_table<C>& table, column_scales<C>& cs) const {
+    set_key_scales<C>(top, table, cs);
+    set_value_scales<C>(values.high, values.low, cs);
+  }
+};
+
+/// P[s], two vectors each, held [v, k] and becomes [exp(k) v, exp(k)] with the scales `cs`; for a hidden key [0, -0],
+/// whatever its value is. n keys.
+template <class C>
+[[gnu::flatten]] inline void weigh_columns(const column_scales<C>& cs, C* P, index_t n) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
   const vec<C> exponent = load(cs.exponent), by = load(cs.scale);
-  for (index_t s = 0; s < p.Tk; ++s) {
+  for (index_t s = 0; s < n; ++s) {
     C* const at_key = P + s * 2 * L;
     const vec<C> key = load(at_key + L);
     const vec<C> weight = staged_weight<C>(key, exponent);
-    store(at_key, xsimd::select(key == vec<C>(-inf), zero, weight * (load(at_key) * by)));
+    store(at_key, xsimd::select(key == hidden, zero, weight * (load(at_key) * by)));
     store(at_key + L, weight);
   }
-  find_first_keys<C>(P + L, p.Tk, cs);
+}
+
+/// weigh_columns for all keys, with the scales that they ask for.
+template <class C>
+inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, column_scales<C>& cs) {
+  column_sizes<C> sizes;
+  sizes.add(P, p.Tk);
+  sizes.set_scales(table, cs);
+  weigh_columns<C>(cs, P, p.Tk);
+  find_first_keys<C>(P + lanes<C>, p.Tk, cs);
 }
 
 /// The same in one pass where keys and values are of ordinary size; else the tile is staged once more.
@@ -180,7 +202,7 @@ template <class C>
     find_first_keys<C>(P + L, p.Tk, cs);
     return;
   }
-  stage_columns<C>(p, &tile, 1, P, 0);
+  stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
   fill_columns<C>(p, table, P, cs);
 }
 

@@ -2,21 +2,12 @@
 /// @file stencil_forward.hpp  The forward call of a convolution: AFT Eq. 6, DAFT Eq. 7, 8, without their subtraction.
 #pragma once
 
+#include "stencil_sequence.hpp"
 #include "stencil_tied.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
-
-/// A forward call after its preparation.
-template <class C>
-struct stencil_call {
-  const problem& p;
-  const stencil_shape& shape;
-  const lane_plan<C>& plan;
-  const stencil_table<C>* tables;
-  query_results wanted;
-};
 
 /// Lane tiles [own.first, own.last) of a group of batch elements.
 template <class C>
@@ -35,19 +26,19 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
       lane_tile<C> tiles[most];
       const index_t count = own.some(i, worker.group).count();
       for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(own.group, i + j);
-      stage_columns<C>(p, tiles, count, P, 2 * size);
-      if (p.gate_fn != gate::none) read_tiles<C>(p.q, p.grid, tiles, count, 1, p.Tq, worker.gates, size, L);
+      stage_columns<C>(p, tiles, count, 0, p.Tk, P, 2 * size);
+      if (p.gate_fn != gate::none) read_tiles<C>(p.q, p.grid, tiles, count, 1, 0, p.Tq, worker.gates, size, L);
     }
     const lane_tile<C> tile = call.plan.tile(own.group, i);
     const stencil_ahead ahead(own, i, worker.group, next, p.Tq);
-    const query_fields<C> fields(p, tile);
-    const query_fields<C> later(p, call.plan.tile(ahead.tiles.group, ahead.tiles.first));
+    const query_outputs<C> outputs(p, tile);
+    const query_inputs<C> later(p, call.plan.tile(ahead.tiles.group, ahead.tiles.first));
     column_scales<C> cs;
     fill_ordinary_columns<C>(p, call.tables[i], tile, P, cs);
     query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
-    fold.y = fields.whole_rows();
+    fold.y = outputs.whole_rows();
     const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {
-      fields.store_queries(t0, t1, block);
+      outputs.store_queries(t0, t1, block);
       later.prefetch(ahead.at(t0), ahead.at(t1), ahead.tiles.count());
     };
     fold_queries<C>(fold, call.wanted, P, gates, rest, *worker.block, done);
@@ -64,8 +55,9 @@ void stencil_forward(const problem& given, const cpu& exec) {
   problem p = given;
   // The box keeps the grid of its own shape.
   if (is_flat(p, {&p.q, &p.k, &p.v, &p.y, &p.lse, &p.average})) p.grid = {1, 1, p.Tq};
-  const lane_plan<C> plan(p.B, p.d);
   const channel_classes<C> classes(p);
+  if (goes_by_parts<C>(shape, given.d, classes.pays())) return sequence_forward<C>(p, shape, exec, memory);
+  const lane_plan<C> plan(p.B, p.d);
   // Pairs of batch elements share denominators where that pays; what is left goes alone, with the same bits.
   const index_t pairs = classes.pays() ? p.B / 2 : 0;
   const index_t groups = pairs > 0 ? pairs + p.B % 2 : plan.groups;

@@ -52,10 +52,11 @@ struct query_fold {
   /// they do in a loop that only stores (0.95 of depthwise conv, Emerald Rapids). Else y is left in the block.
   result_rows<C> y;
   const C* marks[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a hidden one
+  index_t marked;            ///< the key of the first mark
 
   query_fold(const problem& p_, const stencil_shape& shape_, const stencil_table<C>& table_, const lane_tile<C>& tile_,
-             const column_scales<C>& cs_, const C* P)
-      : p(p_), shape(shape_), table(table_), tile(tile_), cs(cs_) {
+             const column_scales<C>& cs_, const C* P, index_t first_key = 0)
+      : p(p_), shape(shape_), table(table_), tile(tile_), cs(cs_), marked(first_key) {
     for (index_t l = 0; l < lanes<C>; ++l) marks[l] = P + lanes<C> + l;
   }
 
@@ -71,7 +72,8 @@ struct query_fold {
     bool nothing = true;
     for_each_run(shape, t, [&](index_t s0, index_t s1, index_t tap) {
       for (index_t s = s0; s < s1 && nothing; ++s) {
-        const bool hidden = std::signbit(marks[l][2 * s * L]) || std::signbit(table.weights[(tap + s - s0) * L + l]);
+        const bool hidden =
+            std::signbit(marks[l][2 * (s - marked) * L]) || std::signbit(table.weights[(tap + s - s0) * L + l]);
         nothing = hidden;
       }
     });
@@ -143,6 +145,14 @@ struct query_fold {
       put<C>(ys.row(i), load(out.average + i * L) * gate_value<C>(p.gate_fn, load(gates + i * L)), ys.around);
   }
 
+  /// The same from the sums that the block holds, [num, den].
+  void finish(index_t t0, index_t t1, query_results wanted, const C* gates, query_block<C>& block) const {
+    constexpr index_t L = lanes<C>;
+    finish(
+        t0, t1, wanted, [&](index_t i) { return load(block.sums + i * 2 * L); },
+        [&](index_t i) { return load(block.sums + i * 2 * L + L); }, gates, block);
+  }
+
  private:
   /// Lane by lane, so that a lane's bits never depend on which neighbours share its vector. `q` is the query's where y
   /// is a quotient, and `to` its y.
@@ -188,11 +198,7 @@ inline void fold_queries(const query_fold<C>& fold, query_results wanted, const 
                          box_complement<C>& rest, query_block<C>& block, const Done& done) {
   fold_grid<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
                [&](index_t t0, index_t t1) {
-                 constexpr index_t L = lanes<C>;
-                 fold.finish(
-                     t0, t1, wanted, [&](index_t i) { return load(block.sums + i * 2 * L); },
-                     [&](index_t i) { return load(block.sums + i * 2 * L + L); },
-                     gates == nullptr ? nullptr : gates + t0 * L, block);
+                 fold.finish(t0, t1, wanted, gates == nullptr ? nullptr : gates + t0 * lanes<C>, block);
                  done(t0, t1, block);
                });
 }

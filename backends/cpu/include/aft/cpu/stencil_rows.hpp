@@ -125,12 +125,13 @@ class lane_rows {
   C lane_[L] = {};
 };
 
-/// Rows [0, T) of `count` lane tiles, out[i * apart + t * out_step + lane]; `share` and `fill` as lane_rows has them.
-/// Where tiles lie side by side, row by row over all of them: memory is then read in longer stretches than a line.
+/// Rows [t0, t1) of `count` lane tiles, out[i * apart + (t - t0) * out_step + lane]; `share` and `fill` as lane_rows
+/// has them. Where tiles lie side by side, row by row over all of them: memory is then read in longer stretches than a
+/// line.
 template <class C>
 AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
-                                 index_t count, index_t share, index_t T, C* out, index_t apart, index_t out_step,
-                                 C fill = C(0)) {
+                                 index_t count, index_t share, index_t t0, index_t t1, C* out, index_t apart,
+                                 index_t out_step, C fill = C(0)) {
   constexpr index_t L = lanes<C>;
   const lane_rows<C> first(f, grid, tiles[0], share);
   bool whole = first.whole();
@@ -140,12 +141,12 @@ AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& g
   }
   if (!whole) {
     for (index_t i = 0; i < count; ++i)
-      lane_rows<C>(f, grid, tiles[i], share).read(0, T, out + i * apart, fill, out_step);
+      lane_rows<C>(f, grid, tiles[i], share).read(t0, t1, out + i * apart, fill, out_step);
     return;
   }
-  const C* from = first.row(0);
+  const C* from = first.row(t0);
   const index_t step = first.step();
-  for (index_t t = 0; t < T; ++t, from += step, out += out_step)
+  for (index_t t = t0; t < t1; ++t, from += step, out += out_step)
     for (index_t i = 0; i < count; ++i) store(out + i * apart, load(from + i * L));
 }
 

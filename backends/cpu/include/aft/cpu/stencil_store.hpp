@@ -8,28 +8,14 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// The fields of a lane tile that a forward call reads and writes.
+/// The fields of a lane tile that a forward call writes.
 template <class C>
-struct query_fields {
+struct query_outputs {
   const problem& p;
-  lane_rows<C> k, v, q, y, average, lse;
+  lane_rows<C> y, average, lse;
 
-  query_fields(const problem& from, const lane_tile<C>& tile)
-      : p(from),
-        k(p.k, p.grid, tile, p.d / p.hk),
-        v(p.v, p.grid, tile, 1),
-        q(p.q, p.grid, tile, 1),
-        y(p.y, p.grid, tile, 1),
-        average(p.average, p.grid, tile, 1),
-        lse(p.lse, p.grid, tile, p.d / p.hk) {}
-
-  /// Asks for rows of all that `count` tiles from this one on read, while another tile is worked on.
-  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
-    if (count == 0) return;
-    k.prefetch(t0, t1, count);
-    v.prefetch(t0, t1, count);
-    if (p.gate_fn != gate::none) q.prefetch(t0, t1, count);
-  }
+  query_outputs(const problem& from, const lane_tile<C>& tile)
+      : p(from), y(p.y, p.grid, tile, 1), average(p.average, p.grid, tile, 1), lse(p.lse, p.grid, tile, p.d / p.hk) {}
 
   /// For query_fold::y.
   result_rows<C> whole_rows() const {
@@ -41,6 +27,24 @@ struct query_fields {
     if (p.average.set) average.write(p, t0, t1, block.average);
     if (p.lse.set) lse.write(p, t0, t1, block.lse);
     if (!y.whole()) y.write(p, t0, t1, block.y);
+  }
+};
+
+/// The fields of a lane tile that it reads.
+template <class C>
+struct query_inputs {
+  const problem& p;
+  lane_rows<C> k, v, q;
+
+  query_inputs(const problem& from, const lane_tile<C>& tile)
+      : p(from), k(p.k, p.grid, tile, p.d / p.hk), v(p.v, p.grid, tile, 1), q(p.q, p.grid, tile, 1) {}
+
+  /// Asks for rows of all that `count` tiles from this one on read, while another tile is worked on.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
+    if (count == 0) return;
+    k.prefetch(t0, t1, count);
+    v.prefetch(t0, t1, count);
+    if (p.gate_fn != gate::none) q.prefetch(t0, t1, count);
   }
 };
 

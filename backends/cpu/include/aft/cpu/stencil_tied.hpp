@@ -76,9 +76,9 @@ struct tied_fold {
     for (index_t x = 0; x < 2; ++x) {
       lane_tile<C> tiles[tuning_stencil<C>::group];
       for (index_t i = first; i < last; ++i) tiles[i - first] = plan.tile(b + x, i);
-      read_tiles<C>(p.v, p.grid, tiles, last - first, 1, p.Tk, worker.P + x * L, 2 * size, 2 * L);
+      read_tiles<C>(p.v, p.grid, tiles, last - first, 1, 0, p.Tk, worker.P + x * L, 2 * size, 2 * L);
       if (p.gate_fn != gate::none)
-        read_tiles<C>(p.q, p.grid, tiles, last - first, 1, p.Tq, worker.gates + x * size, 2 * size, L);
+        read_tiles<C>(p.q, p.grid, tiles, last - first, 1, 0, p.Tq, worker.gates + x * size, 2 * size, L);
     }
   }
 
@@ -88,10 +88,10 @@ struct tied_fold {
     const index_t step = p.Tk * 2 * L;
     const lane_tile<C> tiles[2] = {plan.tile(b, i), plan.tile(b + 1, i)};
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);
-    const query_fields<C> fields[2] = {{p, tiles[0]}, {p, tiles[1]}};
+    const query_outputs<C> outputs[2] = {{p, tiles[0]}, {p, tiles[1]}};
     const stencil_item& then = ahead.tiles;
     const index_t partner = then.group + 1 < p.B ? then.group + 1 : then.group;
-    const query_fields<C> later[2] = {{p, plan.tile(then.group, then.first)}, {p, plan.tile(partner, then.first)}};
+    const query_inputs<C> later[2] = {{p, plan.tile(then.group, then.first)}, {p, plan.tile(partner, then.first)}};
     C* const P = worker.P + in_group * step;
     const C* const gates = worker.gates + in_group * step;
     column_scales<C> cs[2];
@@ -100,12 +100,12 @@ struct tied_fold {
         return stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, ordinary, P + x * L, cs[x]);
       };
       if (stage(true)) continue;
-      fields[x].v.read(0, p.Tk, P + x * L, C(0), 2 * L);
+      lane_rows<C>(p.v, p.grid, tiles[x], 1).read(0, p.Tk, P + x * L, C(0), 2 * L);
       stage(false);
     }
     query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], P}, {p, shape, tables[i], tiles[1], cs[1], P}};
     for (index_t x = 0; x < 2; ++x) {
-      folds[x].y = fields[x].whole_rows();
+      folds[x].y = outputs[x].whole_rows();
       for (index_t l = 0; l < L; ++l) folds[x].marks[l] = tied.keys + x * L + spread.at[l];
     }
     query_block<C>& block = *worker.block;
@@ -117,7 +117,7 @@ struct tied_fold {
                      folds[x].finish(
                          t0, t1, wanted, [&](index_t j) { return load(nums + j * 2 * L); },
                          [&](index_t j) { return spread(dens + j * 2 * L); }, gates + x * p.Tq * L + t0 * L, block);
-                     fields[x].store_queries(t0, t1, block);
+                     outputs[x].store_queries(t0, t1, block);
                      later[x].prefetch(ahead.at(t0), ahead.at(t1), then.count());
                    }
                  });

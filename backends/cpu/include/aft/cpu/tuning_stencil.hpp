@@ -36,6 +36,29 @@ struct tuning_stencil {
   static constexpr index_t asked = 4;
   /// Buffers of a group take no more than this, about a second-level cache; a single tile may.
   static constexpr index_t group_bytes = index_t{1280} << 10;
+  /// Bytes of a row that a forward call over a sequence works on together; half of them take 0.97 to 1.03 of its time
+  /// (Emerald Rapids, 2026-11).
+  static constexpr index_t sequence_bytes = 1024;
+#if defined(AFT_SEQUENCE_KEYS)  // the tests' sizes are small
+  static constexpr index_t sequence = AFT_SEQUENCE_KEYS, sequence_twice = sequence, sequence_apart = sequence;
+#else
+  /// Least lengths of a sequence that is worked on in parts. The time it takes against a lane tile's whole sequence at
+  /// once, for 512 channels, 7 taps, one thread (Emerald Rapids, 2026-11): 196 keys 0.99 to 1.02, 256 0.91 to 0.94,
+  /// 1024 0.77, 8192 0.47.
+  static constexpr index_t sequence = 256;
+  /// Where keys after the box count, all keys are read twice: 1024 keys 1.0, 2048 1.03, 3072 0.79, 8192 0.73.
+  static constexpr index_t sequence_twice = 3072;
+  /// Few lane tiles, or heads whose denominators could be folded apart. 16 heads: 1024 keys 1.0, 2048 0.89, 8192 0.56;
+  /// 4 channels: 512 keys 1.05, 1024 1.12; 16 channels: 4096 keys 0.73.
+  static constexpr index_t sequence_apart = 4096;
+#endif
+  /// Few lane tiles: with 3 of them 0.93, with 2 of them 1.01 to 1.06 for 256 and 512 keys.
+  static constexpr index_t sequence_tiles = 3;
+  /// Most taps, as their keys are held: 4096 keys, 63 taps 0.68, 127 0.80, 255 0.92 (where keys are read twice, 127 0.98
+  /// and 255 1.02), 511 1.02.
+  static constexpr index_t sequence_taps = 128;
+  /// Where denominators could be folded apart: 2048 keys, 31 taps 0.99; 8192 keys, 31 taps 0.70.
+  static constexpr index_t sequence_taps_apart = 32;
   /// Bytes from which on an output is written past the cache. The size of the third-level cache of the development
   /// machine: not measured for others.
   static constexpr index_t past_cache = index_t{16} << 20;
