@@ -213,7 +213,7 @@ class sequence_fold {
   /// Lanes whose first visible key does not lie before s0 find it before s1.
   void find_first(index_t j, index_t s0, index_t s1) {
     const C* const weights = keys_of(j) + lanes<C>;
-    for (index_t l = 0; l < lanes<C>; ++l) {
+    for (index_t l = 0; l < tiles_[j].count; ++l) {
       index_t& first = worker_.scales[j].first[l];
       for (index_t s = s0; s < s1 && first == p_.Tk; ++s)
         if (!std::signbit(weights[(s - begin_) * pair + l])) first = s;
