@@ -277,7 +277,8 @@ class sequence_fold {
   bool settled_ = false;         ///< scales are those of all keys
 };
 
-/// Whether the call is one over a sequence, and working on parts of it pays. `tied`: denominators could be folded apart.
+/// Whether the call is one over a sequence, and working on parts of it pays. `tied`: denominators could be folded
+/// apart.
 template <class C>
 inline bool goes_by_parts(const stencil_shape& shape, index_t d, bool tied) {
   using tuning = tuning_stencil<C>;

@@ -54,8 +54,8 @@ struct tuning_stencil {
 #endif
   /// Few lane tiles: with 3 of them 0.93, with 2 of them 1.01 to 1.06 for 256 and 512 keys.
   static constexpr index_t sequence_tiles = 3;
-  /// Most taps, as their keys are held: 4096 keys, 63 taps 0.68, 127 0.80, 255 0.92 (where keys are read twice, 127 0.98
-  /// and 255 1.02), 511 1.02.
+  /// Most taps, as their keys are held: 4096 keys, 63 taps 0.68, 127 0.80, 255 0.92 (where keys are read twice, 127
+  /// 0.98 and 255 1.02), 511 1.02.
   static constexpr index_t sequence_taps = 128;
   /// Where denominators could be folded apart: 2048 keys, 31 taps 0.99; 8192 keys, 31 taps 0.70.
   static constexpr index_t sequence_taps_apart = 32;
