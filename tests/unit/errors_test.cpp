@@ -322,6 +322,14 @@ TEST_CASE("zero-size tensors are valid, null data and all") {
   CHECK(run(2, 3, 0, 4) == "no shape_error");
   for (std::size_t i = 0; i < written.size(); ++i) CHECK(written[i] == (i < 2 * 3 * 4 ? 0.0f : 42.0f));
 
+  // Of keys without values nothing could come, so they are no keys of this call.
+  const in3 none{nullptr, {2, 3, 0}};
+  const out3 nowhere{nullptr, {2, 3, 0}}, lse{written.data(), {2, 3, 2}};
+  const std::string refused = error_of([&] {
+    aft::simple(none, in3{memory.data(), {2, 3, 2}}, none, nowhere, {.lse = lse});
+  });
+  CHECK(refused.find("'k': expected extent 2 (hk) to be 0, got 2") != std::string::npos);
+
   const in3 x{memory.data(), {2, 5, 4}};
   aft::conv(x, x, x, in2{nullptr, {2, 0}}, out3{written.data(), {2, 5, 4}});
   aft::simple(x, x, x, out3{simple.data(), {2, 5, 4}});

@@ -111,6 +111,8 @@ void for_each_participant(const participants& all, Add&& add) {
   p.d = channels.settle();
   p.hk = c.k.view.extent(channel_axis(c.k.view));
   require_divides(c.op, c.k, channel_axis(c.k.view), "hk", p.d);
+  // Without a channel of v nothing would come of a key: neither a lse nor a gradient.
+  if (p.d == 0) require_extent(c.op, c.k, channel_axis(c.k.view), "hk", 0);
 }
 
 /// A gradient has exactly the extents of the tensor it belongs to; rank 2 stands for a batch of one.

@@ -17,7 +17,9 @@ struct dense_bias {
 template <class T, std::size_t R, class S>
 dense_bias(tensor_view<T, R, S>) -> dense_bias<tensor_view<T, R, S>>;
 
-/// w = u v^T with u (Tq,n) or (H,Tq,n) and v (Tk,n) or (H,Tk,n) (AFT Eq. 7); never expanded to T x T as a whole.
+/// w = u v^T with u (Tq,n) or (H,Tq,n) and v (Tk,n) or (H,Tk,n) (AFT Eq. 7); never expanded to T x T as a whole. The
+/// sum over n is formed in float (double for double data): no part of it may leave that type's range, or the pair
+/// counts as what came out, hidden (-inf) or NaN.
 template <class U, class V = U>
 struct factorized_bias {
   static_assert(is_tensor_view<U> && is_tensor_view<V>, "aft::factorized_bias: u and v must be aft::tensor_view");

@@ -2,13 +2,14 @@
 /// @file stencil_exact.hpp  One row of a convolution by the definition: the joint maximum over the keys it sees.
 ///
 /// Taken for the lanes whose fast result is not proven. Weights keep their exponents apart and are added in the order
-/// of the fast causal fold (taps, then the plain sum before them), so within exp_constants::range a causal row has the
-/// same bits on either path, and a future key that sends it here changes nothing.
+/// of the fast causal fold (taps, then the sum before them by groups), so within exp_constants::range a causal row has
+/// the same bits on either path, and a future key that sends it here changes nothing.
 #pragma once
 
 #include "exact.hpp"
 #include "exact_key.hpp"
 #include "stencil_columns.hpp"
+#include "stencil_outside.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -102,7 +103,9 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   top = xsimd::select(top > vec<C>(-inf), top, zero);
   const vec<C> start = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
 
-  vec<C> box_num(zero), box_den(zero), rest_num(zero), rest_den(zero);
+  vec<C> box_num(zero), box_den(zero);
+  row_sum<C> rest = row_sum<C>::zero();
+  index_t outside = 0;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
     const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
     const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
@@ -122,12 +125,12 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
       box_num = mul_add(factor, moment, box_num);
       box_den = mul_add(factor, mass, box_den);
     } else {
-      rest_num = rest_num + moment;
-      rest_den = rest_den + mass;
+      rest.add({moment, mass});
+      if (++outside % (index_t{1} << row_sum<C>::group) == 0) rest.join();
     }
   });
-  const vec<C> num = box_num + rest_num;
-  vec<C> den = box_den + rest_den;
+  const vec<C> num = box_num + rest.total().a;
+  vec<C> den = box_den + rest.total().b;
   // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons above made of it.
   den = xsimd::select(tainted > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den);
 

@@ -11,9 +11,10 @@ namespace cpu_impl {
 template <class C>
 struct scan_tuning {
   /// Keys that are summed apart before they join what came before, at multiples of it whatever T and the number of
-  /// threads are: part of the result's bits. Longer chunks round like the plain loop does; shorter ones pay for more
-  /// joins (128: +3%, 256: +1.5% of the fold).
-  static constexpr index_t chunk = 256;
+  /// threads are: part of the result's bits. Longer chunks round like the plain loop does: of 256 keys of
+  /// two sizes a causal row was off by 1.12 times what the contract allows, of 128 by 0.65. Shorter ones pay for more
+  /// joins (128: 3% of the fold, 256: 1.5%; calls with 128 take 1.0 to 1.03 of the time, Emerald Rapids, 2026-11).
+  static constexpr index_t chunk = 128;
   /// Rows that go through the kernel together. One load and store of a lane's sums then serves as many keys.
   static constexpr index_t rows = 4;
   /// Most channels of one stretch: its sums take nine arrays, which must leave room for rows in the first-level cache.
