@@ -159,6 +159,29 @@ TEST_CASE("extremes: keys and biases that cancel, where exp(k - max k) exp(w - m
   }
 }
 
+TEST_CASE("extremes: keys at one level and biases at the opposite one, whose log-sum-exp keeps its digits") {
+  // On both sides of where a maximum is taken out of the keys, of the biases, or of both.
+  for (setup s : operators())
+    for (auto [keys, biases] : {std::pair{2041., -2050.},
+                                {-2050., 2041.},
+                                {4090., -4097.},
+                                {-4097., 4090.},
+                                {5000., -5003.},
+                                {-5003., 5000.},
+                                {90000., -90000.}}) {
+      if (s.call == op::simple || s.call == op::conv) continue;
+      s.outside = outside::excluded;
+      numbers x = random_numbers(s);
+      for (double& k : x.k) k += keys;
+      if (s.bias == bias_form::factorized_htn) {
+        for (std::size_t i = 0; i < x.u.size(); ++i) x.u[i] = i % static_cast<std::size_t>(s.n) == 0 ? 1 : x.u[i];
+        for (std::size_t i = 0; i < x.f.size(); ++i) x.f[i] += i % static_cast<std::size_t>(s.n) == 0 ? biases : 0;
+      }
+      for (double& w : x.w) w += biases;
+      for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_both(type, s, x);
+    }
+}
+
 TEST_CASE("extremes: a bias that is very negative where the keys peak, as in the papers' cancelling forms") {
   for (const setup& s : operators()) {
     numbers x = random_numbers(s);

@@ -213,9 +213,7 @@ template <class C>
   const vec<C> exponent = xsimd::select(exact_lane, guard_bits, top + guard_bits);
   const vec<C> base_hi = xsimd::select(exact_lane, start_hi, zero);
   const vec<C> base_lo = xsimd::select(exact_lane, most_lo, zero);
-  const vec<C> near = log_shifted<C>(safe, exponent);
-  const vec<C> two(C(2));
-  vec<C> lse = xsimd::select(exact_lane, two * (base_hi + (base_lo + near * vec<C>(C(0.5)))), near);
+  vec<C> lse = log_from_base<C>({base_hi, base_lo}, safe, exponent);
   lse = xsimd::select(empty, vec<C>(-inf), lse);
   lse = xsimd::select(differs<C>(den, den), den, lse);
   store(out.average, average);

@@ -163,10 +163,16 @@ inline vec<C> log_near_one(const vec<C>& m) {
   return mul_add(twice * s2, q, twice);
 }
 
-/// log(x * 2^shift) for normal positive x, without losing small results to a large shift: the exponent of x joins
-/// `shift` before it is multiplied by ln 2. Error at most 1 ulp of max(1, |result|).
+/// A logarithm before it is rounded to one number: n ln 2 + part.
 template <class C>
-inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
+struct split_log {
+  vec<C> n, part;
+};
+
+/// log(x * 2^shift) for normal positive x, without losing small results to a large shift: the exponent of x joins
+/// `shift` before it is multiplied by ln 2. `part` has the second half of that product.
+template <class C>
+inline split_log<C> log_parts(const vec<C>& x, const vec<C>& shift) {
   using k = exp_constants<C>;
   const ivec<C> raised = (to_bits<C>(x) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
   const vec<C> e = from_bits<C>(raised) - vec<C>(k::magic + k::bias);
@@ -176,7 +182,14 @@ inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
   const auto upper = m > vec<C>(C(1.41421356237309504880));
   const vec<C> n = e + shift + xsimd::select(upper, vec<C>(C(1)), vec<C>(C(0)));
   const vec<C> near = xsimd::select(upper, m * vec<C>(C(0.5)), m);
-  return mul_add(n, vec<C>(k::ln2_hi), mul_add(n, vec<C>(k::ln2_lo), log_near_one<C>(near)));
+  return {n, mul_add(n, vec<C>(k::ln2_lo), log_near_one<C>(near))};
+}
+
+/// The same as one number, with an error of at most 1 ulp of max(1, |result|).
+template <class C>
+inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
+  const split_log<C> log = log_parts<C>(x, shift);
+  return mul_add(log.n, vec<C>(exp_constants<C>::ln2_hi), log.part);
 }
 
 }  // namespace cpu_impl

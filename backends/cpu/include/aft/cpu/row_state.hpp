@@ -101,6 +101,17 @@ inline half_sum<C> add_halves(const vec<C>& a, const vec<C>& b) {
   return {hi, (x - (hi - back)) + (y - back)};
 }
 
+/// 2 (base_hi + base_lo) + log(x * 2^shift). A base of -2050 beside a shift of 2^2945 leaves -9, which must not be
+/// rounded as if it were 2050: so the first half of n ln 2, which is exact, joins the base. Where that is 0 the bits
+/// are those of log_shifted.
+template <class C>
+inline vec<C> log_from_base(const half_sum<C>& base, const vec<C>& x, const vec<C>& shift) {
+  const split_log<C> log = log_parts<C>(x, shift);
+  const vec<C> half(C(0.5));
+  const vec<C> first = mul_add(log.n, vec<C>(exp_constants<C>::ln2_hi * C(0.5)), base.hi);
+  return vec<C>(C(2)) * (first + mul_add(log.part, half, base.lo));
+}
+
 }  // namespace cpu_impl
 }  // namespace AFT_ISA
 }  // namespace aft

@@ -147,8 +147,7 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   const vec<C> exponent = xsimd::select(far, zero, top);
   const vec<C> base_hi = xsimd::select(far, start, zero);
   const vec<C> base_lo = xsimd::select(far, most_lo, zero);
-  const vec<C> near = log_shifted<C>(safe, exponent);
-  vec<C> lse = xsimd::select(far, two * (base_hi + (base_lo + near * vec<C>(C(0.5)))), near);
+  vec<C> lse = log_from_base<C>({base_hi, base_lo}, safe, exponent);
   lse = xsimd::select(den == den, lse, den);
   const split_exp<C> parts = split_denominator<C>(safe);
   const vec<C> inverse = xsimd::select(den == den, one / parts.mantissa, den);

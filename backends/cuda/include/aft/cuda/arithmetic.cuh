@@ -144,10 +144,26 @@ AFT_DEVICE split_exp<C> split_number(C x) {
           static_cast<C>(static_cast<int>(b >> n::mantissa_bits)) - n::bias};
 }
 
-/// log(x * 2^shift) for normal positive x, without losing small results to a large shift: the exponent of x joins
-/// `shift` before it is multiplied by ln 2. Error at most 1 ulp of max(1, |result|).
+/// hi + lo = a/2 + b/2 exactly (Knuth's two-sum): the sum of two logits that cannot overflow.
 template <class C>
-AFT_DEVICE C log_shifted(C x, C shift) {
+struct half_sum {
+  C hi;
+  C lo;
+};
+template <class C>
+AFT_DEVICE half_sum<C> add_halves(C a, C b) {
+  const C x = a * C(0.5);
+  const C y = b * C(0.5);
+  const C hi = x + y;
+  const C back = hi - x;
+  return {hi, (x - (hi - back)) + (y - back)};
+}
+
+/// 2 (base.hi + base.lo) + log(x * 2^shift) for normal positive x. Small results are lost neither to a large shift,
+/// whose exponent joins that of x before it is multiplied by ln 2, nor to a base of the other sign: the first half of
+/// that product is exact and joins the base. Without a base the error is at most 1 ulp of max(1, |result|).
+template <class C>
+AFT_DEVICE C log_from_base(const half_sum<C>& base, C x, C shift) {
   using n = number<C>;
   constexpr int terms = sizeof(C) == 4 ? 5 : 11;
   const split_exp<C> parts = split_number<C>(x);
@@ -162,22 +178,8 @@ AFT_DEVICE C log_shifted(C x, C shift) {
   for (int i = terms - 1; i >= 1; --i) q = fused(q, s2, C(1) / C(2 * i + 1));
   const C twice = s + s;
   const C log_m = fused(twice * s2, q, twice);
-  return fused(e, n::ln2_hi, fused(e, n::ln2_lo, log_m));
-}
-
-/// hi + lo = a/2 + b/2 exactly (Knuth's two-sum): the sum of two logits that cannot overflow.
-template <class C>
-struct half_sum {
-  C hi;
-  C lo;
-};
-template <class C>
-AFT_DEVICE half_sum<C> add_halves(C a, C b) {
-  const C x = a * C(0.5);
-  const C y = b * C(0.5);
-  const C hi = x + y;
-  const C back = hi - x;
-  return {hi, (x - (hi - back)) + (y - back)};
+  const C first = fused(e, n::ln2_hi * C(0.5), base.hi);
+  return C(2) * (first + fused(fused(e, n::ln2_lo, log_m), C(0.5), base.lo));
 }
 
 /// 2^e with scale * largest in [0.5, 1) where both powers are normal numbers; 1 where there is nothing to scale.

@@ -34,9 +34,7 @@ template <class C>
 AFT_DEVICE C log_sum(const row_result<C>& r) {
   if (r.den == C(0)) return -number<C>::infinity;
   if (!(r.den > C(0))) return r.den;
-  const C near = log_shifted<C>(r.den, r.exponent);
-  if (r.base_hi == C(0) && r.base_lo == C(0)) return near;
-  return C(2) * (r.base_hi + (r.base_lo + near * C(0.5)));
+  return log_from_base<C>({r.base_hi, r.base_lo}, r.den, r.exponent);
 }
 
 /// Writes y, lse, average and state of one row and channel, those that are wanted. y may be q itself: q[b,t,c] is read
