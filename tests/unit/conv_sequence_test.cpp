@@ -62,6 +62,7 @@ TEST_CASE("conv sequence: channels of several items, of half a vector, of shared
   for (auto [d, hk, H] : {std::array<index_t, 3>{1, 1, 1}, {3, 3, 1}, {40, 5, 5}, {64, 4, 4}, {280, 280, 280}})
     for (bool causal : {false, true}) {
       setup s = sequence(d > 100 ? 60 : 117, 5);
+      s.B = d > 100 ? 1 : 2;
       s.d = d;
       s.hk = hk;
       s.H = H;
