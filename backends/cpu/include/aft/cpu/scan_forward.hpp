@@ -85,7 +85,7 @@ class forward_pass {
           continue;
         }
         fold_rows<C> out;
-        open_y(part, t, n, desk, out);
+        open_y(part, t, n, desk, out, true);
         for (index_t r = 0; r < n; ++r) {
           if (p_.causal) {
             quotient_row<true>(out, part.width, r, desk.num + part.lane, desk.den + part.lane);
@@ -133,10 +133,11 @@ class forward_pass {
   bool fused() const { return p_.gate_fn == gate::sigmoid; }
   bool average_wanted() const { return !fused() || average_.set(); }
 
-  void open_y(const strip& x, index_t t, index_t n, const forward_desk<C>& desk, fold_rows<C>& out) const {
+  void open_y(const strip& x, index_t t, index_t n, const forward_desk<C>& desk, fold_rows<C>& out,
+              bool row_by_row = false) const {
     out.q = q_.read(x, t, n, desk.q);
     out.y = y_.open(x, t, desk.y);
-    out.around = around_ && y_.direct(x) && on_lines(out.y);
+    out.around = around_ && y_.direct(x) && on_lines(out.y, row_by_row);
   }
 
   /// Row r of rows that see the same keys. A causal one may also pass through the fold, whose formula it then shares;
