@@ -22,7 +22,7 @@ std::string first_mismatch(const comparison& c) {
     long double bound = 0;
     bool right = false;
     const bool nothing_added = c.terms->empty() ? c.scale[i] == 0 : (*c.terms)[i] == 0;
-    if (nothing_added) {
+    if (nothing_added && !std::isnan(want)) {
       right = got == 0 && want == 0;
     } else if (want == -infinity) {
       right = got == want;

@@ -20,7 +20,7 @@
 ///   where so many terms of that size really exist.
 /// - gradients of denormal size: each term rounds to a multiple of the least number, so 8 of those per term join.
 /// - an element that no term was added to, such as the gradient of a hidden pair, is 0 exactly; so is an average of
-/// zeros.
+/// zeros, unless a NaN multiplies it.
 ///
 /// ulp and the naive loop are those of the arithmetic type; half and bfloat16 add half a unit of their own for storing.
 /// Where the naive loop overflows although the formula's value is finite its error says nothing and is left out.

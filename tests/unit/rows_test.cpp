@@ -60,6 +60,22 @@ TEST_CASE("empty rows: average 0, lse -inf and gradients exactly 0, by mask, len
   }
 }
 
+TEST_CASE("empty rows: y is the gate times 0, so a NaN in q shows and an infinite one does not") {
+  for (bool causal : {false, true})
+    for (setup s : every_operator(causal)) {
+      if (s.call == op::conv && causal && s.grid.size() > 1) continue;
+      s.lengths = true;
+      numbers x = random_numbers(s);
+      x.lengths = {0, s.Tk};
+      for (auto gate_fn : {aft::gate::sigmoid, aft::gate::identity}) {
+        s.gate_fn = gate_fn;
+        x.q[1] = not_a_number;
+        x.q[2] = gate_fn == aft::gate::identity ? -1 : infinity;
+        for (auto type : all_types) check_forward(type, s, x);
+      }
+    }
+}
+
 TEST_CASE("empty rows: a window past the end, with keys outside excluded") {
   for (auto form : {bias_form::dense_htt, bias_form::banded_htj}) {
     check({.call = op::local,

@@ -168,7 +168,7 @@ struct query_fold {
       if (flag[l] != C(0)) continue;
       const index_t at = i * L + l;
       if (dens[l] == C(0) && sees_nothing(t, l)) {
-        if (q != nullptr) to[l] = C(0);
+        if (q != nullptr) to[l] = q[l] == q[l] ? C(0) : q[l];
         out.average[at] = C(0);
         out.lse[at] = -std::numeric_limits<C>::infinity();
         out.inverse[at] = out.exponent[at] = out.base_hi[at] = out.base_lo[at] = C(0);
