@@ -73,7 +73,7 @@ TEST_CASE("memory at T = 65536: local with window 32") {
 }
 
 TEST_CASE("memory at T = 65536: simple and conv") {
-  expect_linear_memory({.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = d});
+  expect_linear_memory({.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = 64});
   expect_linear_memory({.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = 64, .causal = true});
   expect_linear_memory({.call = op::conv, .B = 1, .d = 64, .hk = 4, .H = 4, .grid = {T}, .taps = {32}, .causal = true});
   expect_linear_memory({.call = op::conv, .B = 1, .d = 64, .H = 64, .grid = {256, 256}, .taps = {5, 5}});
