@@ -34,6 +34,8 @@ class race {
 
   /// Seconds per call of every contestant, by name.
   std::map<std::string, double> round();
+  /// True when rounds have taken a minute: a contestant of half a minute a call is known well enough.
+  bool over() const { return taken_ >= 60; }
   const std::map<std::string, double>& notes() const { return notes_; }
 
  private:
@@ -50,6 +52,7 @@ class race {
   std::map<std::string, double> notes_;
   std::vector<std::shared_ptr<void>> held_;
   std::size_t first_ = 0;
+  double taken_ = 0;  ///< seconds, of samples only
 };
 
 /// Registers a race with the harness. `make` runs when the race starts, so that only one race's data exist at a time.

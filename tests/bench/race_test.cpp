@@ -61,6 +61,18 @@ TEST_CASE("a first call that is long enough is a sample, once") {
   CHECK(r.round().at("a") == doctest::Approx(2.0));
 }
 
+TEST_CASE("a race is over when its samples have taken a minute") {
+  std::vector<run> log;
+  aft_bench::race r;
+  enter(r, "a", 2.0, log);
+  enter(r, "b", 1e-3, log);
+  for (int rounds = 1; rounds <= 21; ++rounds) {
+    CHECK(!r.over());
+    r.round();
+  }
+  CHECK(r.over());  // 20 s, then 20 times 2 s; the other one does not count much
+}
+
 TEST_CASE("short calls are rehearsed and repeated, and reported per call") {
   std::vector<run> log;
   aft_bench::race r;
