@@ -12,17 +12,17 @@ using aft::index_t;
 
 namespace {
 
-/// Heads of whole vectors, lse and average given: what the fold needs to gate by itself.
+/// lse and average given: what the fold needs to gate by itself.
 setup local(index_t B, index_t T, index_t d, index_t H) {
   return {.call = op::local, .B = B, .Tq = T, .Tk = T, .d = d, .H = H, .bias = bias_form::banded_htj, .win = {6, 3}};
 }
 
 }  // namespace
 
-TEST_CASE("products: heads of whole vectors, one panel or many, biases of every storage") {
+TEST_CASE("products: heads of whole vectors and others, one panel or many, biases and data of every storage") {
   unsigned seed = 700;
   for (index_t T : {1, 14, 45, 110})
-    for (auto [d, H] : {std::pair<index_t, index_t>{32, 2}, {48, 1}, {16, 1}})
+    for (auto [d, H] : {std::pair<index_t, index_t>{32, 2}, {42, 1}, {16, 1}})
       for (auto bias : {bias_form::banded_htj, bias_form::dense_tt, bias_form::dense_bhtt})
         for (bool causal : {false, true}) {
           setup s = local(2, T, d, H);
@@ -30,9 +30,10 @@ TEST_CASE("products: heads of whole vectors, one panel or many, biases of every 
           s.causal = causal;
           s.lengths = T == 45;
           s.outside = T == 110 && causal ? aft::outside::excluded : aft::outside::zero_bias;
+          s.narrow_average = d == 42;
           s.seed = ++seed;
           const numbers x = random_numbers(s);
-          for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_backward(type, s, x);
+          for (unsigned i : {0u, 1u}) check_backward(all_types[(seed + i) % 4], s, x);
         }
 }
 
@@ -41,7 +42,7 @@ TEST_CASE("products: upstream gradients far from ordinary size, found while they
     const setup s = local(2, 60, 32, 1);
     numbers x = random_numbers(s);
     for (double& dy : x.dy) dy *= size;
-    for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_backward(type, s, x);
+    for (auto type : {aft::dtype::f32, aft::dtype::f64, aft::dtype::bf16}) check_backward(type, s, x);
     // One channel far below the others, one row far below its channel.
     for (std::size_t i = 0; i < x.dy.size(); ++i)
       if (i % 32 == 5 || i / 32 % 60 == 17) x.dy[i] *= 0x1p-20;
@@ -68,20 +69,25 @@ TEST_CASE("products: one key above all others in one channel, so that its pairs 
   }
 }
 
-TEST_CASE("products: the same bits from any number of threads, and where gates are formed before the fold") {
+TEST_CASE("products: the same bits from any number of threads, and in every layout") {
   // Groups of lane tiles that cross a batch element's end, gates before the fold, and groups that do not.
   for (auto [d, H] : {std::pair<index_t, index_t>{64, 2}, {64, 1}, {320, 2}}) {
     setup s = local(3, 130, d, H);
     s.bias = bias_form::dense_htt;
     const numbers x = random_numbers(s);
-    for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+    for (auto type : all_types) {
       const results saved = run_forward(type, s, x);
       const results one = run_backward(type, s, x, default_executor(), &saved);
       for (const auto& exec : equivalent_executors())
         CHECK(first_difference(one, run_backward(type, s, x, exec, &saved)) == "");
       setup elsewhere = s;
-      elsewhere.inputs = elsewhere.outputs = layout::channels_first;
-      CHECK(first_difference(one, run_backward(type, elsewhere, x, default_executor(), &saved)) == "");
+      for (auto form : {layout::padded, layout::channels_first, layout::misaligned, layout::reversed}) {
+        for (auto [inputs, outputs] : {std::pair{form, form}, {form, layout::row_major}, {layout::row_major, form}}) {
+          elsewhere.inputs = inputs;
+          elsewhere.outputs = outputs;
+          CHECK(first_difference(one, run_backward(type, elsewhere, x, default_executor(), &saved)) == "");
+        }
+      }
     }
   }
 }

@@ -87,14 +87,8 @@ template <class C>
       }
     }
   }
-  const auto put_rows = [&](const field& to, const std::array<index_t, 3>& grid, const C* from) {
-    const lane_field<C> out(to, grid, tile, 1);
-    const bool around = out.goes_around(p);
-    out.write(r0, r1, from, around);
-    if (!around) out.prefetch(r1, r1 + M, p.Tk, true);
-  };
-  if (p.dv.set) put_rows(p.dv, p.grid, dv_out);
-  if (dk.set) put_rows(dk, dk_grid, dk_out);
+  if (p.dv.set) write_panel<C>(p, p.dv, p.grid, tile, r0, r1, M, dv_out);
+  if (dk.set) write_panel<C>(p, dk, dk_grid, tile, r0, r1, M, dk_out);
 }
 
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
@@ -135,7 +129,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   lay_out(counter);
   // Where every row is read once, by the fold, the gate is formed there too.
   const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
-  const bool gates_later = side_by_side && plan->held && states_rows(p) && gates_whole_rows<C>(p);
+  const bool gates_later = side_by_side && plan->held && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
   if (!gates_later) count_upstream<C>(p, counter);
   memory.reserve(counter);
 

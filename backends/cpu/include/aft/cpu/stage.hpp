@@ -236,6 +236,17 @@ struct lane_field {
   }
 };
 
+/// Rows [r0, r1) of a panel of keys, around the caches where goes_around says so; else the next panel's are asked for.
+template <class C>
+AFT_COMPILE_ONCE inline void write_panel(const problem& p, const field& to, const std::array<index_t, 3>& grid,
+                                         const lane_tile<C>& tile, index_t r0, index_t r1, index_t next,
+                                         const C* from) {
+  const lane_field<C> out(to, grid, tile, 1);
+  const bool around = out.goes_around(p);
+  out.write(r0, r1, from, around);
+  if (!around) out.prefetch(r1, r1 + next, p.Tk, true);
+}
+
 /// The tile of lanes [n0, n0 + count) of the flattened (batch, channel) columns of one head: column n is batch
 /// b0 + n / dh, channel c0 + n % dh.
 template <class C>

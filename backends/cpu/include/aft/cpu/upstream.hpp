@@ -165,16 +165,6 @@ inline void count_upstream(const backward_problem& p, scratch& counter) {
   counter.take<C>(states_rows(p) ? all : 2 * all + 2 * p.B * p.Tq * state_channels(p));
 }
 
-/// Whether the arrays that a sigmoid gate reads and writes all lie in rows of whole vectors of every head.
-template <class C>
-inline bool gates_whole_rows(const backward_problem& p) {
-  const auto whole = [&](const field& f) {
-    return f.type == dtype_of<C> && f.sc == 1 && p.grid[0] == 1 && p.grid[1] == 1;
-  };
-  return p.gate_fn == gate::sigmoid && p.d / p.bias.heads % lanes<C> == 0 && p.hk == p.d && whole(p.q) && whole(p.dy) &&
-         whole(p.lse) && whole(p.average) && (!p.dq.set || whole(p.dq));
-}
-
 /// Where o and the rows' weights come from: the caller's lse and average when both are given and enough, else
 /// `recompute(problem, state)` is asked to fill scratch with them.
 template <class C, class Recompute>

@@ -66,13 +66,14 @@ class quick_gradients final : public window_finish<C> {
  public:
   [[gnu::noinline]] quick_gradients(const backward_problem& p, const field& dk, const std::array<index_t, 3>& dk_grid,
                                     const window_tiles<C>& tiles)
-      : window_finish<C>(key_lines<C>(p, tiles), p.Tk) {
-    ready_ = this->reads_.count() > 0 && !hides_keys(p);
+      : window_finish<C>(key_lines<C>(p, tiles), p.Tk), p_(&p), dk_field_(&dk), dk_grid_(&dk_grid), tiles_(&tiles) {
+    ready_ = !hides_keys(p);
+    in_place_ = ready_ && this->reads_.count() > 0;
     const auto place = [&](const field& to, const std::array<index_t, 3>& grid, written_rows<C>& rows) {
-      if (!to.set || !ready_) return;
+      if (!to.set || !in_place_) return;
       const lane_group<C> group(to, grid, tiles.at, tiles.count, 1);
-      ready_ = group.in_place();
-      if (!ready_) return;
+      in_place_ = group.in_place();
+      if (!in_place_) return;
       rows = {group.first(), group.step(), lane_field<C>(to, grid, tiles.at[0], 1).goes_around(p)};
       if (!rows.around) this->writes_.add(to, grid, tiles, 1);
     };
@@ -82,17 +83,44 @@ class quick_gradients final : public window_finish<C> {
 
   bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
               const outside_sums<C>& outside, const C* c, kept_keys<C>* kept) const override {
+    if (!in_place_) return finish_staged(i, cs, r0, r1, rs, outside, c, kept);
     const auto at = [&](written_rows<C> rows) {
       if (rows.to != nullptr) rows.to += r0 * rows.step + i * lanes<C>;
       return rows;
     };
     const window_lines<C>& keys = this->reads_;
-    return ready_ && finish_key_rows<C>(r1 - r0, cs, rs, outside, c, keys.at(0, i, r0), keys.step(0), keys.at(1, i, r0),
-                                        keys.step(1), at(dk_), at(dv_), kept);
+    return finish_key_rows<C>(r1 - r0, cs, rs, outside, c, keys.at(0, i, r0), keys.step(0), keys.at(1, i, r0),
+                              keys.step(1), at(dk_), at(dv_), kept);
   }
 
  private:
-  bool ready_ = false;
+  /// Of other layouts and types: through the first-level cache. What is not proven was not written.
+  [[gnu::noinline]] bool finish_staged(index_t i, const column_scale<C>& cs, index_t r0, index_t r1,
+                                       const row_scale<C>& rs, const outside_sums<C>& outside, const C* c,
+                                       kept_keys<C>* kept) const {
+    constexpr index_t L = lanes<C>;
+    constexpr index_t M = tuning<C>::rows;
+    const backward_problem& p = *p_;
+    const lane_tile<C>& tile = tiles_->at[i];
+    if (!ready_ || tile.count != L) return false;
+    C k[M * L], v[M * L], dk[M * L], dv[M * L];
+    const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk), values(p.v, p.grid, tile, 1);
+    keys.read(r0, r1, k);
+    values.read(r0, r1, v);
+    keys.prefetch(r1, r1 + M, p.Tk);
+    values.prefetch(r1, r1 + M, p.Tk);
+    const written_rows<C> to_dk{dk_field_->set ? dk : nullptr, L, false}, to_dv{p.dv.set ? dv : nullptr, L, false};
+    if (!finish_key_rows<C>(r1 - r0, cs, rs, outside, c, k, L, v, L, to_dk, to_dv, kept)) return false;
+    if (p.dv.set) write_panel<C>(p, p.dv, p.grid, tile, r0, r1, M, dv);
+    if (dk_field_->set) write_panel<C>(p, *dk_field_, *dk_grid_, tile, r0, r1, M, dk);
+    return true;
+  }
+
+  const backward_problem* p_;
+  const field* dk_field_;
+  const std::array<index_t, 3>* dk_grid_;
+  const window_tiles<C>* tiles_;
+  bool ready_ = false, in_place_ = false;
   written_rows<C> dk_, dv_;
 };
 

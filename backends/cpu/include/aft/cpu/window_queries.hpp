@@ -189,16 +189,26 @@ class ordinary_former {
   ordinary_range<C> seen_, *range_;
 };
 
-/// Columns [t0, t1) of tile i from rows of dy, o, lse and q; dq on the way, where `dq` is not null.
+/// Rows of dy, o, lse and q, where they lie or staged, and where dq goes; null: not wanted.
+template <class C>
+struct gated_rows {
+  const C *dy = nullptr, *o = nullptr, *lse = nullptr, *q = nullptr;
+  index_t dy_step = lanes<C>, o_step = lanes<C>, lse_step = lanes<C>, q_step = lanes<C>;
+  index_t ahead = 0;  ///< rows that far are asked for
+  written_rows<C> dq{};
+};
+
+/// `count` columns of a lane tile; dq on the way.
 template <class C, class Former>
-[[gnu::noinline, gnu::flatten]] inline void form_gated_rows(const window_lines<C>& rows, index_t i, index_t t0,
-                                                            index_t t1, C* P, Former former, C* dq, index_t dq_step,
-                                                            bool around) {
+[[gnu::noinline, gnu::flatten]] inline void form_gated_rows(const gated_rows<C>& rows, index_t count, C* P,
+                                                            Former former) {
   constexpr index_t N = tuning<C>::columns;
-  const C *dy = rows.at(0, i, t0), *o = rows.at(1, i, t0), *lse = rows.at(2, i, t0), *q = rows.at(3, i, t0);
-  const index_t dy_step = rows.step(0), o_step = rows.step(1), lse_step = rows.step(2), q_step = rows.step(3);
-  const index_t ahead = rows_before(t0);
-  for (index_t t = t0; t < t1; ++t, P += N, dy += dy_step, o += o_step, lse += lse_step, q += q_step) {
+  const C *dy = rows.dy, *o = rows.o, *lse = rows.lse, *q = rows.q;
+  const index_t dy_step = rows.dy_step, o_step = rows.o_step, lse_step = rows.lse_step, q_step = rows.q_step;
+  const index_t ahead = rows.ahead, dq_step = rows.dq.step;
+  const bool around = rows.dq.around;
+  C* dq = rows.dq.to;
+  for (index_t t = 0; t < count; ++t, P += N, dy += dy_step, o += o_step, lse += lse_step, q += q_step) {
     __builtin_prefetch(dy + ahead * dy_step, 0, 2);
     __builtin_prefetch(o + ahead * o_step, 0, 2);
     __builtin_prefetch(lse + ahead * lse_step, 0, 2);
@@ -208,7 +218,7 @@ template <class C, class Former>
     put(dq, slope, around);
     // Chunks come from the last row to the first. What is written through the caches is read before; asked for, 3%
     // less on four shapes.
-    if (!around && t >= column_chunk) __builtin_prefetch(dq - column_chunk * dq_step, 1);
+    if (!around && ahead != 0) __builtin_prefetch(dq - column_chunk * dq_step, 1);
     dq += dq_step;
   }
   former.leave();
@@ -226,9 +236,11 @@ class query_source final : public window_source<C> {
   [[gnu::noinline]] query_source(const gradient_inputs& in, const window_tiles<C>& tiles, C* highest, bool writes)
       : window_source<C>(query_lines<C>(in, tiles)), in_(&in), tiles_(&tiles), highest_(highest) {
     const backward_problem& p = *in.p;
-    if (in.gates_later && writes && p.dq.set) {
+    writes_ = in.gates_later && writes && p.dq.set;
+    if (writes_) {
       const lane_group<C> group(p.dq, p.grid, tiles.at, tiles.count, 1);
-      dq_ = {group.first(), group.step(), lane_field<C>(p.dq, p.grid, tiles.at[0], 1).goes_around(p)};
+      if (group.in_place())
+        dq_ = {group.first(), group.step(), lane_field<C>(p.dq, p.grid, tiles.at[0], 1).goes_around(p)};
     }
     for (index_t i = 0; i < tiles.count; ++i) {
       ordinary_[i] = in.gates_later;
@@ -240,14 +252,7 @@ class query_source final : public window_source<C> {
   }
 
   void form(index_t i, index_t t0, index_t t1, C* P, bool measured) override {
-    if (in_->gates_later) {
-      C* const dq = measured && dq_.to != nullptr ? dq_.to + t0 * dq_.step + i * L : nullptr;
-      const auto by = [&](const auto& former) {
-        form_gated_rows<C>(this->lines(), i, t0, t1, P, former, dq, dq_.step, dq_.around);
-      };
-      if (ordinary_[i]) return by(ordinary_former<C>(sizes_[i]));
-      return by(gated_former<C>(scales_[i], ranges_[i], highest_));
-    }
+    if (in_->gates_later) return form_gated(i, t0, t1, P, measured && writes_);
     const query_former<C> former(scales_[i], ranges_[i]);
     if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, former, ranges_[i]);
     form_staged(i, t0, t1, P, former);
@@ -294,6 +299,45 @@ class query_source final : public window_source<C> {
   }
 
  private:
+  [[gnu::noinline]] void form_gated(index_t i, index_t t0, index_t t1, C* P, bool write) {
+    const backward_problem& p = *in_->p;
+    const window_lines<C>& lines = this->lines();
+    C staged[5 * most * L];
+    gated_rows<C> rows;
+    // Of other layouts and types what cannot be used where it lies goes through the first-level cache.
+    if (lines.count() == 0) {
+      C* to = staged;
+      const auto stage = [&](const field& f, C fill) {
+        const lane_field<C> from(f, p.grid, tiles_->at[i], 1);
+        if (t0 >= most) from.prefetch(t0 - most, t0, p.Tq);
+        from.read(t0, t1, to, fill);
+        to += most * L;
+        return to - most * L;
+      };
+      rows.dy = stage(p.dy, C(0));
+      rows.o = stage(in_->average, C(0));
+      rows.lse = stage(p.lse, -std::numeric_limits<C>::infinity());
+      rows.q = stage(p.q, C(0));
+    } else {
+      rows = {lines.at(0, i, t0), lines.at(1, i, t0), lines.at(2, i, t0), lines.at(3, i, t0), lines.step(0),
+              lines.step(1),      lines.step(2),      lines.step(3),      rows_before(t0),    {}};
+    }
+    const bool direct = dq_.to != nullptr;
+    if (write)
+      rows.dq = direct ? written_rows<C>{dq_.to + t0 * dq_.step + i * L, dq_.step, dq_.around}
+                       : written_rows<C>{staged + 4 * most * L, L, false};
+    if (ordinary_[i]) {
+      form_gated_rows<C>(rows, t1 - t0, P, ordinary_former<C>(sizes_[i]));
+    } else {
+      form_gated_rows<C>(rows, t1 - t0, P, gated_former<C>(scales_[i], ranges_[i], highest_));
+    }
+    if (write && !direct) {
+      const lane_field<C> to(p.dq, p.grid, tiles_->at[i], 1);
+      to.write(t0, t1, rows.dq.to);
+      if (t0 >= most) to.prefetch(t0 - most, t0, p.Tq, true);
+    }
+  }
+
   // Of other layouts and types.
   [[gnu::noinline]] void form_staged(index_t i, index_t t0, index_t t1, C* P, query_former<C> former) {
     C buffers[6 * most * L];
@@ -305,7 +349,8 @@ class query_source final : public window_source<C> {
   const gradient_inputs* in_;
   const window_tiles<C>* tiles_;
   C* highest_;
-  written_rows<C> dq_;
+  bool writes_ = false;
+  written_rows<C> dq_;                    ///< where its rows lie side by side
   bool ordinary_[tuning<C>::wide_group];  ///< as far as is known
   ordinary_range<C> sizes_[tuning<C>::wide_group];
   query_range<C> ranges_[tuning<C>::wide_group];
