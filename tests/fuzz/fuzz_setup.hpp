@@ -58,7 +58,7 @@ inline aft::test::setup read_shape(byte_reader& in) {
                                  bias_form::dense_1htt,       bias_form::factorized_tn, bias_form::factorized_htn,
                                  bias_form::factorized_mixed, bias_form::banded_tj,     bias_form::banded_htj};
   constexpr layout layouts[] = {layout::row_major, layout::padded,      layout::channels_first, layout::misaligned,
-                                layout::reversed,  layout::interleaved, layout::broadcast};
+                                layout::reversed,  layout::interleaved, layout::broadcast,      layout::time_first};
   setup s;
   s.call = static_cast<op>(in.in(0, 3));
   s.B = in.in(0, 3);

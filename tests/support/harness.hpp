@@ -88,7 +88,7 @@ inline void check_both(dtype type, const setup& s, const numbers& x) {
 /// The same for random numbers, in all types, forward and backward.
 void check(const setup& s);
 
-/// Empty when two results have the same bits (any NaN equals any NaN), else the first difference.
+/// Empty when two results have the same bits (any NaN equals any NaN) and nothing else was written, else what differs.
 std::string first_difference(const results& a, const results& b);
 
 }  // namespace aft::test

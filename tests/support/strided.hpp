@@ -13,12 +13,17 @@
 
 namespace aft::test {
 
-/// How a tensor lies in memory. `broadcast` is stride 0 on the first axis and is for inputs only.
-enum class layout { row_major, padded, channels_first, misaligned, reversed, interleaved, broadcast };
+/// How a tensor lies in memory. `broadcast` is stride 0 on the first axis and is for inputs only. `time_first` is (T,
+/// B, C) as (B, T, C), each row padded to whole vectors.
+enum class layout { row_major, padded, channels_first, misaligned, reversed, interleaved, broadcast, time_first };
 
 /// Every bit pattern of an untouched element starts so. It is a NaN in all four storage types: an input element that
 /// is read although it belongs to no view, and an output element that is not written, both show in the results.
-inline constexpr unsigned char sentinel_bytes[2] = {0xf5, 0x7f};
+struct sentinel {
+  unsigned char bytes[2];
+};
+/// Two, because arithmetic keeps a NaN's bits: what gaps of inputs give must not look like an untouched gap of outputs.
+inline constexpr sentinel of_inputs{{0xf5, 0x7f}}, of_outputs{{0xf7, 0x7f}};
 
 /// Owns the storage of a tensor of run-time rank and knows which of its elements the view reaches.
 template <class T>
@@ -31,11 +36,14 @@ class strided {
     std::vector<std::size_t> order(rank);  // axes from the slowest to the fastest
     for (std::size_t i = 0; i < rank; ++i) order[i] = i;
     if (form == layout::channels_first && rank >= 2) std::swap(order[rank - 1], order[rank - 2]);
+    if (form == layout::time_first && rank >= 3) std::swap(order[0], order[1]);
     index_t step = form == layout::interleaved ? 2 : 1;
     for (std::size_t i = rank; i-- > 0;) {
       strides_[order[i]] = step;
       step *= extents_[order[i]];
       if (form == layout::padded) step += 3;
+      // So that the next batch element's row begins where a whole vector would, whatever the number of lanes.
+      if (form == layout::time_first && i + 1 == rank) step = (step + 15) / 16 * 16;
     }
     if (form == layout::broadcast && rank >= 2) strides_[0] = 0;
     index_t first = guard + (form == layout::misaligned ? 1 : 0);
@@ -47,8 +55,7 @@ class strided {
     }
     origin_ = first;
     storage_.resize(static_cast<std::size_t>(step + 2 * guard + 1));
-    auto* bytes = reinterpret_cast<unsigned char*>(storage_.data());
-    for (std::size_t i = 0; i < storage_.size() * sizeof(T); ++i) bytes[i] = sentinel_bytes[i % sizeof sentinel_bytes];
+    fill(of_outputs);
   }
 
   const std::vector<index_t>& extents() const { return extents_; }
@@ -64,6 +71,7 @@ class strided {
   /// Stores row-major values, rounded to T once.
   template <class S>
   void assign(const std::vector<S>& source) {
+    fill(of_inputs);
     std::size_t i = 0;
     each([&](T& x) {
       if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>) {
@@ -148,16 +156,23 @@ class strided {
     return static_cast<std::size_t>(offset);
   }
 
+  void fill(sentinel gap) {
+    gap_ = gap;
+    auto* bytes = reinterpret_cast<unsigned char*>(storage_.data());
+    for (std::size_t i = 0; i < storage_.size() * sizeof(T); ++i) bytes[i] = gap.bytes[i % sizeof gap.bytes];
+  }
+
   bool is_sentinel(std::size_t i) const {
     const auto* bytes = reinterpret_cast<const unsigned char*>(storage_.data() + i);
     for (std::size_t j = 0; j < sizeof(T); ++j) {
-      if (bytes[j] != sentinel_bytes[(i * sizeof(T) + j) % sizeof sentinel_bytes]) return false;
+      if (bytes[j] != gap_.bytes[(i * sizeof(T) + j) % sizeof gap_.bytes]) return false;
     }
     return true;
   }
 
   std::vector<index_t> extents_, strides_;
   index_t origin_ = 0;
+  sentinel gap_ = of_outputs;
   std::vector<T, tensor_allocator<T>> storage_;
 };
 

@@ -71,7 +71,7 @@ TEST_CASE("products: one key above all others in one channel, so that its pairs 
 
 TEST_CASE("products: the same bits from any number of threads, and in every layout") {
   // Groups of lane tiles that cross a batch element's end, gates before the fold, and groups that do not.
-  for (auto [d, H] : {std::pair<index_t, index_t>{64, 2}, {64, 1}, {320, 2}}) {
+  for (auto [d, H] : {std::pair<index_t, index_t>{64, 2}, {64, 1}, {320, 2}, {45, 1}}) {
     setup s = local(3, 130, d, H);
     s.bias = bias_form::dense_htt;
     const numbers x = random_numbers(s);
@@ -81,7 +81,8 @@ TEST_CASE("products: the same bits from any number of threads, and in every layo
       for (const auto& exec : equivalent_executors())
         CHECK(first_difference(one, run_backward(type, s, x, exec, &saved)) == "");
       setup elsewhere = s;
-      for (auto form : {layout::padded, layout::channels_first, layout::misaligned, layout::reversed}) {
+      for (auto form :
+           {layout::padded, layout::channels_first, layout::misaligned, layout::reversed, layout::time_first}) {
         for (auto [inputs, outputs] : {std::pair{form, form}, {form, layout::row_major}, {layout::row_major, form}}) {
           elsewhere.inputs = inputs;
           elsewhere.outputs = outputs;

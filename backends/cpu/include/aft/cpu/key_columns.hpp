@@ -76,10 +76,9 @@ class key_rows {
   }
   static bool place(const field& f, const std::array<index_t, 3>& grid, index_t count, const lane_tile<C>* tiles,
                     index_t group, const std::byte*& p, index_t& step) {
-    const lane_field<C> first(f, grid, tiles[0], group), last(f, grid, tiles[count - 1], group);
-    p = f.data + first.base * size_of(f.type);
+    p = f.data + lane_field<C>(f, grid, tiles[0], group).base * size_of(f.type);
     step = f.sx[2];
-    return first.whole_rows() && last.whole_rows() && last.base - first.base == (count - 1) * L;
+    return lie_side_by_side<C>(f, grid, tiles, count, group);
   }
 
   dtype type_;

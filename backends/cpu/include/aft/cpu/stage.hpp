@@ -279,6 +279,21 @@ struct staged_rows {
   const C* at(index_t r, index_t i) const { return data + r * step + i * apart; }
 };
 
+/// Whether the rows of lane tiles are whole vectors, each tile's right after the one before. Every tile is looked at:
+/// where a batch element ends one in the middle may have idle lanes, and what follows it still lie where a whole one
+/// would end.
+template <class C>
+AFT_COMPILE_ONCE inline bool lie_side_by_side(const field& from, const std::array<index_t, 3>& grid,
+                                              const lane_tile<C>* tiles, index_t count, index_t group) {
+  index_t expected = 0;
+  for (index_t i = 0; i < count; ++i, expected += lanes<C>) {
+    const lane_field<C> rows(from, grid, tiles[i], group);
+    if (i == 0) expected = rows.base;
+    if (!rows.whole_rows() || rows.base != expected) return false;
+  }
+  return true;
+}
+
 /// A field seen through `count` lane tiles. Where they lie side by side in memory, as they do in all but odd layouts,
 /// rows are handed out in place: a row is then read for all tiles at once, which takes whole stretches of cache lines
 /// where a lane tile alone takes one line a row, which the hardware does not foresee.
@@ -288,10 +303,8 @@ class lane_group {
   AFT_COMPILE_ONCE lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
                               index_t count, index_t group)
       : from_(&from), grid_(&grid), tiles_(tiles), count_(count), group_(group) {
-    const lane_field<C> first(from, grid, tiles[0], group), last(from, grid, tiles[count - 1], group);
-    in_place_ = from.type == dtype_of<C> && first.whole_rows() && last.whole_rows() &&
-                last.base - first.base == (count - 1) * lanes<C>;
-    base_ = first.base;
+    in_place_ = from.type == dtype_of<C> && lie_side_by_side<C>(from, grid, tiles, count, group);
+    base_ = lane_field<C>(from, grid, tiles[0], group).base;
   }
 
   bool in_place() const { return in_place_; }
