@@ -111,8 +111,6 @@ std::string describe(const setup& s, dtype type) {
       "dense (T,T)",        "dense (H,T,T)",           "dense (B,H,T,T)", "dense (1,H,T,T)", "factorized (T,n)",
       "factorized (H,T,n)", "factorized (T,n)(H,T,n)", "banded (T,j)",    "banded (H,T,j)"};
   static constexpr const char* masks[] = {"none", "(1,1,Tk)", "(B,1,Tk)", "(1,Tq,Tk)", "(B,Tq,Tk)"};
-  static constexpr const char* layouts[] = {"row_major", "padded",      "channels_first", "misaligned",
-                                            "reversed",  "interleaved", "broadcast"};
   static constexpr const char* gates[] = {"none", "identity", "sigmoid", "relu", "tanh", "silu"};
   const auto list = [](const std::vector<index_t>& x) {
     std::ostringstream out;
@@ -127,9 +125,9 @@ std::string describe(const setup& s, dtype type) {
   if (s.call == op::conv) out << ", grid " << list(s.grid) << "taps " << list(s.taps);
   out << ", causal " << s.causal << ", mask " << masks[static_cast<int>(s.mask)] << ", lengths " << s.lengths
       << ", excluded " << (s.outside == outside::excluded) << ", gate " << gates[static_cast<int>(s.gate_fn)]
-      << ", inputs " << layouts[static_cast<int>(s.inputs)] << ", outputs " << layouts[static_cast<int>(s.outputs)]
-      << ", scales q " << s.q_scale << " k " << s.k_scale << " v " << s.v_scale << " w " << s.w_scale << ", seed "
-      << s.seed << ", save " << s.save << s.narrow_average << ", in place " << s.in_place;
+      << ", inputs " << name_of(s.inputs) << ", outputs " << name_of(s.outputs) << ", scales q " << s.q_scale << " k "
+      << s.k_scale << " v " << s.v_scale << " w " << s.w_scale << ", seed " << s.seed << ", save " << s.save
+      << s.narrow_average << ", in place " << s.in_place;
   return out.str();
 }
 

@@ -17,6 +17,21 @@ namespace aft::test {
 /// B, C) as (B, T, C), each row padded to whole vectors.
 enum class layout { row_major, padded, channels_first, misaligned, reversed, interleaved, broadcast, time_first };
 
+/// A switch, not a table, so that compilers name the enumerator that has no case.
+constexpr const char* name_of(layout form) {
+  switch (form) {
+    case layout::row_major: return "row_major";
+    case layout::padded: return "padded";
+    case layout::channels_first: return "channels_first";
+    case layout::misaligned: return "misaligned";
+    case layout::reversed: return "reversed";
+    case layout::interleaved: return "interleaved";
+    case layout::broadcast: return "broadcast";
+    case layout::time_first: return "time_first";
+  }
+  return "unknown";
+}
+
 /// Every bit pattern of an untouched element starts so. It is a NaN in all four storage types: an input element that
 /// is read although it belongs to no view, and an output element that is not written, both show in the results.
 struct sentinel {
