@@ -127,7 +127,8 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   };
   scratch counter;
   lay_out(counter);
-  // Where every row is read once, by the fold, the gate is formed there too.
+  // Where every row is read once, by the fold, the gate is formed there too: the sigmoid alone, and with an lse of
+  // every channel, for form_gated_rows is made for those.
   const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
   const bool gates_later = side_by_side && plan->held && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
   if (!gates_later) count_upstream<C>(p, counter);

@@ -94,7 +94,8 @@ class quick_gradients final : public window_finish<C> {
   }
 
  private:
-  /// Of other layouts and types: through the first-level cache. What is not proven was not written.
+  /// Of other layouts and types: through the first-level cache. Of rows not all proven neither dk nor dv is written;
+  /// what `kept` holds by then finish_keys writes again.
   [[gnu::noinline]] bool finish_staged(index_t i, const column_scale<C>& cs, index_t r0, index_t r1,
                                        const row_scale<C>& rs, const outside_sums<C>& outside, const C* c,
                                        kept_keys<C>* kept) const {

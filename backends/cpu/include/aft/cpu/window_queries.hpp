@@ -232,12 +232,12 @@ class query_source final : public window_source<C> {
   static constexpr index_t N = tuning<C>::columns;
   using window_source<C>::most;
 
-  /// `highest`: where the largest |g| goes, of a call that gates later; `writes`: this one leaves dq.
-  [[gnu::noinline]] query_source(const gradient_inputs& in, const window_tiles<C>& tiles, C* highest, bool writes)
+  /// `highest`: where the largest |g| goes, of a call that gates later; `leaves_dq`: this one leaves dq.
+  [[gnu::noinline]] query_source(const gradient_inputs& in, const window_tiles<C>& tiles, C* highest, bool leaves_dq)
       : window_source<C>(query_lines<C>(in, tiles)), in_(&in), tiles_(&tiles), highest_(highest) {
     const backward_problem& p = *in.p;
-    writes_ = in.gates_later && writes && p.dq.set;
-    if (writes_) {
+    leaves_dq_ = in.gates_later && leaves_dq && p.dq.set;
+    if (leaves_dq_) {
       const lane_group<C> group(p.dq, p.grid, tiles.at, tiles.count, 1);
       if (group.in_place())
         dq_ = {group.first(), group.step(), lane_field<C>(p.dq, p.grid, tiles.at[0], 1).goes_around(p)};
@@ -252,7 +252,7 @@ class query_source final : public window_source<C> {
   }
 
   void form(index_t i, index_t t0, index_t t1, C* P, bool measured) override {
-    if (in_->gates_later) return form_gated(i, t0, t1, P, measured && writes_);
+    if (in_->gates_later) return form_gated(i, t0, t1, P, measured && leaves_dq_);
     const query_former<C> former(scales_[i], ranges_[i]);
     if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, former, ranges_[i]);
     form_staged(i, t0, t1, P, former);
@@ -310,17 +310,25 @@ class query_source final : public window_source<C> {
       const auto stage = [&](const field& f, C fill) {
         const lane_field<C> from(f, p.grid, tiles_->at[i], 1);
         if (t0 >= most) from.prefetch(t0 - most, t0, p.Tq);
-        from.read(t0, t1, to, fill);
+        C* const here = to;
+        from.read(t0, t1, here, fill);
         to += most * L;
-        return to - most * L;
+        return here;
       };
       rows.dy = stage(p.dy, C(0));
       rows.o = stage(in_->average, C(0));
       rows.lse = stage(p.lse, -std::numeric_limits<C>::infinity());
       rows.q = stage(p.q, C(0));
     } else {
-      rows = {lines.at(0, i, t0), lines.at(1, i, t0), lines.at(2, i, t0), lines.at(3, i, t0), lines.step(0),
-              lines.step(1),      lines.step(2),      lines.step(3),      rows_before(t0),    {}};
+      rows = {.dy = lines.at(0, i, t0),
+              .o = lines.at(1, i, t0),
+              .lse = lines.at(2, i, t0),
+              .q = lines.at(3, i, t0),
+              .dy_step = lines.step(0),
+              .o_step = lines.step(1),
+              .lse_step = lines.step(2),
+              .q_step = lines.step(3),
+              .ahead = rows_before(t0)};
     }
     const bool direct = dq_.to != nullptr;
     if (write)
@@ -349,7 +357,7 @@ class query_source final : public window_source<C> {
   const gradient_inputs* in_;
   const window_tiles<C>* tiles_;
   C* highest_;
-  bool writes_ = false;
+  bool leaves_dq_ = false;
   written_rows<C> dq_;                    ///< where its rows lie side by side
   bool ordinary_[tuning<C>::wide_group];  ///< as far as is known
   ordinary_range<C> sizes_[tuning<C>::wide_group];
