@@ -137,11 +137,12 @@ void peers::enter(race& r, const std::string& name, const call& what) {
   command.append(R"(, "training": )").append(text(what.training));
   if (what.window > 0) command.append(R"(, "window": )").append(std::to_string(what.window));
   worker().ask(command + "}");
-  r.enter_timed(name, [name](std::int64_t calls) {
+  const auto timed = [name](std::int64_t calls) {
     std::string run = R"({"run": ")";
     run.append(name).append(R"(", "calls": )").append(std::to_string(calls)).append("}");
     return std::stod(field(worker().ask(run), "seconds"));
-  });
+  };
+  r.enter_timed(name, timed, race::place::other_process);
 }
 
 std::vector<float> peers::result(const std::string& name, index_t count) {

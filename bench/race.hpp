@@ -23,10 +23,13 @@ settings& run_settings();
 /// directly after the other, beginning with another one each round; ratios are formed within a round.
 class race {
  public:
+  enum class place { here, other_process };
+
   /// A contestant's work, once. What takes less than `least` seconds is repeated until it fills them.
   race& enter(std::string name, std::function<void()> work);
   /// One that times itself, as another process must: `timed(n)` does the work n times and returns the seconds.
-  race& enter_timed(std::string name, std::function<double(std::int64_t)> timed);
+  /// Before and after those of another process is a pause, until nobody's threads wait actively any more.
+  race& enter_timed(std::string name, std::function<double(std::int64_t)> timed, place where = place::here);
   /// A fact about a contestant, such as its flops or bytes, kept beside the times.
   race& note(const std::string& key, double value);
   /// Keeps what the contestants use alive as long as the race.
@@ -42,16 +45,19 @@ class race {
   struct contestant {
     std::string name;
     std::function<double(std::int64_t)> timed;
+    place where = place::here;
     std::int64_t calls = 0;
     bool rehearse = false;
     double spare = 0;  ///< a first call too long to be repeated for what first calls pay
   };
   static double calibrate(contestant& c);
+  void settle(const contestant& next);
 
   std::vector<contestant> contestants_;
   std::map<std::string, double> notes_;
   std::vector<std::shared_ptr<void>> held_;
   std::size_t first_ = 0;
+  place last_ = place::here;
   double taken_ = 0;  ///< seconds, of samples only
 };
 

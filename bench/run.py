@@ -63,12 +63,17 @@ def commit():
 
 
 def peers_command(options):
-    """The shell command of the peers' process: only its environment finds PyTorch and the libraries that PyTorch links."""
+    """The shell command of the peers' process: only its environment finds PyTorch and the libraries that PyTorch links.
+
+    Its allocator keeps what was freed. By default glibc gives large blocks back, depending on what was freed before,
+    and operators written in tensor operations then take up to seven times as long: they clear pages in every call.
+    """
     libraries = [str(p) for p in sorted(options.peers.glob("nvidia/*/lib"))]
     toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     libraries.append(f"{toolkit}/lib64")
-    return shlex.join(["env", f"PYTHONPATH={options.peers}", f"LD_LIBRARY_PATH={':'.join(libraries)}", sys.executable,
-                       str(TOP / "bench/peers.py"), str(options.threads)])
+    keep = ["MALLOC_MMAP_MAX_=0", f"MALLOC_TRIM_THRESHOLD_={1 << 40}"]
+    return shlex.join(["env", *keep, f"PYTHONPATH={options.peers}", f"LD_LIBRARY_PATH={':'.join(libraries)}",
+                       sys.executable, str(TOP / "bench/peers.py"), str(options.threads)])
 
 
 def race(options, raw):

@@ -2,6 +2,7 @@
 // Contestants with made-up times: who runs when, how often, and what a round reports.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,29 @@ TEST_CASE("every round begins with another contestant") {
   log.clear();
   r.round();
   CHECK(order(log) == std::vector<std::string>{"c", "a", "b"});
+}
+
+TEST_CASE("when a contestant begins, threads of another process have gone to sleep") {
+  using clock = std::chrono::steady_clock;
+  using race = aft_bench::race;
+  race r;
+  race::place last = race::place::here;
+  clock::time_point ended = clock::now();
+  int changes = 0;
+  for (const race::place where : {race::place::here, race::place::other_process, race::place::other_process}) {
+    const auto timed = [&, where](std::int64_t calls) {
+      if (where != last) {
+        ++changes;
+        CHECK(clock::now() - ended >= std::chrono::milliseconds(10));
+      }
+      last = where;
+      ended = clock::now();
+      return 0.1 * static_cast<double>(calls);
+    };
+    r.enter_timed(where == race::place::here ? "ours" : "theirs", timed, where);
+  }
+  for (int i = 0; i < 3; ++i) r.round();
+  CHECK(changes > 3);
 }
 
 TEST_CASE("the first call is no sample") {
