@@ -12,7 +12,7 @@ namespace cpu_impl {
 namespace scan {
 
 /// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's frame. num is also divided by
-/// 2^value_shift(peak), peak being the largest finite |v|.
+/// 2^value_shift(peak), peak being the largest finite |v|, or some |v| where none of them is extreme.
 template <class C>
 struct fold_lanes {
   static constexpr index_t arrays = 5;
@@ -49,7 +49,7 @@ struct fold_view {
   C* base = nullptr;
   C* exponent = nullptr;
   C* unit = nullptr;
-  C* near = nullptr;  ///< the same for nearest_keys
+  C* near = nullptr;  ///< the same for nearest_keys, once a value has come that is neither 0 nor extreme
 
   fold_view() = default;
   fold_view(C* at, index_t width)
@@ -91,6 +91,12 @@ inline fold_join<C> join_folds(const fold_lanes<C>& a, const fold_lanes<C>& b, i
   const vec<C> pa = load(a.peak + l);
   const vec<C> pb = load(b.peak + l);
   out.peak = xsimd::select(pa > pb, pa, pb);
+  if (xsimd::all(ordinary_peak<C>(pa) & ordinary_peak<C>(pb))) {
+    out.shift = vec<C>(C(0));
+    out.num_first = out.frames.first;
+    out.num_second = out.frames.second;
+    return out;
+  }
   out.shift = value_shift<C>(out.peak);
   out.num_first = times_pow2<C>(out.frames.first, value_shift<C>(pa) - out.shift);
   out.num_second = times_pow2<C>(out.frames.second, value_shift<C>(pb) - out.shift);
@@ -115,7 +121,8 @@ template <class C, bool Emit>
 inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l) {
   const vec<C> zero(C(0));
   const frame<C> f = chunk.in(l);
-  auto special = differs<C>(f.base, zero) | differs<C>(value_shift<C>(load(chunk.peak + l)), zero);
+  const vec<C> peak = load(chunk.peak + l);
+  auto special = differs<C>(f.base, zero) | differs<C>(value_shift<C>(peak), zero);
   if constexpr (Emit) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
     special = special | differs<C>(j.shift, zero);
@@ -129,7 +136,7 @@ inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, c
   }
   const vec<C> none(-std::numeric_limits<C>::infinity());
   store(view.limit + l, xsimd::select(special, none, highest_step<C>(f.exponent)));
-  store(view.near + l, xsimd::select(special, none, nearest_keys<C>(f.exponent)));
+  store(view.near + l, xsimd::select(special | (peak == zero), none, nearest_keys<C>(f.exponent)));
 }
 
 /// The sums and results that a kernel works on.
@@ -141,23 +148,20 @@ struct fold_job {
   bool far = false;  ///< the arrays are in memory, not in a cache
 };
 
-/// How the rows of a lane are made, loaded once for a panel.
+/// How the rows of a lane are made whose values have no scale: num and den then have the same unit.
 template <class C>
 struct fold_past {
-  vec<C> num_unit, den_unit, num_before, den_before;
+  vec<C> unit, num_before, den_before;
   fold_past(const fold_view<C>& view, index_t l)
-      : num_unit(load(view.num_unit + l)),
-        den_unit(load(view.den_unit + l)),
-        num_before(load(view.num_before + l)),
-        den_before(load(view.den_before + l)) {}
+      : unit(load(view.den_unit + l)), num_before(load(view.num_before + l)), den_before(load(view.den_before + l)) {}
 };
 
 /// Row r of the results, column i of the strip, of lanes that have all seen a key and whose values have no scale.
 template <class C>
 inline void emit_ordinary(const fold_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
                           index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
-  const vec<C> n = mul_add(num, past.num_unit, past.num_before);
-  const vec<C> d = mul_add(den, past.den_unit, past.den_before);
+  const vec<C> n = mul_add(num, past.unit, past.num_before);
+  const vec<C> d = mul_add(den, past.unit, past.den_before);
   if (out.y.data != nullptr) put(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load(out.q.row(r) + i)), out.around);
   if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
   if (out.lse.data != nullptr)
@@ -173,9 +177,8 @@ inline void emit_ordinary(const fold_rows<C>& out, const fold_view<C>& view, con
 template <class C>
 inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
   const fold_view<C>& view = job.view;
-  const fold_past<C> past(view, l);
-  const vec<C> n = mul_add(num, past.num_unit, past.num_before);
-  const vec<C> d = mul_add(den, past.den_unit, past.den_before);
+  const vec<C> n = mul_add(num, load(view.num_unit + l), load(view.num_before + l));
+  const vec<C> d = mul_add(den, load(view.den_unit + l), load(view.den_before + l));
   const vec<C> zero(C(0));
   const vec<C> one(C(1));
   const auto none = d == zero;

@@ -9,19 +9,23 @@ inline namespace AFT_ISA {
 namespace cpu_impl {
 namespace scan {
 
-/// The frames that sums without a term will have after their first key, the only row of `keys`: fold_any chooses the
-/// same. So the first rows of a chunk need not be for it.
+/// The frames and peaks that sums without a term will have after their first key, the only row of `keys`: fold_any
+/// chooses the same. So the first rows of a chunk need not be for it.
 template <class C>
-[[gnu::flatten]] inline void enter_frames(const fold_lanes<C>& chunk, const strip& x, const panel<C>& keys) {
+[[gnu::flatten]] inline void enter_frames(const fold_lanes<C>& chunk, const strip& x, const panel<C>& keys,
+                                          const panel<C>& values) {
   const C* const row = keys.data;
-  C* const to = chunk.exponent + x.lane;
-  const index_t width = x.width;
-  const vec<C> range(exp_constants<C>::range);
-  const vec<C> headroom(scan_tuning<C>::headroom);
-  const vec<C> empty(empty_exponent<C>);
+  const C* const v = values.data;
+  const index_t width = x.width, lane = x.lane;
+  C* const to = chunk.exponent + lane;
+  C* const peaks = chunk.peak + lane;
+  const vec<C> range(exp_constants<C>::range), headroom(scan_tuning<C>::headroom), empty(empty_exponent<C>);
+  const vec<C> low(scan_tuning<C>::value_low), high(scan_tuning<C>::value_high);
   for (index_t i = 0; i < width; i += lanes<C>) {
-    const vec<C> k = load(row + i);
-    store(to + i, xsimd::select(xsimd::abs(k) <= range, exponent_of<C>(k) + headroom, empty));
+    const vec<C> k = load(row + i), size = xsimd::abs(load(v + i));
+    const auto seen = xsimd::abs(k) <= range;
+    store(to + i, xsimd::select(seen, exponent_of<C>(k) + headroom, empty));
+    store(peaks + i, xsimd::select(seen & (size >= low) & (size <= high), size, vec<C>(C(0))));
   }
 }
 
@@ -88,82 +92,96 @@ inline vec_mask<C> in_range(const vec<C> (&k)[scan_tuning<C>::rows], const vec<C
   return (top <= limit) & (bottom >= vec<C>(step_zero<C> - far_step<C>));
 }
 
-/// Folds scan_tuning::rows rows of columns [i, end), up to the first vector that is for fold_any; returns where it
-/// stopped. A function of its own, without a call in its loop, so that constants stay in registers. Flattened: left to
-/// itself the compiler calls exp and the emitter, which then spill and reload every vector (1.8x). All that the loop
-/// reads is copied first: a vector store may alias anything in memory, so that pointers held there would be loaded
-/// again after each.
-template <class C, emission What>
-[[gnu::flatten, gnu::noinline]] index_t fold_ordinary(const fold_job<C>& job, const strip& x, const panel<C>& from_keys,
-                                                      const panel<C>& from_values, index_t i, index_t end) {
+/// Which columns fold_columns takes: those whose keys and queries are all near, so that exp_near serves them, or others
+/// that need no change of frame.
+enum class reach { near, wide };
+
+/// Folds scan_tuning::rows rows of columns [i, end), up to the first vector that is of another kind; returns where it
+/// stopped. `Around`: y is written around the caches. A function for each kind, without a call in its loop, so that
+/// constants stay in registers: as branches of one loop they took a quarter of a causal call. Flattened: left to itself
+/// the compiler calls exp and the emitter, which then spill and reload every vector (1.8x). All that the loop reads is
+/// copied first: a vector store may alias anything in memory, so that pointers held there would be loaded again after
+/// each.
+template <class C, emission What, reach Reach, bool Around>
+[[gnu::flatten, gnu::noinline]] index_t fold_columns(const fold_job<C>& job, const strip& x, const panel<C>& from_keys,
+                                                     const panel<C>& from_values, index_t i, index_t end) {
   constexpr index_t rows = scan_tuning<C>::rows;
+  constexpr bool gated = What == emission::gated;
   const fold_lanes<C> chunk = job.chunk;
   const fold_view<C> view = job.view;
   const fold_rows<C> out = job.out;
-  const panel<C> keys = from_keys;
-  const panel<C> values = from_values;
   const index_t lane = x.lane;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>);
   const vec<C> zero(C(0));
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::with_turn(of, x.width, job.far, end == x.width); };
-  const lines_ahead<C> next_keys = next(keys), next_values = next(values), next_q = next(out.q), next_y = next(out.y);
+  const auto next = [&](const panel<C>& of) {
+    return lines_ahead<C>::with_turn(of, x.width, job.far, end == x.width).down(i);
+  };
+  row_walk<C> keys(from_keys, i), values(from_values, i), q(out.q, i), y(out.y, i);
+  line_walk next_keys = next(from_keys), next_values = next(from_values), next_q = next(out.q), next_y = next(out.y);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;
-    vec<C> k[rows];
-    vec<C> v[rows];
-    vec<C> size = zero;
-    vec<C> size_q = zero;
-    const vec<C> old_peak = load(chunk.peak + l);
-    vec<C> peak = old_peak;
+    vec<C> k[rows], v[rows], queries[rows];
+    vec<C> size = zero, size_q = zero;
+    vec<C> peak = zero;
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
-      k[r] = load(keys.row(r) + i);
-      v[r] = load(values.row(r) + i);
-      next_keys.ask(r, i);
-      next_values.ask(r, i);
-      if constexpr (What == emission::gated) {
-        next_q.ask(r, i);
-        if (!out.around) next_y.ask_to_write(r, i);
-        size_q = larger_size<C>(size_q, load(out.q.row(r) + i));
+      k[r] = load(keys.here());
+      v[r] = load(values.here());
+      keys.next();
+      values.next();
+      next_keys.ask();
+      next_values.ask();
+      if constexpr (gated) {
+        queries[r] = load(q.here());
+        q.next();
+        next_q.ask();
+        if constexpr (!Around) next_y.ask_to_write();
+        size_q = larger_size<C>(size_q, queries[r]);
       }
       size = larger_size<C>(size, k[r]);
       peak = larger_size<C>(peak, v[r]);
     }
+    keys.next_column();
+    values.next_column();
+    next_keys.next_column();
+    next_values.next_column();
+    if constexpr (gated) {
+      q.next_column();
+      next_q.next_column();
+      if constexpr (!Around) next_y.next_column();
+    }
+    const auto near = (size <= load(view.near + l)) & (size_q <= near_q) & (peak <= high);
     // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
     const vec<C> exponent = load(chunk.exponent + l);
-    vec<C> weight[rows];
-    vec<C> growth[rows];
-    auto plain = (peak <= high) & ((peak >= low) | (peak == zero));
-    if (What != emission::nothing && !xsimd::all(old_peak >= low)) {
+    vec<C> weight[rows], growth[rows];
+    if constexpr (Reach == reach::near) {
+      if (!xsimd::all(near)) return i;
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
+#pragma GCC unroll 4
+      for (index_t r = 0; gated && r < rows; ++r) growth[r] = exp_near<C, true>(queries[r], zero);
+    } else {
+      if (What != emission::any && xsimd::all(near)) return i;
+      auto plain = (peak <= high) & in_range<C>(k, load(view.limit + l));
       // A row may see tiny values alone, whatever the panel's later rows hold.
-      vec<C> seen = old_peak;
+      vec<C> seen = load(chunk.peak + l);
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         seen = larger_size<C>(seen, v[r]);
-        plain = plain & ((seen >= low) | (seen == zero));
+        if (What != emission::nothing || r + 1 == rows) plain = plain & ((seen >= low) | (seen == zero));
       }
-    }
-    if (xsimd::all(plain & (size <= load(view.near + l)))) {
-#pragma GCC unroll 4
-      for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
-    } else {
-      if (!xsimd::all(plain & in_range<C>(k, load(view.limit + l)))) return i;
+      if (!xsimd::all(plain)) return i;
+      store(chunk.peak + l, seen);
+      store(view.near + l, xsimd::select(seen == zero, load(view.near + l), nearest_keys<C>(exponent)));
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         const split_exp<C> e = exp_weight<C>(k[r]);
         weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
       }
-    }
-    if constexpr (What == emission::gated) {
-      if (xsimd::all(size_q <= near_q)) {
 #pragma GCC unroll 4
-        for (index_t r = 0; r < rows; ++r) growth[r] = exp_near<C, true>(load(out.q.row(r) + i), zero);
-      } else {
-#pragma GCC unroll 4
-        for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(out.q.row(r) + i));
-      }
+      for (index_t r = 0; gated && r < rows; ++r) growth[r] = quotient_growth<C>(queries[r]);
     }
     vec<C> num = load(chunk.num + l);
     vec<C> den = load(chunk.den + l);
@@ -172,17 +190,33 @@ template <class C, emission What>
     for (index_t r = 0; r < rows; ++r) {
       num = mul_add(weight[r], v[r], num);
       den += weight[r];
-      if constexpr (What == emission::gated) {
-        const vec<C> n = mul_add(num, past.num_unit, past.num_before);
-        const vec<C> d = mul_add(den, past.den_unit, past.den_before);
-        put(out.y.row(r) + i, growth_quotient<C>(n, d, growth[r]), out.around);
+      if constexpr (gated) {
+        const vec<C> n = mul_add(num, past.unit, past.num_before);
+        const vec<C> d = mul_add(den, past.unit, past.den_before);
+        put(y.here(), growth_quotient<C>(n, d, growth[r]), Around);
+        y.next();
       } else if constexpr (What == emission::any) {
         emit_ordinary<C>(out, view, past, l, i, r, num, den);
       }
     }
+    if constexpr (gated) y.next_column();
     store(chunk.num + l, num);
     store(chunk.den + l, den);
-    store(chunk.peak + l, peak);
+  }
+  return i;
+}
+
+/// fold_columns for both kinds: returns the first vector from column i on that is for fold_any.
+template <class C, emission What, bool Around>
+inline index_t fold_ordinary(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
+                             index_t i, index_t end) {
+  while (i < end) {
+    // What else is wanted besides y takes longer than the wide kind, which serves all.
+    if constexpr (What != emission::any) i = fold_columns<C, What, reach::near, Around>(job, x, keys, values, i, end);
+    if (i == end) break;
+    const index_t wide = fold_columns<C, What, reach::wide, Around>(job, x, keys, values, i, end);
+    if (wide == i) break;
+    i = wide;
   }
   return i;
 }
@@ -194,7 +228,14 @@ template <class C, emission What>
   const index_t turn = turn_of<C>(x.width, job.far);
   for (index_t i = 0; i < x.width;) {
     const index_t end = i < turn ? turn : x.width;
-    if (n == scan_tuning<C>::rows) i = fold_ordinary<C, What>(job, x, keys, values, i, end);
+    if (n == scan_tuning<C>::rows) {
+      bool around = false;
+      if constexpr (What == emission::gated) {
+        around = job.out.around;
+        if (around) i = fold_ordinary<C, What, true>(job, x, keys, values, i, end);
+      }
+      if (!around) i = fold_ordinary<C, What, false>(job, x, keys, values, i, end);
+    }
     if (i == end) continue;
     for (index_t r = 0; r < n; ++r) fold_any<C, What>(job, x.lane + i, i, r, keys.row(r) + i, values.row(r) + i);
     i += lanes<C>;

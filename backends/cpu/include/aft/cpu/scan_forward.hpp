@@ -143,38 +143,45 @@ class forward_pass {
   /// Row r of rows that see the same keys. A causal one may also pass through the fold, whose formula it then shares;
   /// others need no more than their average.
   template <bool Causal>
+  static void quotient_row(const fold_rows<C>& to, index_t width, index_t r, const C* num, const C* den) {
+    if (to.around) {
+      quotient_row<Causal, true>(to, width, r, num, den);
+    } else {
+      quotient_row<Causal, false>(to, width, r, num, den);
+    }
+  }
+  template <bool Causal, bool Around>
   [[gnu::flatten, gnu::noinline]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r,
                                                            const C* num, const C* den) {
     constexpr index_t few = 4;
-    const fold_rows<C> out = to;
-    const C* const q = out.q.row(r);
-    C* const y = out.y.row(r);
-    const lines_ahead<C> next_q(out.q, 1), next_y(out.y, 1);
+    const C* const q = to.q.row(r);
+    C* const y = to.y.row(r);
+    line_walk next_q = lines_ahead<C>(to.q, 1).along(r, 0), next_y = lines_ahead<C>(to.y, 1).along(r, 0);
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
     const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
       if constexpr (Causal) {
-        put(y + i, growth_quotient<C>(load(num + i), load(den + i), growth), out.around);
+        put(y + i, growth_quotient<C>(load(num + i), load(den + i), growth), Around);
       } else {
-        put(y + i, load(num + i) / (one + growth), out.around);
+        put(y + i, load(num + i) / (one + growth), Around);
       }
     };
-    for (index_t i = 0; i < width;) {
-      const index_t n = std::min(width - i, few * lanes<C>);
+    index_t i = 0;
+    for (; i + few * lanes<C> <= width; i += few * lanes<C>) {
       vec<C> size = zero;
-      for (index_t j = i; j < i + n; j += lanes<C>) {
-        next_q.ask(r, j);
-        if (!out.around) next_y.ask_to_write(r, j);
+#pragma GCC unroll 4
+      for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
+        next_q.ask();
+        if constexpr (!Around) next_y.ask_to_write();
         size = larger_size<C>(size, load(q + j));
       }
-      const index_t end = i + n;
-      if (n == few * lanes<C> && xsimd::all(size <= near_q)) {
+      if (xsimd::all(size <= near_q)) {
 #pragma GCC unroll 4
-        for (index_t j = 0; j < few; ++j) finish(i + j * lanes<C>, exp_near<C, true>(load(q + i + j * lanes<C>), zero));
-        i = end;
+        for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, exp_near<C, true>(load(q + j), zero));
       } else {
-        for (; i < end; i += lanes<C>) finish(i, quotient_growth<C>(load(q + i)));
+        for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, quotient_growth<C>(load(q + j)));
       }
     }
+    for (; i < width; i += lanes<C>) finish(i, quotient_growth<C>(load(q + i)));
   }
 
   void write_y(const strip& x, index_t t, index_t n, const panel<C>& average, const forward_desk<C>& desk) const {

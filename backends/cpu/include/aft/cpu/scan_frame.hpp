@@ -100,6 +100,13 @@ inline vec<C> nearest_keys(const vec<C>& exponent) {
   return xsimd::select(up < down, up, down) * vec<C>(C(0.6931));
 }
 
+/// Whether values need no scale when the largest of them is `peak`.
+template <class C>
+inline vec_mask<C> ordinary_peak(const vec<C>& peak) {
+  return (peak == vec<C>(C(0))) |
+         ((peak >= vec<C>(scan_tuning<C>::value_low)) & (peak <= vec<C>(scan_tuning<C>::value_high)));
+}
+
 /// The exponent that values are divided by when the largest of them is `peak`: 0 for all ordinary ones. Only for
 /// extreme values would a sum overflow, or lose to underflow what a row that sees nothing larger must keep.
 template <class C>
@@ -111,9 +118,7 @@ inline vec<C> value_shift(const vec<C>& peak) {
   // 2^e and 2^-e must both be normal.
   const vec<C> most(k::bias - C(1));
   e = xsimd::select(e > most, most, xsimd::select(e < -most, -most, e));
-  const auto ordinary =
-      (peak == zero) | ((peak >= vec<C>(scan_tuning<C>::value_low)) & (peak <= vec<C>(scan_tuning<C>::value_high)));
-  return xsimd::select(ordinary, zero, e);
+  return xsimd::select(ordinary_peak<C>(peak), zero, e);
 }
 
 /// The largest finite |v| so far.

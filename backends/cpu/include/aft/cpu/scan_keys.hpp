@@ -21,9 +21,10 @@ struct key_desk {
   C* keys = nullptr;
   C* values = nullptr;
   C* zeros = nullptr;  ///< a row, for tensors that are not needed
+  C* ones = nullptr;   ///< a row, for values that are not needed
 
   static index_t size(index_t width) {
-    return width * (2 * fold_lanes<C>::arrays + fold_view<C>::arrays + 2 * scan_tuning<C>::rows + 1);
+    return width * (2 * fold_lanes<C>::arrays + fold_view<C>::arrays + 2 * scan_tuning<C>::rows + 2);
   }
 
   key_desk(C* at, index_t width) {
@@ -38,7 +39,9 @@ struct key_desk {
     keys = next(scan_tuning<C>::rows);
     values = next(scan_tuning<C>::rows);
     zeros = next(1);
+    ones = next(1);
     std::fill_n(zeros, width, C(0));
+    std::fill_n(ones, width, C(1));
   }
 };
 
@@ -81,15 +84,16 @@ class key_scan {
     fold_job<C> job{desk.chunk, desk.before, desk.view, {}, far_};
     job.chunk.clear(padded(x));
     if (s0 < s1) {
-      plan_.for_strips(x,
-                       [&](const strip& part) { enter_frames<C>(job.chunk, part, read_keys(part, s0, 1, desk.keys)); });
+      plan_.for_strips(x, [&](const strip& part) {
+        enter_frames<C>(job.chunk, part, read_keys(part, s0, 1, desk.keys), read_values(part, s0, 1, desk));
+      });
     }
     start<wanted>(x, job);
     for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
       const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
       plan_.for_strips(x, [&](const strip& part) {
         const panel<C> keys = read_keys(part, s, n, desk.keys);
-        const panel<C> values = with_values_ ? v_.read(part, s, n, desk.values) : panel<C>{desk.zeros, 0};
+        const panel<C> values = read_values(part, s, n, desk);
         if constexpr (wanted) job.out = rows_to.open(part, s, n);
         fold_panel<C, what>(job, part, keys, values, n);
         rows_to.close(part, s, n);
@@ -122,6 +126,10 @@ class key_scan {
     const panel<C> keys = k_.copy(x, s, n, buffer);
     hide_keys<C>(p_, x, s, n, keys);
     return keys;
+  }
+
+  panel<C> read_values(const strip& x, index_t s, index_t n, const key_desk<C>& desk) const {
+    return with_values_ ? v_.read(x, s, n, desk.values) : panel<C>{desk.ones, 0};
   }
 
   /// Lanes that a stretch uses.

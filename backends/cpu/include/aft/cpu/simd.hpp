@@ -62,6 +62,14 @@ template <class C>
 #endif
 }
 
+/// Keeps the compiler from making further variables that run beside one of a loop.
+template <class T>
+[[gnu::always_inline]] inline void keep_single([[maybe_unused]] T& x) {
+#if defined(__GNUC__)
+  asm("" : "+r"(x));
+#endif
+}
+
 #if XSIMD_VERSION_MAJOR >= 9
 template <class C>
 inline ivec<C> to_bits(const vec<C>& v) {
