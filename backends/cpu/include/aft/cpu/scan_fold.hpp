@@ -79,12 +79,12 @@ template <class C, emission What>
 }
 
 /// Whether the keys of a column fit its frame, see fold_view::limit, and are sure to be in range.
-template <class C>
-inline vec_mask<C> in_range(const vec<C> (&k)[scan_tuning<C>::rows], const vec<C>& limit) {
+template <class C, index_t rows>
+inline vec_mask<C> in_range(const vec<C> (&k)[rows], const vec<C>& limit) {
   vec<C> top = exp_steps<C>(k[0]);
   vec<C> bottom = top;
 #pragma GCC unroll 4
-  for (index_t r = 1; r < scan_tuning<C>::rows; ++r) {
+  for (index_t r = 1; r < rows; ++r) {
     const vec<C> steps = exp_steps<C>(k[r]);
     top = max_ignoring_nan<C>(top, steps);
     bottom = min_ignoring_nan<C>(bottom, steps);
@@ -96,29 +96,29 @@ inline vec_mask<C> in_range(const vec<C> (&k)[scan_tuning<C>::rows], const vec<C
 /// that need no change of frame.
 enum class reach { near, wide };
 
-/// Folds scan_tuning::rows rows of columns [i, end), up to the first vector that is of another kind; returns where it
-/// stopped. `Around`: y is written around the caches. A function for each kind, without a call in its loop, so that
+/// Folds so many rows of columns [i, end), up to the first vector that is of another kind; returns where it stopped.
+/// A function for each kind, without a call in its loop, so that
 /// constants stay in registers: as branches of one loop they took a quarter of a causal call. Flattened: left to itself
 /// the compiler calls exp and the emitter, which then spill and reload every vector (1.8x). All that the loop reads is
 /// copied first: a vector store may alias anything in memory, so that pointers held there would be loaded again after
 /// each.
-template <class C, emission What, reach Reach, bool Around>
+template <class C, emission What, reach Reach, index_t rows>
 [[gnu::flatten, gnu::noinline]] index_t fold_columns(const fold_job<C>& job, const strip& x, const panel<C>& from_keys,
                                                      const panel<C>& from_values, index_t i, index_t end) {
-  constexpr index_t rows = scan_tuning<C>::rows;
   constexpr bool gated = What == emission::gated;
   const fold_lanes<C> chunk = job.chunk;
   const fold_view<C> view = job.view;
   const fold_rows<C> out = job.out;
   const index_t lane = x.lane;
+  const bool around = out.around;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>);
   const vec<C> zero(C(0));
   const auto next = [&](const panel<C>& of) {
-    return lines_ahead<C>::with_turn(of, x.width, job.far, end == x.width).down(i);
+    return lines_ahead<C>::with_turn(of, x.width, job.far, end == x.width, rows).down(i);
   };
-  row_walk<C> keys(from_keys, i), values(from_values, i), q(out.q, i), y(out.y, i);
+  row_walk<C> keys(from_keys, rows, i), values(from_values, rows, i), q(out.q, rows, i), y(out.y, rows, i);
   line_walk next_keys = next(from_keys), next_values = next(from_values), next_q = next(out.q), next_y = next(out.y);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;
@@ -137,7 +137,7 @@ template <class C, emission What, reach Reach, bool Around>
         queries[r] = load(q.here());
         q.next();
         next_q.ask();
-        if constexpr (!Around) next_y.ask_to_write();
+        if (!around) next_y.ask_to_write();
         size_q = larger_size<C>(size_q, queries[r]);
       }
       size = larger_size<C>(size, k[r]);
@@ -150,7 +150,7 @@ template <class C, emission What, reach Reach, bool Around>
     if constexpr (gated) {
       q.next_column();
       next_q.next_column();
-      if constexpr (!Around) next_y.next_column();
+      next_y.next_column();
     }
     const auto near = (size <= load(view.near + l)) & (size_q <= near_q) & (peak <= high);
     // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
@@ -164,7 +164,7 @@ template <class C, emission What, reach Reach, bool Around>
       for (index_t r = 0; gated && r < rows; ++r) growth[r] = exp_near<C, true>(queries[r], zero);
     } else {
       if (What != emission::any && xsimd::all(near)) return i;
-      auto plain = (peak <= high) & in_range<C>(k, load(view.limit + l));
+      auto plain = (peak <= high) & in_range<C, rows>(k, load(view.limit + l));
       // A row may see tiny values alone, whatever the panel's later rows hold.
       vec<C> seen = load(chunk.peak + l);
 #pragma GCC unroll 4
@@ -193,7 +193,7 @@ template <class C, emission What, reach Reach, bool Around>
       if constexpr (gated) {
         const vec<C> n = mul_add(num, past.unit, past.num_before);
         const vec<C> d = mul_add(den, past.unit, past.den_before);
-        put(y.here(), growth_quotient<C>(n, d, growth[r]), Around);
+        put(y.here(), growth_quotient<C>(n, d, growth[r]), around);
         y.next();
       } else if constexpr (What == emission::any) {
         emit_ordinary<C>(out, view, past, l, i, r, num, den);
@@ -207,14 +207,14 @@ template <class C, emission What, reach Reach, bool Around>
 }
 
 /// fold_columns for both kinds: returns the first vector from column i on that is for fold_any.
-template <class C, emission What, bool Around>
+template <class C, emission What, index_t rows>
 inline index_t fold_ordinary(const fold_job<C>& job, const strip& x, const panel<C>& keys, const panel<C>& values,
                              index_t i, index_t end) {
   while (i < end) {
     // What else is wanted besides y takes longer than the wide kind, which serves all.
-    if constexpr (What != emission::any) i = fold_columns<C, What, reach::near, Around>(job, x, keys, values, i, end);
+    if constexpr (What != emission::any) i = fold_columns<C, What, reach::near, rows>(job, x, keys, values, i, end);
     if (i == end) break;
-    const index_t wide = fold_columns<C, What, reach::wide, Around>(job, x, keys, values, i, end);
+    const index_t wide = fold_columns<C, What, reach::wide, rows>(job, x, keys, values, i, end);
     if (wide == i) break;
     i = wide;
   }
@@ -228,13 +228,10 @@ template <class C, emission What>
   const index_t turn = turn_of<C>(x.width, job.far);
   for (index_t i = 0; i < x.width;) {
     const index_t end = i < turn ? turn : x.width;
-    if (n == scan_tuning<C>::rows) {
-      bool around = false;
-      if constexpr (What == emission::gated) {
-        around = job.out.around;
-        if (around) i = fold_ordinary<C, What, true>(job, x, keys, values, i, end);
-      }
-      if (!around) i = fold_ordinary<C, What, false>(job, x, keys, values, i, end);
+    if (n == scan_tuning<C>::rows) i = fold_ordinary<C, What, scan_tuning<C>::rows>(job, x, keys, values, i, end);
+    if constexpr (What != emission::any) {
+      if (n == scan_tuning<C>::far_rows && job.far)
+        i = fold_ordinary<C, What, scan_tuning<C>::far_rows>(job, x, keys, values, i, end);
     }
     if (i == end) continue;
     for (index_t r = 0; r < n; ++r) fold_any<C, What>(job, x.lane + i, i, r, keys.row(r) + i, values.row(r) + i);

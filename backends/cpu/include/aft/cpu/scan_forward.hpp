@@ -78,8 +78,9 @@ class forward_pass {
     keys_.last_row(x, desk, sums);
     plan_.for_strips(x, [&](const strip& part) {
       const panel<C> average{desk.average + part.lane, 0};
-      for (index_t t = t0; t < t1; t += scan_tuning<C>::rows) {
-        const index_t n = std::min(scan_tuning<C>::rows, t1 - t);
+      const index_t rows = panel_rows<C>(around_);
+      for (index_t t = t0; t < t1; t += rows) {
+        const index_t n = std::min(rows, t1 - t);
         if (!fused()) {
           write_y(part, t, n, average, desk);
           continue;
@@ -88,9 +89,9 @@ class forward_pass {
         open_y(part, t, n, desk, out, true);
         for (index_t r = 0; r < n; ++r) {
           if (p_.causal) {
-            quotient_row<true>(out, part.width, r, desk.num + part.lane, desk.den + part.lane);
+            quotient_row<true>(out, part.width, r, rows, desk.num + part.lane, desk.den + part.lane);
           } else {
-            quotient_row<false>(out, part.width, r, average.data, nullptr);
+            quotient_row<false>(out, part.width, r, rows, average.data, nullptr);
           }
         }
         y_.close(part, t, n, out.y);
@@ -143,20 +144,20 @@ class forward_pass {
   /// Row r of rows that see the same keys. A causal one may also pass through the fold, whose formula it then shares;
   /// others need no more than their average.
   template <bool Causal>
-  static void quotient_row(const fold_rows<C>& to, index_t width, index_t r, const C* num, const C* den) {
+  static void quotient_row(const fold_rows<C>& to, index_t width, index_t r, index_t rows, const C* num, const C* den) {
     if (to.around) {
-      quotient_row<Causal, true>(to, width, r, num, den);
+      quotient_row<Causal, true>(to, width, r, rows, num, den);
     } else {
-      quotient_row<Causal, false>(to, width, r, num, den);
+      quotient_row<Causal, false>(to, width, r, rows, num, den);
     }
   }
   template <bool Causal, bool Around>
   [[gnu::flatten, gnu::noinline]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r,
-                                                           const C* num, const C* den) {
+                                                           index_t rows, const C* num, const C* den) {
     constexpr index_t few = 4;
     const C* const q = to.q.row(r);
     C* const y = to.y.row(r);
-    line_walk next_q = lines_ahead<C>(to.q, 1).along(r, 0), next_y = lines_ahead<C>(to.y, 1).along(r, 0);
+    line_walk next_q = lines_ahead<C>(to.q, 1, rows).along(r, 0), next_y = lines_ahead<C>(to.y, 1, rows).along(r, 0);
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
     const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
       if constexpr (Causal) {

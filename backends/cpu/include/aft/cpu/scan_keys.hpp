@@ -89,8 +89,9 @@ class key_scan {
       });
     }
     start<wanted>(x, job);
-    for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
-      const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
+    const index_t rows = panel_rows<C>(far_ && what != emission::any);
+    for (index_t s = s0; s < s1; s += rows) {
+      const index_t n = std::min(rows, s1 - s);
       plan_.for_strips(x, [&](const strip& part) {
         const panel<C> keys = read_keys(part, s, n, desk.keys);
         const panel<C> values = read_values(part, s, n, desk);

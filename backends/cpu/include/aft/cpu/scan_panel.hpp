@@ -56,9 +56,8 @@ class panel_walk {
 template <class C>
 class row_walk : public panel_walk {
  public:
-  row_walk(const panel<C>& rows, index_t i)
-      : panel_walk(rows.data, i * size, rows.stride * size,
-                   lanes<C> * size - scan_tuning<C>::rows * rows.stride * size) {}
+  row_walk(const panel<C>& rows, index_t count, index_t i)
+      : panel_walk(rows.data, i * size, rows.stride * size, lanes<C> * size - count * rows.stride * size) {}
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   [[gnu::always_inline]] C* here() const { return reinterpret_cast<C*>(at_); }
 
@@ -87,24 +86,26 @@ class line_walk : public panel_walk {
 template <class C>
 class lines_ahead {
  public:
-  /// The same column of the next panel.
-  lines_ahead(const panel<C>& rows, index_t step)
-      : from_(rows.stored.first), row_(rows.stored.row), column_(rows.stored.column) {
-    ahead_ = step * scan_tuning<C>::rows * row_;
+  /// The same column of the next panel, where panels have so many rows.
+  lines_ahead(const panel<C>& rows, index_t step, index_t count = scan_tuning<C>::rows)
+      : from_(rows.stored.first), row_(rows.stored.row), column_(rows.stored.column), count_(count) {
+    ahead_ = step * count * row_;
     if (from_ == nullptr) from_ = reinterpret_cast<const std::byte*>(rows.data);
   }
   /// All of the next panel, of memory (`far`) in the order in which it lies there if its rows follow one another: asked
   /// for row by row it takes 1.4 times as long.
-  static lines_ahead whole(const panel<C>& rows, index_t step, index_t width, bool far) {
-    lines_ahead lines(rows, step);
+  static lines_ahead whole(const panel<C>& rows, index_t step, index_t width, bool far,
+                           index_t count = scan_tuning<C>::rows) {
+    lines_ahead lines(rows, step, count);
     if (far) lines.in_order(width);
     return lines;
   }
   /// For the columns before or `beyond` the turn, see turn_of; without one the whole next panel.
-  static lines_ahead with_turn(const panel<C>& rows, index_t width, bool far, bool beyond) {
+  static lines_ahead with_turn(const panel<C>& rows, index_t width, bool far, bool beyond,
+                               index_t count = scan_tuning<C>::rows) {
     const index_t turn = turn_of<C>(width, far);
-    if (turn == 0) return whole(rows, 1, width, far);
-    lines_ahead lines(rows, 1);
+    if (turn == 0) return whole(rows, 1, width, far, count);
+    lines_ahead lines(rows, 1, count);
     lines.ahead_ = beyond ? lines.ahead_ - turn * lines.column_ : (width - turn) * lines.column_;
     return lines;
   }
@@ -114,10 +115,7 @@ class lines_ahead {
     return {from_, ahead_ + r * row_ + i * column_, lanes<C> * column_, 0};
   }
   /// Those beside all rows of a panel, vector by vector from column i on.
-  line_walk down(index_t i) const {
-    const index_t rows = scan_tuning<C>::rows;
-    return {from_, ahead_ + i * column_, row_, lanes<C> * column_ - rows * row_};
-  }
+  line_walk down(index_t i) const { return {from_, ahead_ + i * column_, row_, lanes<C> * column_ - count_ * row_}; }
   [[gnu::always_inline]] void ask_second(index_t r, index_t i) const {
     prefetch_second(from_, ahead_ + r * row_ + i * column_);
   }
@@ -129,12 +127,18 @@ class lines_ahead {
   void in_order(index_t width) {
     if (row_ != width * column_) return;
     row_ = lanes<C> * column_;
-    column_ *= scan_tuning<C>::rows;
+    column_ *= count_;
   }
 
   const std::byte* from_;
-  index_t row_, column_, ahead_;
+  index_t row_, column_, ahead_, count_;
 };
+
+/// Rows that go through a kernel together.
+template <class C>
+inline index_t panel_rows(bool far) {
+  return far ? scan_tuning<C>::far_rows : scan_tuning<C>::rows;
+}
 
 /// True for arrays of so many elements that writing them around the caches pays.
 template <class C>
