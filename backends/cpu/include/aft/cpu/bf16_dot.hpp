@@ -38,7 +38,14 @@ inline vec<float> round_to_bf16(const vec<float>& x) {
   return vec<float>(_mm512_castsi512_ps(upper));
 }
 
-/// The pairs (first, second) of two vectors that round_to_bf16 has returned.
+/// The same for what was made of bfloat16 numbers by a few operations: its NaNs are theirs, or the processor's own, and
+/// have no lower bits that could carry.
+inline vec<float> round_made_of_bf16(const vec<float>& x) {
+  const __m512i up = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+  return vec<float>(_mm512_castsi512_ps(_mm512_and_si512(up, _mm512_set1_epi32(-0x10000))));
+}
+
+/// The pairs (first, second) of two vectors of bfloat16 numbers.
 inline vec<float> join_pairs(const vec<float>& first, const vec<float>& second) {
   const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(first), 16);
   return vec<float>(_mm512_castsi512_ps(_mm512_or_si512(low, _mm512_castps_si512(second))));

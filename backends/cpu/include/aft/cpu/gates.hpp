@@ -123,12 +123,15 @@ inline vec<C> shared_division(const vec<C>& num, const vec<C>& den, const vec<C>
 /// Up to this e^-q it stays in range, for den up to 2^75. Of the gate alone, so that it does not depend on scales.
 template <class C>
 inline constexpr C shared_growth = C(0x1p48);
+/// And so it does up to this |q|.
+template <class C>
+inline constexpr C shared_gate = C(33);
 
-/// num / den * unscale * sigmoid(q). All scales are powers of two, so the bits do not depend on what num and den were
-/// divided by.
+/// num / den * unscale * sigmoid(q), up to shared_growth with the bits of exp_near. All scales are powers of two, so
+/// the bits do not depend on what num and den were divided by.
 template <class C>
 inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& unscale, const vec<C>& q) {
-  const vec<C> inverse = gate_detail::growth<C>(q);
+  const vec<C> inverse = quotient_growth<C>(q);
   const vec<C> shared = shared_division<C>(num, den, unscale, inverse);
   const auto fits = inverse <= vec<C>(shared_growth<C>);
   if (xsimd::all(fits)) return shared;

@@ -167,8 +167,8 @@ struct key_former {
         low(load(range.value_low)) {}
 
   /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
-  /// rounds den to bfloat16, and num is formed from what it became: their errors cancel in num / den. `measured` adds
-  /// the key to the range. `unit`: the scales are 1, with the same bits.
+  /// rounds den to bfloat16, as which keys and values are stored, and num is formed from what it became: their errors
+  /// cancel in num / den. `measured` adds the key to the range. `unit`: the scales are 1, with the same bits.
   template <bool narrow, bool measured = true, bool unit = false>
   void form(const vec<C>& value, const vec<C>& key, vec<C>& num, vec<C>& den) {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
@@ -178,14 +178,12 @@ struct key_former {
     } else {
       den = exp_scaled<C>(key - base, exponent);
     }
-    if constexpr (narrow) den = round_to_bf16(den);
+    if constexpr (narrow) den = round_made_of_bf16(den);
     num = xsimd::select(seen, den * (unit ? value : value * by), zero);
-    if constexpr (narrow) num = round_to_bf16(num);
+    if constexpr (narrow) num = round_made_of_bf16(num);
     if constexpr (measured) {
-      const vec<C> size = xsimd::select(seen, xsimd::abs(value), zero);
       top = max_ignoring_nan<C>(top, key);
-      high = max_ignoring_nan<C>(high, size);
-      low = xsimd::select(size > zero, min_ignoring_nan<C>(low, size), low);
+      add_sizes<C>(seen, value, high, low);
     }
   }
 

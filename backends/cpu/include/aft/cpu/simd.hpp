@@ -165,6 +165,24 @@ inline vec<C> larger_size(const vec<C>& acc, const vec<C>& x) {
   return max_ignoring_nan<C>(acc, xsimd::abs(x));
 }
 
+/// The largest of |x|, and the least that is not 0, over the lanes of `seen`; `low` is positive, and a NaN in x is
+/// passed over.
+template <class C>
+inline void add_sizes(const vec_mask<C>& seen, const vec<C>& x, vec<C>& high, vec<C>& low) {
+#if defined(__AVX512DQ__)
+  if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) {
+    const __mmask16 lanes_seen = seen.data;
+    const __mmask16 some = _mm512_mask_cmp_ps_mask(lanes_seen, x, _mm512_setzero_ps(), _CMP_NEQ_OQ);
+    high = vec<C>(_mm512_mask_range_ps(high, some, high, x, 0b1011));
+    low = vec<C>(_mm512_mask_range_ps(low, some, low, x, 0b1010));
+    return;
+  }
+#endif
+  const vec<C> size = xsimd::select(seen, xsimd::abs(x), vec<C>(C(0)));
+  high = max_ignoring_nan<C>(high, size);
+  low = xsimd::select(size > vec<C>(C(0)), min_ignoring_nan<C>(low, size), low);
+}
+
 /// The extremes of many numbers by their bits, in which sizes are ordered and NaN lies beyond inf: integer operations
 /// run on all of a core's vector ports, where a comparison and the mask that it joins run on two (Zen 5).
 template <class C>

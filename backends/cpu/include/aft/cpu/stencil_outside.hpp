@@ -177,8 +177,15 @@ class box_complement {
   static sums get(const C* p, index_t i) { return sums::get(p, i); }
   static void put(C* p, index_t i, const sums& x) { x.put(p, i); }
 
+  [[gnu::always_inline]] static void add_vector(C* to, const C* x, const C* y) { store(to, load(x) + load(y)); }
   static void add(C* to, const C* x, const C* y, index_t n) {
-    for (index_t i = 0; i < n; i += lanes<C>) store(to + i, load(x + i) + load(y + i));
+    constexpr index_t several = 14 * lanes<C>;
+    index_t i = 0;
+    for (; i + several <= n; i += several) {
+#pragma GCC unroll 14
+      for (index_t j = 0; j < several; j += lanes<C>) add_vector(to + i + j, x + i + j, y + i + j);
+    }
+    for (; i < n; i += lanes<C>) add_vector(to + i, x + i, y + i);
   }
   static void clear(C* p, index_t n) {
     for (index_t i = 0; i < n; i += lanes<C>) store(p + i, vec<C>(C(0)));

@@ -99,20 +99,27 @@ struct query_fold {
     const bool averages = !quotient || p.average.set;
     const result_rows<C> ys = y.first != nullptr ? result_rows<C>{y.row(t0), y.step, y.around} : result_rows<C>{out.y};
     bool all_proven = false;
-    if (wanted == query_results::averages && quotient != averages) {
-      // The common calls, the proof of all rows at once.
+    // The common calls, the proof of all rows at once.
+    const auto shared = [&](const result_rows<C>& to, const auto& growth_of) __attribute__((always_inline)) {
       proof_of_rows<C> rows(floor);
-      seen_size<C> growths;
-      const result_rows<C> to = quotient ? ys : result_rows<C>{out.average};
+      vec<C> size = zero;
       for (index_t i = 0; i < t1 - t0; ++i) {
         const vec<C> num = num_of(i), den = den_of(i);
-        const vec<C> growth = quotient ? gate_detail::growth<C>(load(gates + i * L)) : zero;
-        const vec<C> o = shared_division<C>(num, den, unscale, growth);
+        const vec<C> o = shared_division<C>(num, den, unscale, growth_of(i, size));
         put<C>(to.row(i), o, to.around);
         rows.add(num, den, o);
-        growths.add(growth);
       }
-      all_proven = xsimd::all((usable && rows.proven() && growths.within(shared_growth<C>)) || idle);
+      return xsimd::all((usable && rows.proven() && (size <= vec<C>(shared_gate<C>))) || idle);
+    };
+    if (wanted == query_results::averages && quotient && !averages) {
+      all_proven = shared(
+          ys, [&](index_t i, vec<C> & size) __attribute__((always_inline)) {
+            const vec<C> q = load(gates + i * L);
+            size = larger_size<C>(size, q);
+            return exp_near<C, true>(q, zero);
+          });
+    } else if (wanted == query_results::averages && !quotient) {
+      all_proven = shared({out.average}, [&](index_t, vec<C>&) { return zero; });
     }
     for (index_t i = 0; i < t1 - t0 && !all_proven; ++i) {
       const vec<C> num = num_of(i);
