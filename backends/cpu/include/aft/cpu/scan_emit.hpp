@@ -75,6 +75,7 @@ struct fold_rows {
   panel<C> num{}, den{};  ///< whose sigmoid_quotient with q is y
   panel<C> q{}, y{};      ///< y = sigmoid(q) average, formed while num and den are in registers
   bool around = false;    ///< y is written around the caches
+  bool asked = false;     ///< lines of y are asked for
 };
 
 /// Both sums in their common frame; `shift` is that of the common peak.

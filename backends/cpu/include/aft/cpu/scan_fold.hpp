@@ -110,7 +110,7 @@ template <class C, emission What, reach Reach, index_t rows>
   const fold_view<C> view = job.view;
   const fold_rows<C> out = job.out;
   const index_t lane = x.lane;
-  const bool around = out.around;
+  const bool around = out.around, asked = out.asked;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>);
@@ -137,7 +137,7 @@ template <class C, emission What, reach Reach, index_t rows>
         queries[r] = load(q.here());
         q.next();
         next_q.ask();
-        if (!around) next_y.ask_to_write();
+        if (asked) next_y.ask_to_write();
         size_q = larger_size<C>(size_q, queries[r]);
       }
       size = larger_size<C>(size, k[r]);

@@ -48,7 +48,8 @@ class forward_pass {
         y_(p.y, p.d, 1),
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
-        around_(goes_around<C>(p.B * p.Tq * p.d)) {}
+        around_(goes_around<C>(p.B * p.Tq * p.d)),
+        asked_(p.B * p.Tq * p.d * static_cast<index_t>(sizeof(C)) >= scan_tuning<C>::asked) {}
 
   const key_scan<C>& keys() const { return keys_; }
 
@@ -139,6 +140,7 @@ class forward_pass {
     out.q = q_.read(x, t, n, desk.q);
     out.y = y_.open(x, t, desk.y);
     out.around = around_ && y_.direct(x) && on_lines(out.y, row_by_row);
+    out.asked = asked_ && !out.around;
   }
 
   /// Row r of rows that see the same keys. A causal one may also pass through the fold, whose formula it then shares;
@@ -159,6 +161,7 @@ class forward_pass {
     C* const y = to.y.row(r);
     line_walk next_q = lines_ahead<C>(to.q, 1, rows).along(r, 0), next_y = lines_ahead<C>(to.y, 1, rows).along(r, 0);
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
+    const bool asked = to.asked;
     const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
       if constexpr (Causal) {
         put(y + i, growth_quotient<C>(load(num + i), load(den + i), growth), Around);
@@ -172,7 +175,7 @@ class forward_pass {
 #pragma GCC unroll 4
       for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
         next_q.ask();
-        if constexpr (!Around) next_y.ask_to_write();
+        if (asked) next_y.ask_to_write();
         size = larger_size<C>(size, load(q + j));
       }
       if (xsimd::all(size <= near_q)) {
@@ -200,7 +203,7 @@ class forward_pass {
   const scan_plan<C>& plan_;
   key_scan<C> keys_;
   columns<C> q_, y_, average_, lse_;
-  bool around_;
+  bool around_, asked_;
 };
 
 }  // namespace scan

@@ -32,6 +32,10 @@ struct scan_tuning {
   /// with such stores, on outputs of 4 MiB, which a cache of 32 MiB holds, 0.6 times (Zen 5, 2 threads, 2026-11);
   /// sizes between were not measured.
   static constexpr index_t around = index_t{16} << 20;
+  /// Bytes from which on lines of an output are asked for that is written through the caches: on 4 MiB a causal call
+  /// takes 1.1 times as long by it and another one 1.04 times, on 10 MB they take 0.96 and 0.98 of the time (Zen 5, two
+  /// threads, 2026-11).
+  static constexpr index_t asked = index_t{8} << 20;
   /// Elements below which starting threads costs more than it saves.
   static constexpr index_t serial = 1 << 15;
   /// When a maximum moves, the exponent is set this far above it, so that random keys soon stop moving it.
