@@ -39,9 +39,15 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
     fold.y = outputs.whole_rows();
     const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {
       outputs.store_queries(t0, t1, block);
-      later.prefetch(ahead.at(t0), ahead.at(t1), ahead.tiles.count());
     };
-    fold_queries<C>(fold, call.wanted, P, gates, rest, *worker.block, done);
+    index_t asked = ahead.row;
+    const auto ask = [&](index_t t) {
+      ahead.advance(
+          t, asked, [&](index_t t0, index_t t1) __attribute__((always_inline)) {
+            later.prefetch(t0, t1, ahead.tiles.count());
+          });
+    };
+    fold_queries<C>(fold, call.wanted, P, gates, rest, *worker.block, done, ask);
   }
   fence_stores();
 }

@@ -200,14 +200,15 @@ struct query_fold {
 
 /// Calls done(t0, t1, block) for all queries in order, in blocks within a row of the grid. `gates` holds q of all
 /// queries, or is null.
-template <class C, class Done>
+template <class C, class Done, class Ask>
 inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, const C* gates,
-                         box_complement<C>& rest, query_block<C>& block, const Done& done) {
-  fold_grid<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
-               [&](index_t t0, index_t t1) {
-                 fold.finish(t0, t1, wanted, gates == nullptr ? nullptr : gates + t0 * lanes<C>, block);
-                 done(t0, t1, block);
-               });
+                         box_complement<C>& rest, query_block<C>& block, const Done& done, const Ask& ask) {
+  const auto finish = [&](index_t t0, index_t t1) {
+    fold.finish(t0, t1, wanted, gates == nullptr ? nullptr : gates + t0 * lanes<C>, block);
+    done(t0, t1, block);
+  };
+  fold_rows<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
+               function_ref<void(index_t, index_t)>(finish), function_ref<void(index_t)>(ask));
 }
 
 }  // namespace cpu_impl

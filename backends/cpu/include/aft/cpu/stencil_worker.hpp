@@ -46,6 +46,14 @@ struct stencil_ahead {
 
   /// The rows to ask for when t of the tile's own are done.
   index_t at(index_t t) const { return row + rows * t / of; }
+  /// ask(t0, t1) for those from `asked` on, which it moves.
+  template <class Ask>
+  [[gnu::always_inline]] void advance(index_t t, index_t& asked, const Ask& ask) const {
+    const index_t until = at(t);
+    if (until <= asked) return;
+    ask(asked, until);
+    asked = until;
+  }
 };
 
 /// Buffers of one thread.
