@@ -44,10 +44,11 @@ template <class C>
                                  box_complement<C>& rest, C* sums, index_t most,
                                  function_ref<void(index_t, index_t)> done, function_ref<void(index_t)> ask) {
   rest.prepare(P);
+  const index_t half = (most < shape.width() ? most : shape.width()) / 2;
   for (index_t row = 0; row < shape.rows(); ++row) {
     const index_t y0 = row / shape.grid[1];
     const index_t y1 = row % shape.grid[1];
-    ask(row * shape.width() + shape.width() / 2);
+    ask(row * shape.width() + half);
     rest.begin_row(P, y0, y1);
     for (index_t x0 = 0; x0 < shape.width(); x0 += most) {
       const index_t x1 = x0 + most < shape.width() ? x0 + most : shape.width();
