@@ -63,15 +63,11 @@ def commit():
 
 
 def peers_command(options):
-    """The shell command of the peers' process: only its environment finds PyTorch and the libraries that PyTorch links.
-
-    Its allocator keeps what was freed. By default glibc gives large blocks back, depending on what was freed before,
-    and operators written in tensor operations then take up to seven times as long: they clear pages in every call.
-    """
+    """The shell command of the peers' process: only its environment finds PyTorch and the libraries that PyTorch links."""
     libraries = [str(p) for p in sorted(options.peers.glob("nvidia/*/lib"))]
     toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     libraries.append(f"{toolkit}/lib64")
-    keep = ["MALLOC_MMAP_MAX_=0", f"MALLOC_TRIM_THRESHOLD_={1 << 40}"]
+    keep = ["MALLOC_MMAP_MAX_=0", f"MALLOC_TRIM_THRESHOLD_={1 << 40}"] if options.keep_memory else []
     return shlex.join(["env", *keep, f"PYTHONPATH={options.peers}", f"LD_LIBRARY_PATH={':'.join(libraries)}",
                        sys.executable, str(TOP / "bench/peers.py"), str(options.threads)])
 
@@ -131,6 +127,8 @@ def main():
     parser.add_argument("--longest", type=int, default=65536, help="positions for which peak memory is read")
     parser.add_argument("--isa", default="", help="the most that oneDNN may use, as in ONEDNN_MAX_CPU_ISA")
     parser.add_argument("--peers", type=pathlib.Path, help="folder that pip installed PyTorch into")
+    parser.add_argument("--keep-memory", action="store_true",
+                        help="the peers' allocator keeps all that was freed, which glibc's does not by itself")
     parser.add_argument("--rounds", type=int, default=0)
     options = parser.parse_args()
     if options.quick:
