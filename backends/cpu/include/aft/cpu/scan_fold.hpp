@@ -27,6 +27,8 @@ template <class C>
     store(to + i, xsimd::select(seen, exponent_of<C>(k) + headroom, empty));
     store(peaks + i, xsimd::select(seen & (size >= low) & (size <= high), size, vec<C>(C(0))));
   }
+  // Idle lanes must not keep their neighbours from being near.
+  for (index_t l = x.count; l < width; ++l) peaks[l] = C(1);
 }
 
 /// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
@@ -97,8 +99,7 @@ inline vec_mask<C> in_range(const vec<C> (&k)[rows], const vec<C>& limit) {
 enum class reach { near, wide };
 
 /// Folds so many rows of columns [i, end), up to the first vector that is of another kind; returns where it stopped.
-/// A function for each kind, without a call in its loop, so that
-/// constants stay in registers: as branches of one loop they took a quarter of a causal call. Flattened: left to itself
+/// A function for each kind, without a call in its loop, so that constants stay in registers. Flattened: left to itself
 /// the compiler calls exp and the emitter, which then spill and reload every vector (1.8x). All that the loop reads is
 /// copied first: a vector store may alias anything in memory, so that pointers held there would be loaded again after
 /// each.
