@@ -76,13 +76,53 @@ TEST_CASE_TEMPLATE("exp of weights has one base for all, and the same bits where
       CAPTURE(x[l]);
       CHECK(near[l] == parts[l]);
       CHECK(minus[l] == parts[l]);
-      const long double expected =
-          std::exp(static_cast<long double>(x[l])) * std::exp2(-static_cast<long double>(n % 11 - 5));
-      const long double ulps = 1.5L + (sizeof(C) == 4 ? std::abs(x[l]) * 0x1p-5L : 0);
-      CHECK(std::abs(near[l] - expected) <= ulps * std::numeric_limits<C>::epsilon() * expected);
+      const long double expected = std::exp(static_cast<long double>(x[l]) * (1.0L + base_excess<C>)) *
+                                   std::exp2(-static_cast<long double>(n % 11 - 5));
+      CHECK(std::abs(near[l] - expected) <= 1.5L * std::numeric_limits<C>::epsilon() * expected);
     }
   }
   C out[lanes<C>];
   store(out, exp_near<C>(vec<C>(std::numeric_limits<C>::quiet_NaN()), vec<C>(C(0))));
   CHECK(std::isnan(out[0]));
+}
+
+TEST_CASE_TEMPLATE("weights that are scaled have the bits of exp_weight, and are 0 where they would underflow", C,
+                   float, double) {
+  const index_t steps = 200000;
+  const C least(sizeof(C) == 4 ? C(-125) : C(-1022)), reach = exp_constants<C>::range;
+  index_t numbers = 0, zeros = 0;
+  for (index_t n = 0; n < steps; n += lanes<C>) {
+    C x[lanes<C>], scaled[lanes<C>], parts[lanes<C>], power[lanes<C>];
+    // Scales up to that of the largest argument, and arguments from far below it.
+    const C top = reach * (C(2 * n) / C(steps) - C(1)) * C(0.5);
+    const vec<C> shift = exponent_of<C>(vec<C>(top));
+    for (index_t l = 0; l < lanes<C>; ++l) x[l] = top - C((n * 7 + l * 13) % 200);
+    store(scaled, weight_scaled<C>(load(x), shift));
+    const split_exp<C> e = exp_weight_whole<C>(load(x));
+    store(power, e.exponent - shift);
+    store(parts, times_pow2<C>(e.mantissa, e.exponent - shift));
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      CAPTURE(x[l]);
+      CAPTURE(top);
+      CHECK(power[l] == std::floor(power[l]));
+      if (power[l] >= least) CHECK(scaled[l] == parts[l]);
+      if (power[l] < least - 2) CHECK(scaled[l] == C(0));
+      numbers += power[l] >= least ? 1 : 0;
+      zeros += power[l] < least - 2 ? 1 : 0;
+    }
+  }
+  CHECK(numbers > steps / 4);
+  if (sizeof(C) == 4) CHECK(zeros > steps / 4);
+  C out[lanes<C>];
+  const C inf = std::numeric_limits<C>::infinity();
+  for (const C x : {-inf, std::numeric_limits<C>::lowest(), C(-1e5)}) {
+    store(out, weight_scaled<C>(vec<C>(x), vec<C>(C(-2954))));
+    CHECK(out[0] == C(0));
+  }
+  store(out, weight_scaled<C>(vec<C>(C(0)), vec<C>(C(3))));
+  CHECK(out[0] == C(0.125));
+  for (const C x : {std::numeric_limits<C>::quiet_NaN(), inf - inf}) {
+    store(out, weight_scaled<C>(vec<C>(x), vec<C>(C(0))));
+    CHECK(std::isnan(out[0]));
+  }
 }

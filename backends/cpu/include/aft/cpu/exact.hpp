@@ -7,7 +7,7 @@
 #pragma once
 
 #include "bf16_dot.hpp"
-#include "exp.hpp"
+#include "exp_weight.hpp"
 #include "panel_stairs.hpp"
 #include "row_state.hpp"
 #include "tuning.hpp"
@@ -104,8 +104,8 @@ template <class C>
     const vec<C> key = load(k + s * L);
     const auto seen = differs<C>(key, vec<C>(-inf));
     const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
-    const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
-    const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
+    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
     term x;
     x.factor = ew.mantissa;
     x.mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);

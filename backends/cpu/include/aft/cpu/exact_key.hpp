@@ -36,15 +36,17 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
   const vec<C> zero(C(0));
   const vec<C> range(exp_constants<C>::range);
   const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range) && (base_hi == zero);
-  const split_exp<C> ek = exp_split<C>(xsimd::select(within, key, zero));
-  const split_exp<C> ew = exp_split<C>(xsimd::select(within, weight, zero));
+  const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(within, key, zero));
+  const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(within, weight, zero));
   exact_factor<C> a{ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent};
   if (!xsimd::all(within)) {
     const half_sum<C> z = add_halves<C>(key, weight);
     const vec<C> x = vec<C>(C(2)) * ((z.hi - base_hi) + (z.lo - base_lo));
     // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
     const vec<C> row = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_hi), x);
-    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), row);
+    // In the base of the other factors; what may be infinite lies beyond the range anyway.
+    const vec<C> excess = max_ignoring_nan<C>(x, vec<C>(C(-4) * exp_constants<C>::range)) * vec<C>(base_excess<C>);
+    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), row + excess);
     // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
     const vec<C> cap(C(8));
     const vec<C> low = xsimd::select(relative < -range, -range, relative);

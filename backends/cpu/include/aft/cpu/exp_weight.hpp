@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file exp_weight.hpp  exp for weights that are only compared with one another.
 ///
-/// With AVX2 or AVX-512 and float the base is not e but e^(1 + 2^-28.4), as if every argument were larger by a
+/// With AVX2 or AVX-512 and float the base is not e but e^(1 - 2^-28.4), as if every argument were smaller by a
 /// sixteenth of its last place: that saves the second half of ln 2. Averages do not notice, since all weights have the
 /// same base, nor does a sum's logarithm. Error against that base at most 1.5 ulp. Of e^-lse it is a real error, an
-/// eighth of what rounding lse itself leaves.
+/// eighth of what rounding lse itself leaves. Factors of one weight, e^k e^w e^-lse, all have to be of this base, and
+/// what was taken out of an argument counts as base_excess says: k and w may be thousands each and cancel.
 #pragma once
 
 #include "exp.hpp"
@@ -128,6 +129,10 @@ inline constexpr bool has_weight_parts =
 #endif
 }  // namespace exp_detail
 
+/// The logarithm of the base, less 1.
+template <class C>
+inline constexpr C base_excess = exp_detail::has_weight_parts<C> ? C(-2.7478e-9) : C(0);
+
 /// x / ln 2 rounded as exp_weight rounds it, plus step_zero.
 template <class C>
 inline vec<C> exp_steps(const vec<C>& x) {
@@ -157,6 +162,34 @@ inline vec<C> exp_near(const vec<C>& x, const vec<C>& shift) {
 #endif
   const split_exp<C> e = exp_split<C>(Minus ? -x : x);
   return times_pow2<C>(e.mantissa, e.exponent - shift);
+}
+
+/// exp_weight with an integral exponent.
+template <class C>
+inline split_exp<C> exp_weight_whole(const vec<C>& x) {
+  const split_exp<C> e = exp_weight<C>(x);
+  if constexpr (exp_detail::has_weight_parts<C>) return {e.mantissa, xsimd::floor(e.exponent)};
+  return e;
+}
+
+/// exp_scaled in the arithmetic of exp_weight: e^x 2^-shift, exactly 0 below 2^-125 (2^-126 without it) and so for
+/// -inf; NaN stays NaN. `shift` is integral. Where the result is past every number it may be anything.
+template <class C>
+inline vec<C> weight_scaled(const vec<C>& x, const vec<C>& shift) {
+#if defined(__AVX512F__)
+  if constexpr (exp_detail::has_weight_parts<C>) {
+    const exp_detail::weight_parts<false> e(x, vec<C>(step_zero<C>) - shift);
+    const __m512 least = _mm512_set1_ps(step_zero<C> - C(125));
+    return vec<C>(_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(e.steps, least, _CMP_NLT_UQ), e.power()));
+  }
+#elif defined(__AVX2__) && defined(__FMA__)
+  if constexpr (exp_detail::has_weight_parts<C>) {
+    const exp_detail::weight_parts<false> e(x, vec<C>(step_zero<C>) - shift);
+    const __m256 least = _mm256_set1_ps(step_zero<C> - C(125));
+    return vec<C>(_mm256_and_ps(_mm256_cmp_ps(e.steps, least, _CMP_NLT_UQ), e.power()));
+  }
+#endif
+  return exp_scaled<C>(x, shift);
 }
 
 }  // namespace cpu_impl

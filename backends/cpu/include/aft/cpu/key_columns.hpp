@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "bf16_dot.hpp"
+#include "exp_weight.hpp"
 #include "pair_fold.hpp"
 #include "stage.hpp"
 #include "storage_vectors.hpp"
@@ -174,9 +175,9 @@ struct key_former {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
     const auto seen = differs<C>(key, hidden);
     if constexpr (unit) {
-      den = exp_scaled<C>(key, zero);
+      den = weight_scaled<C>(key, zero);
     } else {
-      den = exp_scaled<C>(key - base, exponent);
+      den = weight_scaled<C>(key - base, exponent);
     }
     if constexpr (narrow) den = round_made_of_bf16(den);
     num = xsimd::select(seen, den * (unit ? value : value * by), zero);
@@ -203,19 +204,16 @@ template <class C, class T, bool unit>
                                                       key_former<C> former, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
-  const auto ask = [&](const T* row_v, const T* row_k) __attribute__((always_inline)) {
-    __builtin_prefetch(row_v + ahead * v_step);
-    __builtin_prefetch(row_k + ahead * k_step);
-  };
+  // All at once and array by array: between the loads of the loop below they would come too late.
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
   if constexpr (has_bf16_dot<C>) {
     if (paired) {
       C* at = P + s0 / 2 * N;
       for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
-        ask(v, k);
         former.template form<true, true, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
         if (s + 1 < count) {
-          ask(v + v_step, k + k_step);
           former.template form<true, true, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
         }
         store(at, join_pairs(num0, num1));
@@ -228,7 +226,6 @@ template <class C, class T, bool unit>
   C* at = P + s0 * N;
   for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
     vec<C> num, den;
-    ask(v, k);
     former.template form<false, true, unit>(load_as<C>(v), load_as<C>(k), num, den);
     store(at, num);
     store(at + L, den);

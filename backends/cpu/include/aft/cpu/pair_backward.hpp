@@ -6,7 +6,7 @@
 
 #include "bias_gradient.hpp"
 #include "exact_key.hpp"
-#include "exp_parts.hpp"
+#include "exp_weight.hpp"
 #include "pair_forward.hpp"
 #include "query_columns.hpp"
 #include "shared_keys.hpp"
@@ -51,7 +51,7 @@ template <class C>
     const vec<C> value = load(v + r * L);
     const auto hidden = (key == vec<C>(-inf)) || unused;
     const auto within = xsimd::abs(key) <= range;
-    const split_exp<C> e = exp_parts<C>(xsimd::select(within, key, zero));
+    const split_exp<C> e = exp_weight<C>(xsimd::select(within, key, zero));
     const vec<C> exponent = e.exponent + (load(cs.exponent) + vec<C>(rs.exponent[r]));
     const vec<C> factor = times_pow2<C>(e.mantissa, xsimd::select(exponent > most, most, exponent));
     const vec<C> A = load(c + r * N);

@@ -181,7 +181,7 @@ template <class C>
       const vec<C> key = load(k + s * L);
       const auto seen = differs<C>(key, vec<C>(-inf));
       // A key beyond the range with kappa within it is far below and rightly 0; NaN kappa makes NaN.
-      const vec<C> y = xsimd::select(seen, exp_scaled<C>(key, centre) + (centre - centre), zero);
+      const vec<C> y = xsimd::select(seen, weight_scaled<C>(key, centre) + (centre - centre), zero);
       store(k + s * L, y);
       store(v + s * L, xsimd::select(seen, y * (load(v + s * L) * lift), zero));
     }
@@ -256,7 +256,7 @@ template <class C>
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
       const auto within = xsimd::abs(weight) <= range;
-      const split_exp<C> e = exp_split<C>(xsimd::select(within, weight, zero));
+      const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, weight, zero));
       const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
       const vec<C> power = pow2<C>(xsimd::select(exponent > most, most, exponent));
       const vec<C> dw = e.mantissa * power * load(c + (r - r0) * N + x) * back * lower;

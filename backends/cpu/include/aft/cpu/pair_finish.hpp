@@ -66,7 +66,7 @@ template <class C, class T, class Sums>
         if constexpr (std::is_same_v<T, C>) {
           put(to + r * to_step, o, past);
         } else {
-          store_as<C>(to + r * to_step, o);
+          store_numbers_as<C>(to + r * to_step, o);  // NaN proves nothing
         }
         proof.add(num, den, o);
         size = larger_size<C>(size, gate);
@@ -151,7 +151,7 @@ template <class C>
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
       const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
       if (state.set && xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
-      store(lse + r * L, log_from_base<C>(base, safe, scaled));
+      store(lse + r * L, log_from_base<C>({base.hi, mul_add(base.hi, vec<C>(base_excess<C>), base.lo)}, safe, scaled));
       const split_exp<C> parts = split_denominator<C>(safe);
       store(inverse + r * L, one / parts.mantissa);
       store(exponent + r * L, parts.exponent + scaled);

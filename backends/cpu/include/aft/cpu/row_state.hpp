@@ -72,15 +72,15 @@ template <class C>
 struct lane_state {
   vec<C> inverse, exponent, base_hi, base_lo;
 };
-/// `weighs`: by exp_weight, for columns, whose exponents go into times_pow2.
-template <class C, bool weighs = false>
+/// `columns`: their exponents go into times_pow2, and may have a fraction.
+template <class C, bool columns = false>
 inline lane_state<C> state_from_lse(const vec<C>& lse) {
   const vec<C> zero(C(0));
   const auto empty = lse == vec<C>(-std::numeric_limits<C>::infinity());
   const auto beyond = xsimd::abs(lse) > vec<C>(exp_constants<C>::range);
   // exp(-lse) = mantissa 2^i, and the state divides by 2^exponent.
   const vec<C> x = xsimd::select(beyond, zero, -lse);
-  const split_exp<C> e = weighs ? exp_weight<C>(x) : exp_split<C>(x);
+  const split_exp<C> e = columns ? exp_weight<C>(x) : exp_weight_whole<C>(x);
   return {xsimd::select(empty, zero, e.mantissa), -e.exponent,
           xsimd::select(beyond && !empty, lse * vec<C>(C(0.5)), zero), zero};
 }

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "exp.hpp"
+#include "exp_weight.hpp"
 #include "stencil_rows.hpp"
 #include "stencil_weights.hpp"
 #include "tuning_stencil.hpp"
@@ -86,10 +86,8 @@ inline void set_value_scales(const vec<C>& high, const vec<C>& low, column_scale
 /// exp(key) 2^-exponent. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
 template <class C>
 inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {
-  const vec<C> low(-exp_constants<C>::range);
-  const split_exp<C> e = exp_split<C>(max_ignoring_nan<C>(key, low));
   return xsimd::select(key == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(-0.0)),
-                       times_pow2<C>(e.mantissa, e.exponent - exponent));
+                       weight_scaled<C>(key, exponent));
 }
 
 /// The largest and the least magnitude among the finite values that are seen; 0 counts as none.

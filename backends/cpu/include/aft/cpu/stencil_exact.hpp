@@ -107,8 +107,8 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   row_sum<C> rest = row_sum<C>::zero();
   index_t outside = 0;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
-    const split_exp<C> ek = exp_split<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
-    const split_exp<C> ew = exp_split<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
+    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
     vec<C> factor = ew.mantissa;
     vec<C> mass = ek.mantissa * pow2<C>((ek.exponent + ew.exponent) - top);
     if (xsimd::any(far)) {

@@ -70,7 +70,7 @@ struct scaled_factor {
   scaled_factor(const vec<C>& x, const vec<C>& exponents, C range) {
     const vec<C> most(stencil_most_scale<C>);
     within = xsimd::abs(x) <= vec<C>(range);
-    const split_exp<C> e = exp_split<C>(xsimd::select(within, x, vec<C>(C(0))));
+    const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, x, vec<C>(C(0))));
     mantissa = e.mantissa;
     scale = e.exponent + exponents;
     factor = mantissa * pow2<C>(xsimd::select(scale > most, most, scale));

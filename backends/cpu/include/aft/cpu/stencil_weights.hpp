@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "exp.hpp"
+#include "exp_weight.hpp"
 #include "scratch.hpp"
 #include "stencil_shape.hpp"
 
@@ -59,12 +59,12 @@ template <class C>
   const vec<C> exponent = exponent_of<C>(xsimd::select(usable && !none, top, zero));
   for (index_t j = 0; j < taps; ++j) {
     const vec<C> r = load(table.logs + j * L);
-    const vec<C> e = xsimd::select(r == vec<C>(-inf), vec<C>(C(-0.0)), exp_scaled<C>(r, exponent));
+    const vec<C> e = xsimd::select(r == vec<C>(-inf), vec<C>(C(-0.0)), weight_scaled<C>(r, exponent));
     store(table.weights + j * L, e);
     if (table.flipped != nullptr) store(table.flipped + (taps - 1 - j) * L, e);
   }
   store(table.exponent, exponent);
-  store(table.outside, p.excluded ? zero : exp_scaled<C>(zero, exponent));
+  store(table.outside, p.excluded ? zero : weight_scaled<C>(zero, exponent));
   store(table.usable, xsimd::select(usable, vec<C>(C(1)), zero));
 }
 

@@ -2,6 +2,7 @@
 /// @file storage_vectors.hpp  Whole vectors of the arithmetic type from and to storage types.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
 #include <aft/core/numeric.hpp>
@@ -20,14 +21,29 @@ inline vec<float> load_widened(const bfloat16* p) {
 inline vec<float> load_widened(const half* p) {
   return vec<float>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 }
-inline void store_rounded(bfloat16* p, const vec<float>& v) {
-  // By integers: the instruction that converts would lose subnormal numbers.
-  const __m512i bits = _mm512_castps_si512(v);
+/// The upper halves of 32 bits.
+inline void store_upper(bfloat16* p, const __m512i& bits) {
+#if defined(__AVX512BW__)
+  // One instruction, where a shift and the conversion to 16 bits are three.
+  alignas(64) static constexpr std::uint16_t upper[32] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+  const __m512i packed = _mm512_permutexvar_epi16(_mm512_load_si512(upper), bits);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_castsi512_si256(packed));
+#else
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
+#endif
+}
+/// By integers: the instruction that converts would lose subnormal numbers.
+inline __m512i round_bits(const __m512i& bits) {
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+}
+inline void store_rounded(bfloat16* p, const vec<float>& v) {
+  const __m512i bits = _mm512_castps_si512(v);
   const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-  const __m512i kept = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), quiet);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
+  store_upper(p, _mm512_mask_mov_epi32(round_bits(bits), _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), quiet));
+}
+inline void store_number(bfloat16* p, const vec<float>& v) {
+  store_upper(p, round_bits(_mm512_castps_si512(v)));
 }
 inline void store_rounded(half* p, const vec<float>& v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -88,6 +104,16 @@ inline void store_as(T* p, const vec<C>& v) {
     C wide[lanes<C>];
     store(wide, v);
     for (index_t l = 0; l < lanes<C>; ++l) p[l] = T(static_cast<compute_t<T>>(wide[l]));
+  }
+}
+
+/// The same of numbers; where v is NaN anything may be stored.
+template <class C, class T>
+inline void store_numbers_as(T* p, const vec<C>& v) {
+  if constexpr (requires { store_number(p, v); }) {
+    store_number(p, v);
+  } else {
+    store_as<C>(p, v);
   }
 }
 

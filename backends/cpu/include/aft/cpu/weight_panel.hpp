@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "bf16_dot.hpp"
-#include "exp.hpp"
+#include "exp_weight.hpp"
 #include "panel_stairs.hpp"
 
 namespace aft {
@@ -94,7 +94,9 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
         block[r] = vec<C>(C(0));
         if (r >= rows) continue;
         const vec<C> origin(base[r]), shift(exponent[r]);
-        const auto weights = [&](index_t at) { return exp_scaled<C>(load(w.first + r * w.ld + at) - origin, shift); };
+        const auto weights = [&](index_t at) {
+          return weight_scaled<C>(load(w.first + r * w.ld + at) - origin, shift);
+        };
         if constexpr (has_bf16_dot<C>) {
           if (paired) {
             block[r] = pair_up(weights(2 * s), weights(2 * s + L));
@@ -113,7 +115,7 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
     const vec<C> origin(base[r]), shift(exponent[r]);
     for (index_t s = 0; s < steps; s += L) {
       C line[L];
-      store(line, exp_scaled<C>(load(w.first + r * w.ld + s) - origin, shift));
+      store(line, weight_scaled<C>(load(w.first + r * w.ld + s) - origin, shift));
       for (index_t i = s; i < steps && i < s + L; ++i) panel[i * M + r] = line[i - s];
     }
   }
@@ -151,7 +153,7 @@ template <class C>
     const vec<C> shift = exponent_of<C>(xsimd::select(empty || beyond, zero, t));
     store(base + r, origin);
     store(exponent + r, shift);
-    store(outside + r, exp_scaled<C>(zero - origin, shift));
+    store(outside + r, weight_scaled<C>(zero - origin, shift));
   }
   for (index_t r = 0; r < M; ++r) {
     scale.base[r] = base[r];

@@ -3,7 +3,7 @@
 /// dv.
 #pragma once
 
-#include "exp_parts.hpp"
+#include "exp_weight.hpp"
 #include "pair_fold.hpp"
 #include "row_state.hpp"
 #include "window_keys.hpp"
@@ -38,7 +38,7 @@ template <class C>
     const vec<C> weight(rs.outside[r]);
     const vec<C> A = mul_add(weight, outside_A, load(c + r * N));
     const vec<C> B = mul_add(weight, outside_B, load(c + r * N + L));
-    const split_exp<C> e = exp_parts<C>(key);
+    const split_exp<C> e = exp_weight<C>(key);
     const vec<C> exponent = e.exponent + (column_exponent + vec<C>(rs.exponent[r]));
     const vec<C> factor = times_pow2<C>(e.mantissa, exponent);
     const vec<C> value = load(v + r * v_step) * lift;

@@ -17,11 +17,14 @@ template <class C, bool measured>
                                                           index_t count, index_t ahead, C* P, key_former<C> former,
                                                           key_range<C>& range) {
   constexpr index_t N = tuning<C>::columns;
+  // See form_keys.
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
   for (index_t s = 0; s < count; ++s, P += N, v += v_step, k += k_step) {
-    __builtin_prefetch(k + ahead * k_step, 0, 2);
-    __builtin_prefetch(v + ahead * v_step, 0, 2);
-    vec<C> num, den;
-    former.template form<false, measured, measured>(load(v), load(k), num, den);
+    vec<C> num, den, key = load(k), value = load(v);
+    keep_in_register<C>(key);
+    keep_in_register<C>(value);
+    former.template form<false, measured, measured>(value, key, num, den);
     store(P, num);
     store(P + lanes<C>, den);
   }

@@ -278,7 +278,7 @@ class window_products final : public pair_products<C> {
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
       const auto within = xsimd::abs(weight) <= range;
-      const split_exp<C> e = exp_split<C>(xsimd::select(within, weight, zero));
+      const split_exp<C> e = exp_weight<C>(xsimd::select(within, weight, zero));
       const vec<C> exponent = xsimd::select(within, e.exponent - load(exponents + x), zero);
       const vec<C> sum = times_pow2<C>(e.mantissa * load(sums + x), exponent) * back * lower;
       const auto proven = hidden || (within && (xsimd::abs(sum) <= largest));
@@ -296,7 +296,7 @@ class window_products final : public pair_products<C> {
     const index_t place =
         ((t / E) * plan_->tiles + s / K - plan_->first_tile(t / E)) * plan_type::cell + t % E * K + s % K;
     const bool within = weight >= -exp_constants<C>::range && weight <= exp_constants<C>::range;
-    const split_exp<C> e = exp_split<C>(vec<C>(within ? weight : C(0)));
+    const split_exp<C> e = exp_weight<C>(vec<C>(within ? weight : C(0)));
     const index_t tiles = instances_->tiles();
     C total = C(0), own[L];
     for (index_t chain = 0; chain < plan_->chains; ++chain) {
