@@ -63,8 +63,8 @@ function(aft_need_test_harness)
   # Longer sequences go by parts, shorter ones at once.
   target_compile_definitions(aft_test_harness PUBLIC AFT_SEQUENCE_KEYS=24)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
-    # Blocks of weights that the tests' sizes exceed.
-    target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048)
+    # Blocks of weights that the tests' sizes exceed, and slabs.
+    target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048 AFT_SLAB_BYTES=256)
   endif()
   target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
   if("device" IN_LIST AFT_TEST_SUITES)

@@ -28,6 +28,7 @@ struct fold_traits {
   bool products = false;  ///< so does window_products; of a geometry that fold_window serves
   bool columns = false;   ///< weights are read as columns of w
   bool sums = true;       ///< false: only products are wanted
+  bool slabs = false;     ///< columns of any keys can be formed at any time, and weights read several times
 };
 
 /// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
@@ -39,15 +40,18 @@ struct fold_plan {
   bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
   bool by_instance = false;    ///< many instances: one a thread. Few: all threads on one
   bool columns_first = false;  ///< all columns are packed once, the weights of a block by the thread that uses them
-  bool narrow = false;         ///< windows that fold_window serves
-  bool held = true;            ///< a group's packed columns are kept as a whole, not a window's at a time
-  bool products = false;       ///< window_products multiplies the columns with the rows besides
-  bool sums = true;            ///< false: what window_products makes is all that is wanted
+  bool slabs = false;     ///< slab_fold: columns by slabs of `width`, for a chunk of panels and a pass of lane tiles
+  bool narrow = false;    ///< windows that fold_window serves
+  bool held = true;       ///< a group's packed columns are kept as a whole, not a window's at a time
+  bool products = false;  ///< window_products multiplies the columns with the rows besides
+  bool sums = true;       ///< false: what window_products makes is all that is wanted
   index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
   index_t pack_group = 1;   ///< lane tiles that are packed together: those of a group, or a thread's share of all
   index_t ring = 0;         ///< columns kept
   index_t behind = 0;       ///< those among them that lie before a panel's own
   index_t together = 1;     ///< panels whose weights are read at once
+  index_t chunk = 0;        ///< slabs: panels whose sums are kept
+  index_t pass = 0;         ///< slabs: lane tiles that are taken through them together
   index_t chains = 0;       ///< products: runs of groups that one thread takes in order; 0: every group by itself
   index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
   C* weights = nullptr;
@@ -72,7 +76,7 @@ struct fold_plan {
   /// Steps of the register tile that n keys take.
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
   /// Whether a thread packs weights for itself alone.
-  bool own_weights() const { return by_instance || columns_first; }
+  bool own_weights() const { return by_instance || columns_first || slabs; }
   /// Where the weights of a block lie, and their scales, for the slot of buffers that its items name.
   C* weights_of(int slot) const { return weights + (own_weights() ? slot : 0) * block * steps(width) * M; }
   row_scale<C>* scales_of(int slot) const { return scales + (own_weights() ? slot : 0) * block; }
@@ -119,6 +123,14 @@ struct fold_plan {
     by_instance = threads > 1 && instances >= 4 * threads;
     if (products) behind = M + tuning<C>::band_rows;
     ring = steps(g.K);
+    const index_t tile_bytes = ring * N * size;
+    slabs = traits.slabs && !by_instance && !narrow && !g.bounded && tile_bytes >= tuning<C>::slab_bytes &&
+            lane_tiles * tile_bytes >= tuning<C>::slabs_from;
+    if (slabs) {
+      cut_slabs(lane_tiles, run);
+      take_slabs(lane_tiles, memory);
+      return;
+    }
     cut_blocks(lane_tiles);
     form_groups(lane_tiles, run);
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
@@ -163,6 +175,38 @@ struct fold_plan {
     const index_t bytes = keys * N * size + 1, wide = tuning<C>::wide_bytes / bytes;
     const index_t kept = least(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
     return pick_group(tuning<C>::key_bytes / bytes, products ? most(kept, wide) : wide, share, run);
+  }
+
+  /// Sizes of slab_fold. Passes are equal, and so are chunks.
+  void cut_slabs(index_t lane_tiles, index_t run) {
+    const auto even = [](index_t n, index_t limit) {
+      const index_t parts = (n + most(limit, 1) - 1) / most(limit, 1);
+      return parts > 0 ? (n + parts - 1) / parts : 0;
+    };
+    constexpr index_t depth = tuning<C>::depth_block;
+    width = paired ? 2 * depth : depth;
+    column_size = depth * N;
+    pass = even(lane_tiles, tuning<C>::slab_bytes / (column_size * size));
+    block = most(tuning<C>::slab_weights / panel_bytes(), 1);
+    const index_t fit = tuning<C>::slab_sums / most(pass * M * N * size, 1), step = block * threads;
+    // Blocks of one size for all threads, which wait for each other after every slab.
+    chunk = (even(panels, most(fit, tuning<C>::slab_panels * threads)) + step - 1) / step * step;
+    group = group_of(depth, pass, run);
+    pack_group = least(even(pass, even(pass, threads)), tuning<C>::wide_group);
+  }
+  void take_slabs(index_t lane_tiles, scratch& memory) {
+    const index_t weight_count = threads * block * steps(width) * M, row_count = threads * M * ld();
+    const index_t column_count = pass * column_size, sum_count = chunk * pass * M * N;
+    constexpr index_t rounding = 6 * 64 / size;
+    memory.reserve<C>(weight_count + row_count + column_count + sum_count + rounding +
+                      chunk * static_cast<index_t>(sizeof(row_scale<C>)) / size +
+                      lane_tiles * static_cast<index_t>(sizeof(column_scale<C>)) / size);
+    weights = memory.take<C>(weight_count);
+    scales = memory.take<row_scale<C>>(chunk);
+    rows = memory.take<C>(row_count);
+    columns = memory.take<C>(column_count);
+    column_scales = memory.take<column_scale<C>>(lane_tiles);
+    tiles = memory.take<C>(sum_count);
   }
 
   void form_groups(index_t lane_tiles, index_t run) {

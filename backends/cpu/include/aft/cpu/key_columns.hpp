@@ -126,6 +126,13 @@ template <class C>
   store(range.value_low, low);
 }
 
+/// Whether they are all 1.
+template <class C>
+inline bool ordinary_scales(const column_scale<C>& cs) {
+  const vec<C> zero(C(0));
+  return xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(cs.unscale) == vec<C>(C(1))));
+}
+
 /// The scales of a lane tile from its range. Keys and values of ordinary size keep scale 1, and so most tiles are
 /// packed in one pass. Decided lane by lane, whatever the neighbours.
 template <class C>
@@ -198,7 +205,7 @@ struct key_former {
 
 /// Keys [s0, s0 + count) of one lane tile, from rows of v and k that lie so far apart, into its packed columns P.
 /// `paired`: two keys a step, as pairs of bfloat16; s0 is even then. Rows `ahead` of each are asked for.
-template <class C, class T, bool unit>
+template <class C, class T, bool unit, bool measured = true>
 [[gnu::noinline, gnu::flatten]] inline void form_keys(const T* v, index_t v_step, const T* k, index_t k_step,
                                                       index_t s0, index_t count, index_t ahead, bool paired, C* P,
                                                       key_former<C> former, key_range<C>& range) {
@@ -212,25 +219,25 @@ template <class C, class T, bool unit>
       C* at = P + s0 / 2 * N;
       for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
-        former.template form<true, true, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
+        former.template form<true, measured, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
         if (s + 1 < count) {
-          former.template form<true, true, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
+          former.template form<true, measured, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
         }
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
       }
-      former.leave(range);
+      if constexpr (measured) former.leave(range);
       return;
     }
   }
   C* at = P + s0 * N;
   for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
     vec<C> num, den;
-    former.template form<false, true, unit>(load_as<C>(v), load_as<C>(k), num, den);
+    former.template form<false, measured, unit>(load_as<C>(v), load_as<C>(k), num, den);
     store(at, num);
     store(at + L, den);
   }
-  former.leave(range);
+  if constexpr (measured) former.leave(range);
 }
 
 /// Packs the columns of `count` lane tiles, each `size` elements from the one before: P[s][0] = exp(k - scale) v and
@@ -271,10 +278,7 @@ template <class C, class Tiles>
   for (index_t i = 0; i < count; ++i) {
     C value_scales[L];
     cs[i] = key_scale<C>(ranges[i], value_scales);
-    const vec<C> zero(C(0));
-    if (xsimd::all((load(cs[i].base) == zero) && (load(cs[i].exponent) == zero) &&
-                   (load(value_scales) == vec<C>(C(1)))))
-      continue;
+    if (ordinary_scales(cs[i])) continue;
     ranges[i] = key_range<C>();
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
       stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);

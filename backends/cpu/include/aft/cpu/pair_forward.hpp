@@ -3,9 +3,11 @@
 #pragma once
 
 #include "key_columns.hpp"
+#include "key_slabs.hpp"
 #include "pair_finish.hpp"
 #include "pair_fold.hpp"
 #include "pair_instances.hpp"
+#include "slab_fold.hpp"
 #include "window_fold.hpp"
 #include "window_keys.hpp"
 #include "window_outputs.hpp"
@@ -36,10 +38,17 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   // Of other types, keys are read faster many lane tiles at a time, as fold_pairs reads them.
   const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
   const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), instances.run(), thread_count(exec),
-                          {.pairs = multiplies_in_pairs<C>(p) && !state.set, .windows = served}, memory);
+                          {.pairs = multiplies_in_pairs<C>(p) && !state.set,
+                           .windows = served,
+                           .slabs = pair_weights<C>(p, factors, 0, 0).stores_rows()},
+                          memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);
     const pair_weights<C> weights(p, factors, instance.b, instance.h);
+    const auto stored = [&](index_t r0, index_t s0, index_t s1) {
+      const bool whole = padded_weights<C>(s1 - s0, plan.paired) == s1 - s0;
+      return whole && weights.as_stored(r0, s1) ? weights.stored(r0, s0) : log_weights<C>{};
+    };
     const auto fill = [&](index_t r0, index_t r1, index_t s0, index_t s1, C* out, index_t ld) {
       if constexpr (windows) {
         // A window is a few lines of a row, rows that the hardware does not foresee.
@@ -47,9 +56,8 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         if (plan.narrow && r1 + ahead <= p.Tq && s1 + ahead <= p.Tk)
           weights.prefetch(r0 + ahead, r1 + ahead, s0 + ahead, s1 + ahead);
       }
-      if (padded_weights<C>(s1 - s0, plan.paired) == s1 - s0 && weights.as_stored(r0, s1))
-        return weights.stored(r0, s0);
-      return weights.rows(r0, r1, s0, s1, out, ld);
+      const log_weights<C> in_place = stored(r0, s0, s1);
+      return in_place.first != nullptr ? in_place : weights.rows(r0, r1, s0, s1, out, ld);
     };
     const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
                             const C* c, kept_keys<C>* = nullptr) {
@@ -66,6 +74,20 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         fold_window<C>(plan, thread, instances.tiles(), fill_ref<C>(fill), function_ref<void(const fold_item&)>(run));
         return;
       }
+    }
+    if (plan.slabs) {
+      const auto tiles_from = [&](index_t tile) {
+        return [&, tile](index_t j) { return instances.tile(instance, tile + j); };
+      };
+      const auto measure = [&](index_t tile, index_t n, column_scale<C>* cs) {
+        key_slabs<C>(p, n, tiles_from(tile)).measure(cs);
+      };
+      const auto form = [&](index_t tile, index_t n, index_t s0, index_t s1, C* P, const column_scale<C>* cs) {
+        key_slabs<C>(p, n, tiles_from(tile)).form(cs, s0, s1, plan.paired, plan.column_size, P);
+      };
+      slab_fold<C> fold(plan, instances.tiles(), fill_ref<C>(fill), stored_ref<C>(stored), form_ref<C>(form),
+                        sums_ref<C>(finish));
+      return fold.run(measure_ref<C>(measure));
     }
     const auto pack = [&](int, index_t tile, index_t n, C* P, column_scale<C>* cs) {
       pack_keys<C>(

@@ -8,6 +8,10 @@
 #define AFT_WEIGHT_BYTES (index_t{16} << 20)  // the tests set less, to have several blocks on small sizes
 #endif
 
+#if !defined(AFT_SLAB_BYTES)
+#define AFT_SLAB_BYTES (index_t{1} << 19)  // less in the tests, as above
+#endif
+
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
@@ -51,6 +55,21 @@ struct tuning {
   /// and 0.93 to 0.96, backward 0.92 to 0.97 and 0.94 to 0.98; with half or twice as many bytes as long, within noise
   /// (Emerald Rapids, 2026-11).
   static constexpr index_t own_weight_bytes = index_t{1} << 20;
+  /// Packed keys of a slab, see slab_fold.hpp: half of a second-level cache, so that a thread has them all at hand for
+  /// every panel. 1 MiB, half the passes, took as long on two threads, and longer while other programs used the
+  /// third-level cache (Zen 5, 2026-11, full on 1 x 4096 x 512; so are the numbers below).
+  static constexpr index_t slab_bytes = AFT_SLAB_BYTES;
+  /// Calls go by slabs where the packed keys of a lane tile take as much, which are 4096 keys with AVX-512, and those
+  /// of all tiles so much. It took 1.03 to 1.06 of the time there (causal 1.09) and an eighth of the memory, 0.96
+  /// to 1.0 with 8192 keys and 0.87 with 16384, where packed keys leave the caches; 1.07 to 1.12 with 1024 and 2048
+  /// keys.
+  static constexpr index_t slabs_from = 24 * slab_bytes;
+  /// Sums of a chunk of panels. For each chunk all keys are formed anew: 3 times for 4096 keys, some 0.8% each.
+  static constexpr index_t slab_sums = slab_bytes / 4 * 13;
+  /// A chunk has so many panels a thread at least.
+  static constexpr index_t slab_panels = slab_bytes >> 15;
+  /// Weights of a block, packed for a slab: two panels. With four, threads waited longer for each other, 1.01.
+  static constexpr index_t slab_weights = slab_bytes / 8;
   /// Packed keys that one thread works on together, so that they stay in the second-level cache.
   static constexpr index_t key_bytes = index_t{1} << 20;
   /// Lane tiles of such a group, if those bytes allow; one weight panel is then read from the first-level cache this

@@ -130,23 +130,32 @@ inline index_t padded_weights(index_t n, bool paired) {
   return (n + whole - 1) / whole * whole;
 }
 
-/// Writes the weights of `rows` rows of n log-weights transposed, panel[s][row]; `paired`: of pairs of bfloat16,
-/// panel[s / 2][row]. `zero_outside` says that pairs of bias 0 are summed apart, so the scale must cover them. Rows are
-/// filled up with -inf to padded_weights(n, paired).
+/// The largest log-weight of each row of a panel, as whole vectors of rows; -inf at first.
 template <class C>
-[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, const log_weights<C>& w, bool zero_outside,
-                                               bool paired, C* panel, row_scale<C>& scale) {
+struct row_tops {
+  static constexpr index_t R = (tuning<C>::rows + lanes<C> - 1) / lanes<C> * lanes<C>;
+  C top[R];
+
+  row_tops() {
+    for (index_t r = 0; r < R; ++r) top[r] = -std::numeric_limits<C>::infinity();
+  }
+  void join(const row_tops& other) {
+    for (index_t r = 0; r < R; r += lanes<C>) store(top + r, max_ignoring_nan<C>(load(top + r), load(other.top + r)));
+  }
+};
+
+/// The scales that those ask for. `zero_outside` says that pairs of bias 0 are summed apart, so they must be covered.
+template <class C>
+inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_outside, row_scale<C>& scale) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::rows;
+  constexpr index_t R = row_tops<C>::R;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  constexpr index_t R = (M + L - 1) / L * L;
-  // Rows first one by one, then as lanes: what a row needs besides its weights is formed for a vector of rows.
-  C top[R], base[R], exponent[R], outside[R];
-  for (index_t r = 0; r < R; ++r) top[r] = -inf;
+  // Rows as lanes: what a row needs besides its weights is formed for a vector of rows.
+  C base[R], exponent[R], outside[R];
   const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), lowest(exp_constants<C>::lowest);
-  find_tops<C>(rows, padded_weights<C>(n, paired), w, zero_outside ? zero : none, top);
   for (index_t r = 0; r < R; r += L) {
-    const vec<C> t = load(top + r);
+    const vec<C> t = load(tops.top + r);
     const auto empty = t == none;
     const auto beyond = !empty && ((t > range) || (t < lowest));
     const vec<C> origin = xsimd::select(beyond, t, zero);
@@ -160,7 +169,25 @@ template <class C>
     scale.exponent[r] = exponent[r];
     scale.outside[r] = zero_outside && r < rows ? outside[r] : C(0);
   }
-  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, base, exponent, paired, panel);
+}
+
+/// Writes the weights of `rows` rows of n log-weights transposed, panel[s][row]; `paired`: of pairs of bfloat16,
+/// panel[s / 2][row]. Rows are filled up with -inf to padded_weights(n, paired).
+template <class C>
+[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, const log_weights<C>& w, bool zero_outside,
+                                               bool paired, C* panel, row_scale<C>& scale) {
+  row_tops<C> tops;
+  find_tops<C>(rows, padded_weights<C>(n, paired), w, vec<C>(zero_outside ? C(0) : -std::numeric_limits<C>::infinity()),
+               tops.top);
+  set_row_scale<C>(rows, tops, zero_outside, scale);
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
+}
+
+/// The same for a part of each row, whose scales are known.
+template <class C>
+[[gnu::flatten]] inline void pack_weight_part(index_t rows, index_t n, const log_weights<C>& w, bool paired, C* panel,
+                                              const row_scale<C>& scale) {
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
 }
 
 }  // namespace cpu_impl
