@@ -167,7 +167,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
             C* const highest = highs != nullptr ? highs + item.slot * lanes<C> : nullptr;
             query_source<C> source(in, tiles, highest, item.first == 0);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
-                                pairs ? &*pairs : nullptr, finish_ref<C>(finish));
+                                window_lines<C>(0), pairs ? &*pairs : nullptr, finish_ref<C>(finish));
           };
           fold_window<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill),
                          function_ref<void(const fold_item&)>(run));

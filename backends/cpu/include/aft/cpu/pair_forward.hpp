@@ -66,9 +66,16 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
     if constexpr (windows) {
       if (plan.narrow) {
         const auto run = [&](const fold_item& item) {
-          const window_tiles<C> tiles(item.count, [&](index_t j) { return instances.tile(instance, item.tile + j); });
+          const auto tiles_from = [&](index_t tile) {
+            return window_tiles<C>(item.count, [&](index_t j) { return instances.tile(instance, tile + j); });
+          };
+          const window_tiles<C> tiles = tiles_from(item.tile);
           key_source<C> source(p, tiles);
-          fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles), nullptr,
+          // Groups are handed out in order, so the thread's next one is most likely that after one of each other's.
+          const index_t next = item.tile + (plan.by_instance ? 1 : plan.threads) * plan.group;
+          window_lines<C> coming(p.Tk);
+          if (plan.held && next + item.count <= instances.tiles()) coming = key_lines<C>(p, tiles_from(next));
+          fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles), coming, nullptr,
                               finish_ref<C>(finish));
         };
         fold_window<C>(plan, thread, instances.tiles(), fill_ref<C>(fill), function_ref<void(const fold_item&)>(run));

@@ -339,14 +339,18 @@ using finish_ref =
     function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*, kept_keys<C>*)>;
 
 /// Asks for what finishing tile i will touch of the panel that begins with row r: while a tile of `depth` steps is
-/// multiplied, or at once where those are too few. Then it is the weights that are asked for meanwhile.
+/// multiplied, or at once where those are too few. Then it is the weights that are asked for meanwhile. Where there is
+/// room for them, the same rows of `coming` are asked for besides.
 template <class C>
-inline asked_lines<C> ask_rows(const window_finish<C>& quick, index_t i, index_t r, index_t depth, const C* weights) {
+inline asked_lines<C> ask_rows(const window_finish<C>& quick, const window_lines<C>& coming, index_t i, index_t r,
+                               index_t depth, const C* weights) {
   constexpr index_t M = tuning<C>::rows;
   const window_lines<C>&reads = quick.reads(), &writes = quick.writes();
-  const index_t count = reads.count() + writes.count();
+  const index_t own = reads.count() + writes.count(), all = own + coming.count();
   asked_lines<C> lines = asked_lines<C>::of_weights(weights);
-  if (count == 0) return lines;
+  if (own == 0) return lines;
+  const index_t shared = (depth + all - 1) / all;
+  const index_t count = all <= asked_lines<C>::most && shared >= M && r + shared <= coming.end() ? all : own;
   const index_t length = (depth + count - 1) / count;
   if (count > asked_lines<C>::most || length < M || r + length > reads.end()) {
     reads.ask(i, r, r + M);
@@ -354,20 +358,23 @@ inline asked_lines<C> ask_rows(const window_finish<C>& quick, index_t i, index_t
     return lines;
   }
   lines.length = length;
-  for (index_t f = 0; f < count; ++f) {
-    const bool read = f < reads.count();
-    const window_lines<C>& from = read ? reads : writes;
-    lines.first[f] = from.at(read ? f : f - reads.count(), i, r);
-    lines.step[f] = from.step(read ? f : f - reads.count());
+  index_t f = 0;
+  for (const window_lines<C>* from : {&reads, &writes, &coming}) {
+    for (index_t j = 0; j < from->count() && f < count; ++j, ++f) {
+      lines.first[f] = from->at(j, i, r);
+      lines.step[f] = from->step(j);
+    }
   }
   return lines;
 }
 
-/// The panels of one item. `products` may be null.
+/// The panels of one item. `products` may be null. `coming`: rows of columns that the thread forms after this item; in
+/// that time they are brought to the second-level cache, which the item's own leave column by column.
 template <class C>
 [[gnu::noinline]] inline void fold_window_item(const fold_plan<C>& plan, int thread, const fold_item& item,
                                                window_source<C>& source, const window_finish<C>& quick,
-                                               pair_products<C>* products, finish_ref<C> finish) {
+                                               const window_lines<C>& coming, pair_products<C>* products,
+                                               finish_ref<C> finish) {
   constexpr index_t N = tuning<C>::columns;
   constexpr index_t M = tuning<C>::rows;
   constexpr index_t depth = tuning<C>::depth_block;
@@ -404,9 +411,9 @@ template <class C>
         const index_t steps = to - from - edge_steps;
         const C* const part = a + (from - span.lo) * M;
         const C* const next = i == 0 && panel + 1 < item.last ? part + panel_size : part;
-        gemm_panel<C, false>(r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
-                             from > span.lo ? asked_lines<C>::of_weights(next) : ask_rows<C>(quick, i, r1, steps, next),
-                             here);
+        gemm_panel<C, false>(
+            r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
+            from > span.lo ? asked_lines<C>::of_weights(next) : ask_rows<C>(quick, coming, i, r1, steps, next), here);
       }
       columns.outside(i, panel, span, ends, joins, outside);
       kept_keys<C>* const keys = products != nullptr ? products->keys(item, i, panel) : nullptr;
