@@ -64,7 +64,7 @@ function(aft_need_test_harness)
   target_compile_definitions(aft_test_harness PUBLIC AFT_SEQUENCE_KEYS=24)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     # Blocks of weights that the tests' sizes exceed, and slabs.
-    target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048 AFT_SLAB_BYTES=256)
+    target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048 AFT_SLAB_BYTES=256 AFT_SLAB_KEYS=2)
   endif()
   target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
   if("device" IN_LIST AFT_TEST_SUITES)

@@ -123,9 +123,8 @@ struct fold_plan {
     by_instance = threads > 1 && instances >= 4 * threads;
     if (products) behind = M + tuning<C>::band_rows;
     ring = steps(g.K);
-    const index_t tile_bytes = ring * N * size;
-    slabs = traits.slabs && !by_instance && !narrow && !g.bounded && tile_bytes >= tuning<C>::slab_bytes &&
-            lane_tiles * tile_bytes >= tuning<C>::slabs_from;
+    slabs = traits.slabs && !by_instance && !narrow && !g.bounded && ring >= tuning<C>::slab_keys &&
+            lane_tiles * ring * N * size >= tuning<C>::slabs_from;
     if (slabs) {
       cut_slabs(lane_tiles, run);
       take_slabs(lane_tiles, memory);
@@ -192,7 +191,9 @@ struct fold_plan {
     // Blocks of one size for all threads, which wait for each other after every slab.
     chunk = (even(panels, most(fit, tuning<C>::slab_panels * threads)) + step - 1) / step * step;
     group = group_of(depth, pass, run);
-    pack_group = least(even(pass, even(pass, threads)), tuning<C>::wide_group);
+    // A thread's share, but no group that reaches into the next batch element, where rows cannot be read in place.
+    pack_group = least((pass + threads - 1) / threads, tuning<C>::wide_group);
+    while (run % pack_group != 0) --pack_group;
   }
   void take_slabs(index_t lane_tiles, scratch& memory) {
     const index_t weight_count = threads * block * steps(width) * M, row_count = threads * M * ld();

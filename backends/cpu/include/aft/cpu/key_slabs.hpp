@@ -53,15 +53,14 @@ class key_slabs {
       });
     }
     for (index_t i = 0; i < count_; ++i) {
-      cs[i] = key_scale<C>(ranges[i], value_scales);
-      if (in_place_ && ordinary_scales(cs[i])) continue;
-      ranges[i] = key_range<C>();
-      C staged[column_chunk * N];
-      for (index_t s = 0; s < p_->Tk; s += column_chunk) {
-        const index_t end = s + column_chunk < p_->Tk ? s + column_chunk : p_->Tk;
-        stage_keys<C>(*p_, tiles_[i], s, end, staged);
-        scan_keys<C>(staged, end - s, ranges[i]);
+      if (!in_place_) {
+        for_staged(i,
+                   [&](const C* staged, index_t n) { measure_rows<C, C>(staged, N, staged + L, N, n, 0, ranges[i]); });
       }
+      cs[i] = key_scale<C>(ranges[i], value_scales);
+      if (ordinary_scales(cs[i])) continue;
+      ranges[i] = key_range<C>();
+      for_staged(i, [&](const C* staged, index_t n) { scan_keys<C>(staged, n, ranges[i]); });
       cs[i] = key_scale<C>(ranges[i], value_scales);
     }
   }
@@ -100,6 +99,17 @@ class key_slabs {
       const index_t n = s + together < s1 ? together : s1 - s;
       const index_t ahead = s + 3 * together <= p_->Tk ? 2 * together : 0;
       for (index_t i = 0; i < count_; ++i) f(i, s, n, ahead);
+    }
+  }
+
+  /// f(staged, keys) for all keys of a tile.
+  template <class F>
+  void for_staged(index_t i, const F& f) const {
+    C staged[column_chunk * N];
+    for (index_t s = 0; s < p_->Tk; s += column_chunk) {
+      const index_t end = s + column_chunk < p_->Tk ? s + column_chunk : p_->Tk;
+      stage_keys<C>(*p_, tiles_[i], s, end, staged);
+      f(staged, end - s);
     }
   }
 

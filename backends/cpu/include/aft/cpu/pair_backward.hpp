@@ -41,7 +41,7 @@ template <class C>
   hide_keys(p, tile, r0, r1, k);
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), unscale = load(cs.unscale);
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
-  // Terms below 2^-126 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
+  // Terms below 2^-125 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
   const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);

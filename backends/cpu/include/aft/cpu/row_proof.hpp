@@ -8,7 +8,7 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Underflowed terms change num / den by at most T 2^-126 / den, relative to max |v|; above the bounds that is far
+/// Underflowed terms change num / den by at most T 2^-125 / den, relative to max |v|; above the bounds that is far
 /// below an ulp. NaN and infinities fail the comparisons.
 template <class C>
 inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor) {

@@ -9,7 +9,7 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// Terms below 2^-126 were dropped before the scales of keys, rows and taps multiply them: a power of two up to this
+/// Terms below 2^-125 were dropped before the scales of keys, rows and taps multiply them: a power of two up to this
 /// keeps what is lost below 2^-60 of max |g|.
 template <class C>
 inline constexpr C stencil_most_scale = sizeof(C) == 4 ? C(40) : C(400);

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "bias_gradient.hpp"
-#include "exp_parts.hpp"
+#include "exp_weight.hpp"
 #include "window_fold.hpp"
 
 namespace aft {
@@ -266,7 +266,7 @@ class window_products final : public pair_products<C> {
     }
   }
 
-  /// dw[x] = exp(w[x]) 2^-exponents[x] sums[x] scaled back, for `count` keys. The sums have lost terms below 2^-126,
+  /// dw[x] = exp(w[x]) 2^-exponents[x] sums[x] scaled back, for `count` keys. The sums have lost terms below 2^-125,
   /// which what multiplies them, at most 1.42, leaves below 2^-60 max |g|.
   template <class Apart>
   [[gnu::flatten]] void weigh(index_t count, const C* sums, const C* exponents, C* w, C* dw, const Apart& apart) const {

@@ -276,7 +276,7 @@ class query_source final : public window_source<C> {
     for (index_t l = 0; l < L; ++l) {
       cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
       cs.unscale[l] = cs.lift[l] = cs.unlift[l] = C(1);
-      // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-126, stays
+      // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-125, stays
       // below 2^-40 max |g| when finish_keys multiplies it by up to 2^40.
       // A fraction, see exp_weight, does not count.
       const C top = std::floor(range.top[l]), high = range.high[l], average = range.average[l];
