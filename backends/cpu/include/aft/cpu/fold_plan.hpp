@@ -123,7 +123,8 @@ struct fold_plan {
     by_instance = threads > 1 && instances >= 4 * threads;
     if (products) behind = M + tuning<C>::band_rows;
     ring = steps(g.K);
-    slabs = traits.slabs && !by_instance && !narrow && !g.bounded && ring >= tuning<C>::slab_keys &&
+    slabs = traits.slabs && !by_instance && !narrow && !g.bounded &&
+            ring >= (g.causal != 0 ? tuning<C>::slab_keys_causal : tuning<C>::slab_keys) &&
             lane_tiles * ring * N * size >= tuning<C>::slabs_from;
     if (slabs) {
       cut_slabs(lane_tiles, run);

@@ -25,12 +25,13 @@ inline int thread_count(const cpu& exec) {
 }
 
 #if !defined(AFT_PARALLEL_GRAIN)
-#define AFT_PARALLEL_GRAIN (index_t{1} << 21)
+#define AFT_PARALLEL_GRAIN (index_t{1} << 22)
 #endif
-/// Multiply-adds that another thread must find to be worth starting: some 18 us of a core's peak, where a team starts
-/// in 2 to 5 us and waits longer if the machine is busy. A call takes several teams. With half of it two threads took
-/// 39 to 45 us for gradients of 64 x 64 where one took 42 to 55, and 120 in a race with other numbers of threads (Zen
-/// 5, 2026-11). The tests set it to 1, to have threads on small sizes.
+/// Multiply-adds that another thread must find to be worth starting: some 36 us of a core's peak, where a team starts
+/// in 2 to 5 us, in 12 while other guests are busy, and a call takes several teams. With half of it two threads took 28
+/// to 39 us for a window of 63 on 256 x 64 where one takes 29; with a quarter 39 to 45 for gradients of 64 x 64 where
+/// one took 42 to 55, and 120 in a race with other numbers of threads (Zen 5, 2026-11). The tests set it to 1, to have
+/// threads on small sizes.
 inline constexpr double parallel_grain = static_cast<double>(AFT_PARALLEL_GRAIN);
 
 /// `exec` with no more threads than so many multiply-adds keep busy.
