@@ -62,12 +62,12 @@ struct tuning {
   /// every panel. 1 MiB, half the passes, took as long on two threads, and longer while other programs used the
   /// third-level cache (Zen 5, 2026-11, full on 1 x 4096 x 512; so are the numbers below).
   static constexpr index_t slab_bytes = AFT_SLAB_BYTES;
-  /// Calls go by slabs from so many keys on, if the packed ones of all tiles take 12 MiB. It took 1.03 to 1.06 of the
-  /// time with 4096 keys (causal 1.09) and an eighth of the memory, 0.96 to 1.0 with 8192 and 0.87 with 16384, where
-  /// packed keys leave the caches; 1.06 to 1.12 with 1024 and 2048 keys, and with 4096 of half as many channels.
+  /// Calls go by slabs from so many keys on, if the packed ones of all tiles take 12 MiB. It took 1.03 to 1.08 of the
+  /// time with 4096 keys and an eighth of the memory, 0.96 to 1.0 with 8192 and 0.87 with 16384, where packed keys
+  /// leave the caches; 1.06 to 1.12 with 1024 and 2048 keys, and with 4096 of half as many channels.
   static constexpr index_t slab_keys = AFT_SLAB_KEYS;
-  /// Causal calls, whose rows see half of the keys that are formed for them: 1.07 to 1.16 of the time with 4096 keys, by
-  /// the minute, 0.96 with 8192.
+  /// Causal calls, whose rows see half of the keys that are formed for them, lose more: 1.07 to 1.16 of the time with
+  /// 4096 keys, by the minute, 0.96 with 8192.
   static constexpr index_t slab_keys_causal = 2 * slab_keys;
   static constexpr index_t slabs_from = 3072 * slab_keys;
   /// Sums of a chunk of panels. For each chunk all keys are formed anew: 3 times for 4096 keys, some 0.8% each.

@@ -36,8 +36,8 @@ struct scan_tuning {
   /// takes 1.1 times as long by it and another one 1.04 times, on 10 MB they take 0.96 and 0.98 of the time (Zen 5, two
   /// threads, 2026-11).
   static constexpr index_t asked = index_t{8} << 20;
-  /// Elements below which starting threads may cost more than it saves: half as many take one thread 5.6 us and two 5 to
-  /// 9, as a team starts in 2 to 6 us (Zen 5, 2026-11, 256 x 64).
+  /// Elements below which starting threads may cost more than it saves: half as many take one thread 5.6 us and two of
+  /// them 5 to 9, as a team starts in 2 to 6 us (Zen 5, 2026-11, 256 x 64).
   static constexpr index_t serial = 1 << 16;
   /// When a maximum moves, the exponent is set this far above it, so that random keys soon stop moving it.
   static constexpr C headroom = C(16);
