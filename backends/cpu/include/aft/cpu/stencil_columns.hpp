@@ -177,19 +177,29 @@ inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, 
   find_first_keys<C>(P + lanes<C>, p.Tk, cs);
 }
 
+/// Keys and values of a lane tile, rows that are vectors: where the caller has them, or staged to P.
+template <class C>
+struct column_rows {
+  const C *k, *v;
+  index_t k_step, v_step;
+
+  static column_rows staged(const C* P) { return {P + lanes<C>, P, 2 * lanes<C>, 2 * lanes<C>}; }
+};
+
 /// The same in one pass where keys and values are of ordinary size; else the tile is staged once more.
 template <class C>
-[[gnu::flatten]] inline void fill_ordinary_columns(const problem& p, const stencil_table<C>& table,
-                                                   const lane_tile<C>& tile, C* P, column_scales<C>& cs) {
+[[gnu::noinline, gnu::flatten]] inline void fill_ordinary_columns(const problem& p, const stencil_table<C>& table,
+                                                                  const lane_tile<C>& tile, column_rows<C> from, C* P,
+                                                                  column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0));
   vec<C> top(-inf);
   ordinary_magnitudes<C> sizes;
-  for (index_t s = 0; s < p.Tk; ++s) {
+  for (index_t s = 0; s < p.Tk; ++s, from.k += from.k_step, from.v += from.v_step) {
     C* const at_key = P + s * 2 * L;
-    const vec<C> key = load(at_key + L);
-    const vec<C> value = xsimd::select(key == vec<C>(-inf), zero, load(at_key));
+    const vec<C> key = load(from.k);
+    const vec<C> value = xsimd::select(key == vec<C>(-inf), zero, load(from.v));
     const vec<C> weight = staged_weight<C>(key, zero);
     top = max_ignoring_nan<C>(top, key);
     sizes.add(value);

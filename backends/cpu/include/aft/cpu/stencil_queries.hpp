@@ -23,6 +23,16 @@ struct result_rows {
   C* row(index_t i) const { return first + i * step; }
 };
 
+/// Rows of q, in the caller's array or in a buffer; null where only the state is wanted.
+template <class C>
+struct gate_inputs {
+  const C* first = nullptr;
+  index_t step = lanes<C>;
+
+  const C* row(index_t i) const { return first + i * step; }
+  gate_inputs from(index_t i) const { return first == nullptr ? *this : gate_inputs{row(i), step}; }
+};
+
 /// The results of a block of queries, [query][lane]; what is not wanted is left unfilled.
 template <class C>
 struct query_block {
@@ -80,11 +90,11 @@ struct query_fold {
     return nothing;
   }
 
-  /// Results of queries [t0, t1), from num(i) and den(i) of the i-th; `gates` holds their q, null where only the state
-  /// is wanted.
+  /// Results of queries [t0, t1), from num(i) and den(i) of the i-th; `gates` are their q, and not where y goes: y is
+  /// stored before it is proven.
   template <class Num, class Den>
   [[gnu::flatten]] void finish(index_t t0, index_t t1, query_results wanted, const Num& num_of, const Den& den_of,
-                               const C* gates, query_block<C>& out) const {
+                               gate_inputs<C> gates, query_block<C>& out) const {
     using k_ = exp_constants<C>;
     constexpr index_t L = lanes<C>;
     const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
@@ -95,7 +105,7 @@ struct query_fold {
     const auto idle = load(used) == zero;
     const auto usable = differs<C>(load(cs.usable), zero);
     // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
-    const bool quotient = gates != nullptr && p.gate_fn == gate::sigmoid;
+    const bool quotient = gates.first != nullptr && p.gate_fn == gate::sigmoid;
     const bool averages = !quotient || p.average.set;
     const result_rows<C> ys = y.first != nullptr ? result_rows<C>{y.row(t0), y.step, y.around} : result_rows<C>{out.y};
     bool all_proven = false;
@@ -114,7 +124,7 @@ struct query_fold {
     if (wanted == query_results::averages && quotient && !averages) {
       all_proven = shared(
           ys, [&](index_t i, vec<C> & size) __attribute__((always_inline)) {
-            const vec<C> q = load(gates + i * L);
+            const vec<C> q = load(gates.row(i));
             size = larger_size<C>(size, q);
             return exp_near<C, true>(q, zero);
           });
@@ -130,7 +140,7 @@ struct query_fold {
         store(out.average + i * L, o);
       }
       if (quotient) {
-        const vec<C> gated = gated_average<C>(num, den, unscale, load(gates + i * L));
+        const vec<C> gated = gated_average<C>(num, den, unscale, load(gates.row(i)));
         store(ys.row(i), gated);
         if (!averages) o = gated;
       }
@@ -146,14 +156,14 @@ struct query_fold {
           store(out.base_lo + i * L, zero);
         }
       }
-      if (!xsimd::all(proven)) repair(t0 + i, i, proven, den, quotient ? gates + i * L : nullptr, ys.row(i), out);
+      if (!xsimd::all(proven)) repair(t0 + i, i, proven, den, quotient ? gates.row(i) : nullptr, ys.row(i), out);
     }
-    for (index_t i = 0; i < t1 - t0 && gates != nullptr && !quotient; ++i)
-      put<C>(ys.row(i), load(out.average + i * L) * gate_value<C>(p.gate_fn, load(gates + i * L)), ys.around);
+    for (index_t i = 0; i < t1 - t0 && gates.first != nullptr && !quotient; ++i)
+      put<C>(ys.row(i), load(out.average + i * L) * gate_value<C>(p.gate_fn, load(gates.row(i))), ys.around);
   }
 
   /// The same from the sums that the block holds, [num, den].
-  void finish(index_t t0, index_t t1, query_results wanted, const C* gates, query_block<C>& block) const {
+  void finish(index_t t0, index_t t1, query_results wanted, gate_inputs<C> gates, query_block<C>& block) const {
     constexpr index_t L = lanes<C>;
     finish(
         t0, t1, wanted, [&](index_t i) { return load(block.sums + i * 2 * L); },
@@ -198,13 +208,13 @@ struct query_fold {
   }
 };
 
-/// Calls done(t0, t1, block) for all queries in order, in blocks within a row of the grid. `gates` holds q of all
-/// queries, or is null.
+/// Calls done(t0, t1, block) for all queries in order, in blocks within a row of the grid. `gates` are q of all
+/// queries.
 template <class C, class Done, class Ask>
-inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, const C* gates,
+inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, gate_inputs<C> gates,
                          box_complement<C>& rest, query_block<C>& block, const Done& done, const Ask& ask) {
   const auto finish = [&](index_t t0, index_t t1) {
-    fold.finish(t0, t1, wanted, gates == nullptr ? nullptr : gates + t0 * lanes<C>, block);
+    fold.finish(t0, t1, wanted, gates.from(t0), block);
     done(t0, t1, block);
   };
   fold_rows<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,

@@ -125,6 +125,19 @@ class lane_rows {
   C lane_[L] = {};
 };
 
+/// Whether rows of all `count` lane tiles are vectors, those of each tile right after those of the one before.
+template <class C>
+AFT_COMPILE_ONCE bool lie_whole(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
+                                index_t count, index_t share) {
+  const lane_rows<C> first(f, grid, tiles[0], share);
+  bool whole = first.whole();
+  for (index_t i = 1; i < count && whole; ++i) {
+    const lane_rows<C> next(f, grid, tiles[i], share);
+    whole = next.whole() && next.row(0) == first.row(0) + i * lanes<C>;
+  }
+  return whole;
+}
+
 /// Rows [t0, t1) of `count` lane tiles, out[i * apart + (t - t0) * out_step + lane]; `share` and `fill` as lane_rows
 /// has them. Where tiles lie side by side, row by row over all of them: memory is then read in longer stretches than a
 /// line.
@@ -134,12 +147,7 @@ AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& g
                                  index_t out_step, C fill = C(0)) {
   constexpr index_t L = lanes<C>;
   const lane_rows<C> first(f, grid, tiles[0], share);
-  bool whole = first.whole();
-  for (index_t i = 1; i < count && whole; ++i) {
-    const lane_rows<C> next(f, grid, tiles[i], share);
-    whole = next.whole() && next.row(0) == first.row(0) + i * L;
-  }
-  if (!whole) {
+  if (!lie_whole<C>(f, grid, tiles, count, share)) {
     for (index_t i = 0; i < count; ++i)
       lane_rows<C>(f, grid, tiles[i], share).read(t0, t1, out + i * apart, fill, out_step);
     return;

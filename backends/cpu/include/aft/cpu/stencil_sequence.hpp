@@ -262,7 +262,7 @@ class sequence_fold {
     stencil_outputs<C, 1>(run, 0, t1 - t0, results.sums);
     query_fold<C> fold(p_, shape, table, tiles_[j], worker_.scales[j], keys_of(j), begin_);
     fold.y = worker_.outputs[j].whole_rows();
-    fold.finish(t0, t1, call_.wanted, worker_.gates + j * block * lanes<C>, results);
+    fold.finish(t0, t1, call_.wanted, gate_inputs<C>{worker_.gates + j * block * lanes<C>}, results);
     worker_.outputs[j].store_queries(t0, t1, results);
   }
 

@@ -61,30 +61,35 @@ struct tied_fold {
                    });
     }
     const index_t group = worker.group;
+    tiles_in_place<C> in_place;
     for (index_t i = first; i < last; ++i) {
       const index_t in_group = (i - first) % group;
-      if (in_group == 0) read_group(worker, b, i, own.some(i, group).last);
-      values(worker, tied, b, i, in_group, stencil_ahead(own, i, group, next, p.Tq), class_first * L, rest);
+      if (in_group == 0) in_place = read_group(worker, b, i, own.some(i, group).last);
+      values(worker, tied, b, i, in_group, in_place, stencil_ahead(own, i, group, next, p.Tq), class_first * L, rest);
     }
     fence_stores();
   }
 
  private:
-  /// v and q of lane tiles [first, last) to where they are worked on.
-  void read_group(const stencil_worker<C>& worker, index_t b, index_t first, index_t last) const {
+  /// v and q of lane tiles [first, last) to where they are worked on, unless they may stay where they are.
+  tiles_in_place<C> read_group(const stencil_worker<C>& worker, index_t b, index_t first, index_t last) const {
     const index_t size = p.Tk * L;
+    tiles_in_place<C> both;
     for (index_t x = 0; x < 2; ++x) {
       lane_tile<C> tiles[tuning_stencil<C>::group];
       for (index_t i = first; i < last; ++i) tiles[i - first] = plan.tile(b + x, i);
-      read_tiles<C>(p.v, p.grid, tiles, last - first, 1, 0, p.Tk, worker.P + x * L, 2 * size, 2 * L);
-      if (p.gate_fn != gate::none)
+      // Tiles of both batch elements have the same lanes in use.
+      both = tiles_in_place<C>(p, tiles, last - first);
+      if (!both.values) read_tiles<C>(p.v, p.grid, tiles, last - first, 1, 0, p.Tk, worker.P + x * L, 2 * size, 2 * L);
+      if (!both.queries && p.gate_fn != gate::none)
         read_tiles<C>(p.q, p.grid, tiles, last - first, 1, 0, p.Tq, worker.gates + x * size, 2 * size, L);
     }
+    return both;
   }
 
   /// Lane tile i, the `in_group`-th that was read together.
   void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, index_t in_group,
-              const stencil_ahead& ahead, index_t class0, box_complement<C>& rest) const {
+              const tiles_in_place<C>& in_place, const stencil_ahead& ahead, index_t class0, box_complement<C>& rest) const {
     const index_t step = p.Tk * 2 * L;
     const lane_tile<C> tiles[2] = {plan.tile(b, i), plan.tile(b + 1, i)};
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);
@@ -92,15 +97,19 @@ struct tied_fold {
     const stencil_item& then = ahead.tiles;
     const index_t partner = then.group + 1 < p.B ? then.group + 1 : then.group;
     const query_inputs<C> later[2] = {{p, plan.tile(then.group, then.first)}, {p, plan.tile(partner, then.first)}};
-    C* const P = worker.P + in_group * step;
-    const C* const gates = worker.gates + in_group * step;
+    const query_inputs<C> inputs[2] = {{p, tiles[0]}, {p, tiles[1]}};
+    C* const P = worker.P + (in_place.values ? 0 : in_group * step);
     column_scales<C> cs[2];
+    gate_inputs<C> gates[2];
     for (index_t x = 0; x < 2; ++x) {
+      gates[x] = in_place.queries ? inputs[x].gates() : gate_inputs<C>{worker.gates + in_group * step + x * p.Tq * L};
+      const C* const v = in_place.values ? inputs[x].v.row(0) : P + x * L;
+      const index_t v_step = in_place.values ? inputs[x].v.step() : 2 * L;
       const auto stage = [&](bool ordinary) {
-        return stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, ordinary, P + x * L, cs[x]);
+        return stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, ordinary, v, v_step, P + x * L, cs[x]);
       };
       if (stage(true)) continue;
-      lane_rows<C>(p.v, p.grid, tiles[x], 1).read(0, p.Tk, P + x * L, C(0), 2 * L);
+      if (!in_place.values) inputs[x].v.read(0, p.Tk, P + x * L, C(0), 2 * L);
       stage(false);
     }
     query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], P}, {p, shape, tables[i], tiles[1], cs[1], P}};
@@ -116,7 +125,7 @@ struct tied_fold {
                      const C* const dens = tied.dens + t0 * 2 * L + x * L;
                      folds[x].finish(
                          t0, t1, wanted, [&](index_t j) { return load(nums + j * 2 * L); },
-                         [&](index_t j) { return spread(dens + j * 2 * L); }, gates + x * p.Tq * L + t0 * L, block);
+                         [&](index_t j) { return spread(dens + j * 2 * L); }, gates[x].from(t0), block);
                      outputs[x].store_queries(t0, t1, block);
                      later[x].prefetch(ahead.at(t0), ahead.at(t1), then.count());
                    }

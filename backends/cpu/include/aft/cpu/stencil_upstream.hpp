@@ -84,7 +84,7 @@ inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& 
       store(rows.base_lo + t0 * L + i, load(from.base_lo + i));
     }
   };
-  fold_queries<C>(fold, query_results::state, P, nullptr, rest, block, keep, [](index_t) {});
+  fold_queries<C>(fold, query_results::state, P, gate_inputs<C>{}, rest, block, keep, [](index_t) {});
 }
 
 /// g = dy gate(q) and dq = dy gate'(q) o of queries [t0, t1). Rows that see no key get g = o = dq = 0, whatever dy
