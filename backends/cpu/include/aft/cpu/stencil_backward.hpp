@@ -142,8 +142,14 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const stencil_ahead ahead({group, first, last}, i, together, next_group, p.Tq);
         const gradient_fields<C> next(p, plan.tile(ahead.tiles.group, ahead.tiles.first));
         column_scales<C> cs;
-        stage_columns<C>(p, &tile, 1, 0, p.Tk, worker.forward.P, 0);
-        fill_columns<C>(p, table, worker.forward.P, cs);
+        const bool in_place = !hides_keys(p) && fields.k.whole() && fields.v.whole();
+        C* const P = worker.forward.P;
+        if (!in_place) stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
+        fill_ordinary_columns<C>(
+            p, table, tile,
+            in_place ? column_rows<C>{fields.k.row(0), fields.v.row(0), fields.k.step(), fields.v.step()}
+                     : column_rows<C>::staged(P),
+            P, cs);
         if (!saved) {
           const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
           recompute<C>(fold, worker.forward.P, rest, block, worker.rows);
