@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,8 +61,9 @@ struct call {
   index_t B, T, d;
   bool causal = false;
   index_t Tq = T, heads = 1, pad = 0;  ///< rows of w are pad numbers longer
+  bool batched = false;                ///< every batch element has a w of its own
   std::vector<E> q = numbers<E>(B * Tq * d, 1), k = numbers<E>(B * T * d, 2), v = numbers<E>(B * T * d, 3);
-  std::vector<W> w = numbers<W>(heads * Tq * (T + pad), 4);
+  std::vector<W> w = numbers<W>((batched ? B : 1) * heads * Tq * (T + pad), 4);
   std::vector<std::uint8_t> mask = {};  ///< of each key, where some are hidden
 
   struct results {
@@ -69,9 +71,13 @@ struct call {
     std::vector<W> lse;
     std::size_t peak;
 
+    /// The same bits; which NaN is no matter.
     bool operator==(const results& other) const {
       const auto same = []<class T>(const std::vector<T>& a, const std::vector<T>& b) {
-        return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+        return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const T& one, const T& two) {
+          const bool some = one == one || two == two;
+          return !some || std::memcmp(&one, &two, sizeof(T)) == 0;
+        });
       };
       return same(y, other.y) && same(lse, other.lse) && same(average, other.average);
     }
@@ -87,7 +93,9 @@ struct call {
       for (std::size_t i = 0; i < w.size(); ++i) apart[2 * i] = w[i];
     }
     const index_t step = by_slabs ? 1 : 2, row = step * (T + pad);
-    const aft::tensor_view<const W, 3> bias{by_slabs ? w.data() : apart.data(), {heads, Tq, T}, {row * Tq, row, step}};
+    const W* const first = by_slabs ? w.data() : apart.data();
+    const aft::tensor_view<const W, 3> shared{first, {heads, Tq, T}, {row * Tq, row, step}};
+    const aft::tensor_view<const W, 4> own{first, {B, heads, Tq, T}, {row * Tq * heads, row * Tq, row, step}};
     const auto in = [&](const std::vector<E>& x, index_t rows) {
       return aft::tensor_view<const E, 3>{x.data(), {B, rows, d}};
     };
@@ -97,8 +105,12 @@ struct call {
     if constexpr (std::is_same_v<E, W>) opts.lse = out(r.lse);
     if (!mask.empty()) opts.mask = aft::tensor_view<const std::uint8_t, 3>{mask.data(), {B, 1, T}};
     counting_resource memory;
-    aft::full(aft::cpu{.threads = threads, .memory = &memory}, in(q, Tq), in(k, T), in(v, T), aft::dense_bias{bias},
-              out(r.y), opts);
+    const aft::cpu exec{.threads = threads, .memory = &memory};
+    if (batched) {
+      aft::full(exec, in(q, Tq), in(k, T), in(v, T), aft::dense_bias{own}, out(r.y), opts);
+    } else {
+      aft::full(exec, in(q, Tq), in(k, T), in(v, T), aft::dense_bias{shared}, out(r.y), opts);
+    }
     r.peak = memory.peak();
     return r;
   }
@@ -130,6 +142,10 @@ TEST_CASE_TEMPLATE("slabs: the bits of other ways, for every number of threads",
   call<E>{.B = 1, .T = 1104, .d = 40, .Tq = 600, .pad = 7}.expect_the_same();
   call<E>{.B = 2, .T = 600, .d = 40, .Tq = 1100, .pad = 8}.expect_the_same();
   call<E>{.B = 2, .T = 1104, .d = 48, .heads = 2}.expect_the_same();
+  call<E>{.B = 2, .T = 1104, .d = 48, .heads = 2, .batched = true}.expect_the_same();
+  // Rows that see all keys after those that see some, and keys that no row sees.
+  call<E>{.B = 1, .T = 600, .d = 40, .causal = true, .Tq = 1100}.expect_the_same();
+  call<E>{.B = 1, .T = 1104, .d = 40, .causal = true, .Tq = 600}.expect_the_same();
   // More threads than blocks of a chunk or lane tiles of a pass, on few rows.
   const call<E> few{.B = 1, .T = 1104, .d = 40, .Tq = 20};
   CHECK(few.run(true, 16) == few.run(false, 1));
@@ -158,6 +174,34 @@ TEST_CASE_TEMPLATE("slabs: keys, values and biases of any size, and hidden ones"
     x.mask.assign(static_cast<std::size_t>(T), 1);
     for (index_t s = 512; s < 1024; ++s) x.mask[static_cast<std::size_t>(s)] = 0;  // a whole slab
     x.expect_the_same();
+  }
+}
+
+TEST_CASE_TEMPLATE("slabs: what is no number reaches the rows that see it, and no others", E, float, double) {
+  constexpr index_t T = 1040, d = 24;
+  const auto at = [&](index_t t, index_t c) { return static_cast<std::size_t>(t * d + c); };
+  const E nan = std::numeric_limits<E>::quiet_NaN(), inf = std::numeric_limits<E>::infinity();
+  call<E> x{.B = 1, .T = T, .d = d, .causal = true};
+  const auto before = x.run(true, 2);
+  x.k[at(600, 0)] = nan;
+  x.k[at(601, 1)] = inf;
+  x.v[at(602, 2)] = nan;
+  x.v[at(603, 3)] = -inf;
+  x.w[static_cast<std::size_t>(700 * T + 20)] = nan;
+  x.q[at(650, 5)] = nan;
+  x.expect_the_same();
+  const auto after = x.run(true, 2);
+  for (index_t t = 0; t < T; ++t) {
+    for (index_t c = 0; c < d; ++c) {
+      const bool changed = t == 700 || (c < 4 && t >= 600 + c) || (t == 650 && c == 5);
+      CAPTURE(t);
+      CAPTURE(c);
+      if (changed) {
+        CHECK(!(std::abs(after.y[at(t, c)]) <= std::numeric_limits<E>::max()));
+      } else {
+        CHECK(std::memcmp(&after.y[at(t, c)], &before.y[at(t, c)], sizeof(E)) == 0);
+      }
+    }
   }
 }
 
