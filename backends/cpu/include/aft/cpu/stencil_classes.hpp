@@ -113,8 +113,7 @@ template <class C>
 /// `ordinary`: in one pass with scale 1, false where another is needed.
 template <bool Gaps, class C>
 [[gnu::flatten]] inline bool stage_class_values(const problem& p, const lane_spread<C>& spread, const C* weights,
-                                                bool ordinary, const C* v, index_t v_step, C* P,
-                                                column_scales<C>& cs) {
+                                                bool ordinary, const C* v, index_t v_step, C* P, column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), one(C(1));
   const auto seen = [&](const vec<C>& weight) { return xsimd::copysign(one, weight) > zero; };
@@ -146,8 +145,8 @@ template <bool Gaps, class C>
 
 /// P[s * 2 L + lane] = exp(k) v of a tile's lanes, whose weights of keys `keys` holds by classes, and the tile's
 /// scales. Rows of v lie v_step apart, perhaps in P. `of_classes` are the scales of the classes, `apart` between one
-/// class tile's and the next one's; so are the weights, at the distance that `spread` was told. `ordinary`: with scale 1
-/// for all values; where they need another the result is false, and what P held is lost.
+/// class tile's and the next one's; so are the weights, at the distance that `spread` was told. `ordinary`: with scale
+/// 1 for all values; where they need another the result is false, and what P held is lost.
 template <class C>
 [[gnu::noinline]] bool stage_values(const problem& p, const lane_spread<C>& spread, const column_scales<C>* of_classes,
                                     index_t apart, const C* keys, bool ordinary, const C* v, index_t v_step, C* P,

@@ -129,54 +129,6 @@ inline void find_first_keys(const C* weights, index_t T, column_scales<C>& cs) {
   }
 }
 
-/// What the scales of a lane tile's keys and values follow from.
-template <class C>
-struct column_sizes {
-  vec<C> top = vec<C>(-std::numeric_limits<C>::infinity());
-  magnitudes<C> values;
-
-  /// n keys, P[s] = [v, k].
-  [[gnu::flatten]] void add(const C* P, index_t n) {
-    constexpr index_t L = lanes<C>;
-    const vec<C> hidden(-std::numeric_limits<C>::infinity());
-    for (index_t s = 0; s < n; ++s) {
-      const vec<C> key = load(P + s * 2 * L + L);
-      top = max_ignoring_nan<C>(top, key);
-      values.add(load(P + s * 2 * L), !(key == hidden));
-    }
-  }
-  void set_scales(const stencil_table<C>& table, column_scales<C>& cs) const {
-    set_key_scales<C>(top, table, cs);
-    set_value_scales<C>(values.high, values.low, cs);
-  }
-};
-
-/// P[s], two vectors each, held [v, k] and becomes [exp(k) v, exp(k)] with the scales `cs`; for a hidden key [0, -0],
-/// whatever its value is. n keys.
-template <class C>
-[[gnu::flatten]] inline void weigh_columns(const column_scales<C>& cs, C* P, index_t n) {
-  constexpr index_t L = lanes<C>;
-  const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
-  const vec<C> exponent = load(cs.exponent), by = load(cs.scale);
-  for (index_t s = 0; s < n; ++s) {
-    C* const at_key = P + s * 2 * L;
-    const vec<C> key = load(at_key + L);
-    const vec<C> weight = staged_weight<C>(key, exponent);
-    store(at_key, xsimd::select(key == hidden, zero, weight * (load(at_key) * by)));
-    store(at_key + L, weight);
-  }
-}
-
-/// weigh_columns for all keys, with the scales that they ask for.
-template <class C>
-inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, column_scales<C>& cs) {
-  column_sizes<C> sizes;
-  sizes.add(P, p.Tk);
-  sizes.set_scales(table, cs);
-  weigh_columns<C>(cs, P, p.Tk);
-  find_first_keys<C>(P + lanes<C>, p.Tk, cs);
-}
-
 /// Keys and values of a lane tile, rows that are vectors: where the caller has them, or staged to P.
 template <class C>
 struct column_rows {
@@ -185,6 +137,56 @@ struct column_rows {
 
   static column_rows staged(const C* P) { return {P + lanes<C>, P, 2 * lanes<C>, 2 * lanes<C>}; }
 };
+
+/// What the scales of a lane tile's keys and values follow from.
+template <class C>
+struct column_sizes {
+  vec<C> top = vec<C>(-std::numeric_limits<C>::infinity());
+  magnitudes<C> values;
+
+  /// n keys.
+  [[gnu::flatten]] void add(column_rows<C> from, index_t n) {
+    for (index_t s = 0; s < n; ++s, from.k += from.k_step, from.v += from.v_step) add(load(from.k), load(from.v));
+  }
+  void add(const vec<C>& key, const vec<C>& value) {
+    top = max_ignoring_nan<C>(top, key);
+    values.add(value, !(key == vec<C>(-std::numeric_limits<C>::infinity())));
+  }
+  void set_scales(const stencil_table<C>& table, column_scales<C>& cs) const {
+    set_key_scales<C>(top, table, cs);
+    set_value_scales<C>(values.high, values.low, cs);
+  }
+};
+
+/// P[s] = [exp(k) v, exp(k)] with the scales `cs`, two vectors each; for a hidden key [0, -0], whatever its value is.
+/// n keys, which may lie in P. `Measured` adds them to `sizes`.
+template <bool Measured, class C>
+[[gnu::noinline, gnu::flatten]] inline void weigh_columns(const column_scales<C>& cs, column_rows<C> from, index_t n,
+                                                          C* P, column_sizes<C>& sizes) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
+  const vec<C> exponent = load(cs.exponent), by = load(cs.scale);
+  column_sizes<C> all = sizes;
+  for (index_t s = 0; s < n; ++s, P += 2 * L, from.k += from.k_step, from.v += from.v_step) {
+    const vec<C> key = load(from.k), value = load(from.v);
+    if constexpr (Measured) all.add(key, value);
+    const vec<C> weight = staged_weight<C>(key, exponent);
+    store(P, xsimd::select(key == hidden, zero, weight * (value * by)));
+    store(P + L, weight);
+  }
+  if constexpr (Measured) sizes = all;
+}
+
+/// weigh_columns for all keys, with the scales that they ask for.
+template <class C>
+inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, column_scales<C>& cs) {
+  column_sizes<C> sizes;
+  const column_rows<C> keys = column_rows<C>::staged(P);
+  sizes.add(keys, p.Tk);
+  sizes.set_scales(table, cs);
+  weigh_columns<false>(cs, keys, p.Tk, P, sizes);
+  find_first_keys<C>(P + lanes<C>, p.Tk, cs);
+}
 
 /// The same in one pass where keys and values are of ordinary size; else the tile is staged once more.
 template <class C>

@@ -81,20 +81,22 @@ class sequence_fold {
       tiles_[j] = call.plan.tile(tiles.group, first_ + j);
       ::new (worker.outputs + j) query_outputs<C>(call.p, tiles_[j]);
     }
+    in_place_ = {call.p, tiles_, count_};
+    in_place_.keys = in_place_.keys && in_place_.values;
   }
 
   void run() {
     try_scale_one();
     if (call_.shape.after) {
       sum_after();
-      if (!settle()) sum_after();
       settled_ = true;
+      if (!settle()) sum_after();
     }
     begin();
     for (index_t t0 = 0; t0 < p_.Tq; t0 += block) {
       const index_t t1 = std::min(p_.Tq, t0 + block);
       if (!hold(t0, t1)) hold_again(t0, t1);
-      if (p_.gate_fn != gate::none)
+      if (!in_place_.queries && p_.gate_fn != gate::none)
         read_tiles<C>(p_.q, p_.grid, tiles_, count_, 1, t0, t1, worker_.gates, block * lanes<C>, lanes<C>);
       for (index_t j = 0; j < count_; ++j) queries(j, t0, t1);
     }
@@ -136,11 +138,23 @@ class sequence_fold {
     return serves;
   }
 
+  /// Copies keys [s0, s1) to column `at` and so on, where they cannot be used as they lie.
   void stage(index_t s0, index_t s1, index_t at) {
-    stage_columns<C>(p_, tiles_, count_, s0, s1, worker_.P + at * pair, worker_.apart);
+    if (!in_place_.keys) stage_columns<C>(p_, tiles_, count_, s0, s1, worker_.P + at * pair, worker_.apart);
   }
-  void measure(index_t s0, index_t s1, index_t at) {
-    for (index_t j = 0; j < count_; ++j) worker_.sizes[j].add(keys_of(j) + at * pair, s1 - s0);
+  /// Those of lane tile j.
+  column_rows<C> staged(index_t j, index_t s0, index_t at) const {
+    if (!in_place_.keys) return column_rows<C>::staged(keys_of(j) + at * pair);
+    return {inputs_.k.row(s0) + j * lanes<C>, inputs_.v.row(s0) + j * lanes<C>, inputs_.k.step(), inputs_.v.step()};
+  }
+  /// Weighs them, and measures them as long as scale 1 is tried.
+  void weigh(index_t j, index_t s0, index_t s1, index_t at) {
+    C* const P = keys_of(j) + at * pair;
+    if (settled_) {
+      weigh_columns<false>(worker_.scales[j], staged(j, s0, at), s1 - s0, P, worker_.sizes[j]);
+    } else {
+      weigh_columns<true>(worker_.scales[j], staged(j, s0, at), s1 - s0, P, worker_.sizes[j]);
+    }
   }
 
   /// What every block sees after its boxes, from the last block to the first. Measures all keys.
@@ -150,10 +164,9 @@ class sequence_fold {
     for (index_t i = worker_.blocks; i-- > 0;) {
       const index_t s0 = first_key(i), s1 = first_key(i + 1);
       stage(s0, s1, 0);
-      measure(s0, s1, 0);
       for (index_t j = 0; j < count_; ++j) {
         if (i > 0) ask_keys(j, first_key(i - 1), s0);
-        weigh_columns<C>(worker_.scales[j], keys_of(j), s1 - s0);
+        weigh(j, s0, s1, 0);
         after(j, i) = after(j, i + 1);
         row_.after(columns(j, s0), i * block, std::min(p_.Tq, (i + 1) * block), after(j, i), nullptr);
       }
@@ -179,15 +192,10 @@ class sequence_fold {
       std::memmove(P, P + (begin - begin_) * pair, static_cast<std::size_t>(kept * pair) * sizeof(C));
     }
     stage(end_, end, kept);
-    if (!settled_) {
-      measure(end_, end, kept);
-      if (!settle()) return false;
-    }
+    for (index_t j = 0; j < count_; ++j) weigh(j, end_, end, kept);
+    if (!settled_ && !settle()) return false;
     begin_ = begin;
-    for (index_t j = 0; j < count_; ++j) {
-      weigh_columns<C>(worker_.scales[j], keys_of(j) + kept * pair, end - end_);
-      find_first(j, end_, end);
-    }
+    for (index_t j = 0; j < count_; ++j) find_first(j, end_, end);
     end_ = end;
     return true;
   }
@@ -198,7 +206,7 @@ class sequence_fold {
     for (index_t s0 = end_; s0 < p_.Tk; s0 += block) {
       const index_t s1 = std::min(p_.Tk, s0 + block);
       stage(s0, s1, 0);
-      measure(s0, s1, 0);
+      for (index_t j = 0; j < count_; ++j) worker_.sizes[j].add(staged(j, s0, 0), s1 - s0);
     }
     settle();
     settled_ = true;
@@ -262,7 +270,9 @@ class sequence_fold {
     stencil_outputs<C, 1>(run, 0, t1 - t0, results.sums);
     query_fold<C> fold(p_, shape, table, tiles_[j], worker_.scales[j], keys_of(j), begin_);
     fold.y = worker_.outputs[j].whole_rows();
-    fold.finish(t0, t1, call_.wanted, gate_inputs<C>{worker_.gates + j * block * lanes<C>}, results);
+    gate_inputs<C> gates{worker_.gates + j * block * lanes<C>};
+    if (in_place_.queries) gates = {inputs_.q.row(t0) + j * lanes<C>, inputs_.q.step()};
+    fold.finish(t0, t1, call_.wanted, gates, results);
     worker_.outputs[j].store_queries(t0, t1, results);
   }
 
@@ -272,7 +282,8 @@ class sequence_fold {
   row_complement<C> row_;
   index_t first_, count_;
   lane_tile<C> tiles_[most];
-  query_inputs<C> inputs_;       ///< of the first lane tile
+  query_inputs<C> inputs_;  ///< of the first lane tile
+  tiles_in_place<C> in_place_;
   index_t begin_ = 0, end_ = 0;  ///< keys whose weights are held
   bool settled_ = false;         ///< scales are those of all keys
 };

@@ -89,7 +89,8 @@ struct tied_fold {
 
   /// Lane tile i, the `in_group`-th that was read together.
   void values(const stencil_worker<C>& worker, const tied_worker<C>& tied, index_t b, index_t i, index_t in_group,
-              const tiles_in_place<C>& in_place, const stencil_ahead& ahead, index_t class0, box_complement<C>& rest) const {
+              const tiles_in_place<C>& in_place, const stencil_ahead& ahead, index_t class0,
+              box_complement<C>& rest) const {
     const index_t step = p.Tk * 2 * L;
     const lane_tile<C> tiles[2] = {plan.tile(b, i), plan.tile(b + 1, i)};
     const lane_spread<C> spread(tiles[0], classes.size, class0, step);

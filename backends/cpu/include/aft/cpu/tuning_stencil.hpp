@@ -48,16 +48,17 @@ struct tuning_stencil {
   static constexpr index_t sequence = 256;
   /// Where keys after the box count, all keys are read twice: 1024 keys 1.0, 2048 1.03, 3072 0.79, 8192 0.73.
   static constexpr index_t sequence_twice = 3072;
-  /// Few lane tiles, or heads whose denominators could be folded apart. 16 heads: 1024 keys 1.0, 2048 0.89, 8192 0.56;
-  /// 4 channels: 512 keys 1.05, 1024 1.12; 16 channels: 4096 keys 0.73.
-  static constexpr index_t sequence_apart = 4096;
+  /// Few lane tiles, or heads whose denominators could be folded apart. 16 heads: 256 keys 1.15, 512 1.0 to 1.1, 1024
+  /// 0.84 to 0.9, 2048 0.85; 128 heads, 1024 keys 0.76 (Zen 5, two threads, 8 sequences; with one 1.0).
+  static constexpr index_t sequence_apart = 1024;
 #endif
   /// Few lane tiles: with 3 of them 0.93, with 2 of them 1.01 to 1.06 for 256 and 512 keys.
   static constexpr index_t sequence_tiles = 3;
   /// Most taps, as their keys are held: 4096 keys, 63 taps 0.68, 127 0.80, 255 0.92 (where keys are read twice, 127
   /// 0.98 and 255 1.02), 511 1.02.
   static constexpr index_t sequence_taps = 128;
-  /// Where denominators could be folded apart: 2048 keys, 31 taps 0.99; 8192 keys, 31 taps 0.70.
+  /// Where denominators could be folded apart: 2048 keys, 31 taps 0.99; 8192 keys, 31 taps 0.70 (before rows were used
+  /// where they lie).
   static constexpr index_t sequence_taps_apart = 32;
   /// Bytes from which on an output is written past the cache. The size of the third-level cache of the development
   /// machine: not measured for others.
