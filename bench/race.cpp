@@ -14,11 +14,12 @@ namespace {
 
 /// Seconds that a sample lasts at least: a clock's and a scheduler's hiccups are then below a percent.
 constexpr double least = 5e-3;
-/// Calls shorter than this are made for as long as a sample before it begins: they feel what the contestant before them
-/// left in the caches, and their own threads have to be woken. A third-level cache that others use is won back in 5 to
-/// 8 calls: behind PyTorch, arrays of 17 MB took AFT-simple 0.25 ms a call after a single untimed one, 0.15 after as
-/// many as a sample has, and a stream of the same bytes 0.15 and 0.07.
-constexpr double short_call = 20e-3;
+/// Calls shorter than this are made for as long as a sample before it begins, or once: they feel what the contestant
+/// before them left in the caches, and their own threads have to be woken. A third-level cache that others use is won
+/// back in 5 to 8 calls: behind PyTorch, arrays of 17 MB took AFT-simple 0.25 ms a call after a single untimed one,
+/// 0.15 after as many as a sample has, and a stream of the same bytes 0.15 and 0.07. Depthwise conv behind PyTorch's
+/// took 22.5 ms a call where it takes 20 by itself.
+constexpr double short_call = 200e-3;
 /// Seconds between contestants of different processes. Threads of an OpenMP runtime wait actively for a few
 /// milliseconds after a call, on the processors that the next contestant has threads for: on two of them calls of
 /// AFT-simple took three times as long behind PyTorch's as they do otherwise, and of AFT-full on 8 x 1024 x 512 1.17

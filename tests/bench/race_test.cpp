@@ -105,7 +105,7 @@ TEST_CASE("short calls are rehearsed and repeated, and reported per call") {
   log.clear();
   CHECK(r.round().at("a") == doctest::Approx(1e-6));
   REQUIRE(log.size() == 2);
-  CHECK(log[0].calls == 1);
+  CHECK(log[0].calls == log[1].calls);
   CHECK(static_cast<double>(log[1].calls) * 1e-6 >= 4e-3);
 }
 

@@ -111,6 +111,8 @@ TEST_CASE("conv sequence: keys and values that need another scale, from the firs
         for (bool in_place : {false, true}) {
           setup s = sequence(170, 7);
           s.B = 1;
+          // Whole vectors are used where they lie.
+          if (from == 100) s.d = 36 - 4 * (seed % 2), s.H = s.d / 2;
           s.causal = causal;
           s.in_place = in_place;
           s.outside = seed % 3 == 0 ? outside::excluded : outside::zero_bias;
@@ -123,6 +125,31 @@ TEST_CASE("conv sequence: keys and values that need another scale, from the firs
             }
           for (auto type : {aft::dtype::f32, aft::dtype::f64}) check_forward(type, s, x);
         }
+}
+
+TEST_CASE("conv grid: rows of whole vectors, with keys and values that need another scale, hidden ones with NaN") {
+  unsigned seed = 3700;
+  for (auto [key, value] : {std::pair{0., 1.}, {60., 1.}, {90., 1e-30}, {0., 1e30}, {-3000., 1.}, {3000., 1e-40}})
+    for (index_t heads : {32, 2})
+      for (bool in_place : {false, true}) {
+        setup s{.call = op::conv, .B = 3, .d = 32, .hk = heads, .H = heads};
+        s.grid = {5, 6};
+        s.taps = {3, 3};
+        s.in_place = in_place;
+        s.save = seed % 2 == 0;
+        s.seed = ++seed;
+        numbers x = random_numbers(s);
+        for (index_t t = 20; t < 30; ++t) {
+          for (index_t c = 0; c < heads; c += 2) x.k[static_cast<std::size_t>((30 + t) * heads + c)] += key;
+          for (index_t c = 0; c < 32; c += 3) x.v[static_cast<std::size_t>((30 + t) * 32 + c)] *= value;
+        }
+        for (index_t c = 0; c < heads; ++c) x.k[static_cast<std::size_t>((60 + 7) * heads + c)] = -infinity;
+        for (index_t c = 0; c < 32; ++c) x.v[static_cast<std::size_t>((60 + 7) * 32 + c)] = std::nan("");
+        for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+          check_forward(type, s, x);
+          if (!in_place) check_backward(type, s, x);
+        }
+      }
 }
 
 TEST_CASE("conv sequence: NaN and infinities reach the rows that see them, and no other") {

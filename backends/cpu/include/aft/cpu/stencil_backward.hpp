@@ -145,11 +145,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const bool in_place = !hides_keys(p) && fields.k.whole() && fields.v.whole();
         C* const P = worker.forward.P;
         if (!in_place) stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
-        fill_ordinary_columns<C>(
-            p, table, tile,
-            in_place ? column_rows<C>{fields.k.row(0), fields.v.row(0), fields.k.step(), fields.v.step()}
-                     : column_rows<C>::staged(P),
-            P, cs);
+        fill_columns<C>(p, table, in_place ? fields.columns() : column_rows<C>::staged(P), lane_scaling::own, P, cs);
         if (!saved) {
           const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
           recompute<C>(fold, worker.forward.P, rest, block, worker.rows);

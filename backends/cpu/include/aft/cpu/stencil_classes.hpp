@@ -110,14 +110,15 @@ template <class C>
 }
 
 /// P[s * 2 L + lane] = weight * v, rows of v lying v_step apart, perhaps in P; and the scales of the tile's own lanes.
-/// `ordinary`: in one pass with scale 1, false where another is needed.
+/// With scale 1 in one pass, false where another is needed.
 template <bool Gaps, class C>
 [[gnu::flatten]] inline bool stage_class_values(const problem& p, const lane_spread<C>& spread, const C* weights,
-                                                bool ordinary, const C* v, index_t v_step, C* P, column_scales<C>& cs) {
+                                                lane_scaling scaling, const C* v, index_t v_step, C* P,
+                                                column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), one(C(1));
   const auto seen = [&](const vec<C>& weight) { return xsimd::copysign(one, weight) > zero; };
-  if (ordinary) {
+  if (scaling == lane_scaling::one) {
     ordinary_magnitudes<C> sizes;
     for (index_t s = 0; s < p.Tk; ++s) {
       const vec<C> weight = spread(weights + s * 2 * L);
@@ -133,7 +134,7 @@ template <bool Gaps, class C>
     const vec<C> value = load(v + s * v_step);
     sizes.add(value, Gaps ? seen(spread(weights + s * 2 * L)) : zero < one);
   }
-  set_value_scales<C>(sizes.high, sizes.low, cs);
+  set_value_scales<C>(sizes.high, sizes.low, scaling, cs);
   const vec<C> by = load(cs.scale);
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> weight = spread(weights + s * 2 * L);
@@ -145,12 +146,12 @@ template <bool Gaps, class C>
 
 /// P[s * 2 L + lane] = exp(k) v of a tile's lanes, whose weights of keys `keys` holds by classes, and the tile's
 /// scales. Rows of v lie v_step apart, perhaps in P. `of_classes` are the scales of the classes, `apart` between one
-/// class tile's and the next one's; so are the weights, at the distance that `spread` was told. `ordinary`: with scale
-/// 1 for all values; where they need another the result is false, and what P held is lost.
+/// class tile's and the next one's; so are the weights, at the distance that `spread` was told. False where values need
+/// another scale than 1, which was asked for; what P held is lost then.
 template <class C>
 [[gnu::noinline]] bool stage_values(const problem& p, const lane_spread<C>& spread, const column_scales<C>* of_classes,
-                                    index_t apart, const C* keys, bool ordinary, const C* v, index_t v_step, C* P,
-                                    column_scales<C>& cs) {
+                                    index_t apart, const C* keys, lane_scaling scaling, const C* v, index_t v_step,
+                                    C* P, column_scales<C>& cs) {
   bool gaps = false;
   for (index_t l = 0; l < lanes<C>; ++l) {
     const column_scales<C>& of_class = of_classes[spread.tile[l] * apart];
@@ -161,8 +162,8 @@ template <class C>
     cs.first[l] = of_class.first[from];
     gaps = gaps || of_class.gaps[from] != C(0);
   }
-  return gaps ? stage_class_values<true>(p, spread, keys, ordinary, v, v_step, P, cs)
-              : stage_class_values<false>(p, spread, keys, ordinary, v, v_step, P, cs);
+  return gaps ? stage_class_values<true>(p, spread, keys, scaling, v, v_step, P, cs)
+              : stage_class_values<false>(p, spread, keys, scaling, v, v_step, P, cs);
 }
 
 }  // namespace cpu_impl

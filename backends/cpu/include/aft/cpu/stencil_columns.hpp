@@ -71,13 +71,20 @@ inline bool set_ordinary_values(const vec<C>& high, const vec<C>& low, column_sc
   return xsimd::all(none || ((high >= vec<C>(ordinary<C>::value_low)) && (high <= vec<C>(ordinary<C>::value_high))));
 }
 
+/// What keys and values are scaled by: 1, which is tried first where a call reads them once; where that does not serve
+/// all of a lane tile, 1 for the lanes that it does serve, so that no lane's scale, with which it is proven or not,
+/// depends on its neighbours, which may be of another batch element; or each lane's own.
+enum class lane_scaling { one, usual, own };
+
 template <class C>
-inline void set_value_scales(const vec<C>& high, const vec<C>& low, column_scales<C>& cs) {
+inline void set_value_scales(const vec<C>& high, const vec<C>& low, lane_scaling scaling, column_scales<C>& cs) {
   C highs[lanes<C>], lows[lanes<C>];
   store(highs, high);
   store(lows, low);
   for (index_t l = 0; l < lanes<C>; ++l) {
-    value_scale(highs[l], cs.scale[l], cs.unscale[l]);
+    cs.scale[l] = cs.unscale[l] = C(1);
+    const bool usual = highs[l] >= ordinary<C>::value_low && highs[l] <= ordinary<C>::value_high;
+    if (scaling == lane_scaling::own || !usual) value_scale(highs[l], cs.scale[l], cs.unscale[l]);
     cs.quiet[l] = highs[l] == C(0) ? C(1) : C(0);
     cs.floor[l] = lows[l] * cs.scale[l] < exp_constants<C>::value_floor ? exp_constants<C>::value_floor : C(0);
   }
@@ -152,9 +159,13 @@ struct column_sizes {
     top = max_ignoring_nan<C>(top, key);
     values.add(value, !(key == vec<C>(-std::numeric_limits<C>::infinity())));
   }
-  void set_scales(const stencil_table<C>& table, column_scales<C>& cs) const {
+  void set_scales(const stencil_table<C>& table, lane_scaling scaling, column_scales<C>& cs) const {
     set_key_scales<C>(top, table, cs);
-    set_value_scales<C>(values.high, values.low, cs);
+    if (scaling == lane_scaling::usual) {
+      const auto usual = top >= vec<C>(ordinary<C>::key_low) && top <= vec<C>(ordinary<C>::key_high);
+      store(cs.exponent, xsimd::select(usual, vec<C>(C(0)), load(cs.exponent)));
+    }
+    set_value_scales<C>(values.high, values.low, scaling, cs);
   }
 };
 
@@ -179,16 +190,17 @@ template <bool Measured, class C>
 
 /// weigh_columns for all keys, with the scales that they ask for.
 template <class C>
-inline void fill_columns(const problem& p, const stencil_table<C>& table, C* P, column_scales<C>& cs) {
+inline void fill_columns(const problem& p, const stencil_table<C>& table, const column_rows<C>& from,
+                         lane_scaling scaling, C* P, column_scales<C>& cs) {
   column_sizes<C> sizes;
-  const column_rows<C> keys = column_rows<C>::staged(P);
-  sizes.add(keys, p.Tk);
-  sizes.set_scales(table, cs);
-  weigh_columns<false>(cs, keys, p.Tk, P, sizes);
+  sizes.add(from, p.Tk);
+  sizes.set_scales(table, scaling, cs);
+  weigh_columns<false>(cs, from, p.Tk, P, sizes);
   find_first_keys<C>(P + lanes<C>, p.Tk, cs);
 }
 
-/// The same in one pass where keys and values are of ordinary size; else the tile is staged once more.
+/// The same in one pass where keys and values are of ordinary size; else, as they may have lain in P, the tile is
+/// staged from the caller's arrays.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void fill_ordinary_columns(const problem& p, const stencil_table<C>& table,
                                                                   const lane_tile<C>& tile, column_rows<C> from, C* P,
@@ -213,7 +225,7 @@ template <class C>
     return;
   }
   stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
-  fill_columns<C>(p, table, P, cs);
+  fill_columns<C>(p, table, column_rows<C>::staged(P), lane_scaling::usual, P, cs);
 }
 
 }  // namespace cpu_impl

@@ -132,7 +132,7 @@ class sequence_fold {
       column_scales<C>& cs = worker_.scales[j];
       if (set_ordinary_keys<C>(sizes.top, table, cs) && set_ordinary_values<C>(sizes.values.high, sizes.values.low, cs))
         continue;
-      sizes.set_scales(table, cs);
+      sizes.set_scales(table, lane_scaling::usual, cs);
       serves = false;
     }
     return serves;
@@ -157,7 +157,7 @@ class sequence_fold {
     }
   }
 
-  /// What every block sees after its boxes, from the last block to the first. Measures all keys.
+  /// What every block sees after its boxes, from the last block to the first. Measures all keys, as weigh() does.
   void sum_after() {
     for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = row_sum<C>::zero();
     const auto first_key = [&](index_t i) { return i == 0 ? 0 : std::min(p_.Tk, i * block + row_.reach_after()); };
@@ -293,8 +293,9 @@ class sequence_fold {
 template <class C>
 inline bool goes_by_parts(const stencil_shape& shape, index_t d, bool tied) {
   using tuning = tuning_stencil<C>;
-  const bool apart = tied || d < tuning::sequence_tiles * lanes<C>;
-  const index_t least = apart ? tuning::sequence_apart : (shape.after ? tuning::sequence_twice : tuning::sequence);
+  const bool few = d < tuning::sequence_tiles * lanes<C>;
+  const index_t one = few ? tuning::sequence_few : (tied ? tuning::sequence_apart : tuning::sequence);
+  const index_t least = shape.after ? std::max(one, tuning::sequence_twice) : one;
   const index_t taps = tied ? tuning::sequence_taps_apart : tuning::sequence_taps;
   return shape.rows() == 1 && shape.width() >= least && shape.taps[2] <= taps;
 }

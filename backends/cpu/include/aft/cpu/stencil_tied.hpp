@@ -106,12 +106,12 @@ struct tied_fold {
       gates[x] = in_place.queries ? inputs[x].gates() : gate_inputs<C>{worker.gates + in_group * step + x * p.Tq * L};
       const C* const v = in_place.values ? inputs[x].v.row(0) : P + x * L;
       const index_t v_step = in_place.values ? inputs[x].v.step() : 2 * L;
-      const auto stage = [&](bool ordinary) {
-        return stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, ordinary, v, v_step, P + x * L, cs[x]);
+      const auto stage = [&](lane_scaling scaling) {
+        return stage_values<C>(p, spread, tied.scales + x, 2, tied.keys + x * L, scaling, v, v_step, P + x * L, cs[x]);
       };
-      if (stage(true)) continue;
+      if (stage(lane_scaling::one)) continue;
       if (!in_place.values) inputs[x].v.read(0, p.Tk, P + x * L, C(0), 2 * L);
-      stage(false);
+      stage(lane_scaling::usual);
     }
     query_fold<C> folds[2] = {{p, shape, tables[i], tiles[0], cs[0], P}, {p, shape, tables[i], tiles[1], cs[1], P}};
     for (index_t x = 0; x < 2; ++x) {

@@ -89,7 +89,8 @@ struct tied_gradients {
     for (index_t x = 0; x < n; ++x) {
       lane_state& s = lane[x];
       s.fields.v.read(0, p.Tk, own.P + x * L, C(0), 2 * L);
-      stage_values<C>(p, spread, own.scales + x, 2, own.keys + x * L, false, own.P + x * L, 2 * L, own.P + x * L, s.cs);
+      stage_values<C>(p, spread, own.scales + x, 2, own.keys + x * L, lane_scaling::own, own.P + x * L, 2 * L,
+                      own.P + x * L, s.cs);
       fill_rows(s.fields, x, true);
       C by[L];
       measure_payload<C>(p, own.rows[x], s.cs, by, s.ps);

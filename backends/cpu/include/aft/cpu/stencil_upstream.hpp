@@ -42,6 +42,9 @@ struct gradient_fields {
         lse(p.lse, p.grid, tile, p.d / p.hk),
         dq(p.dq, p.grid, tile, 1) {}
 
+  /// Where they can be used as they lie.
+  column_rows<C> columns() const { return {k.row(0), v.row(0), k.step(), v.step()}; }
+
   /// Asks for rows of all inputs of `count` tiles from this one on, while another tile is worked on.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
     if (count == 0) return;

@@ -2,6 +2,7 @@
 /// @file tuning_scan.hpp  Sizes and thresholds of the scan, each with the measurement that chose it.
 #pragma once
 
+#include "parallel.hpp"
 #include "simd.hpp"
 
 namespace aft {
@@ -38,7 +39,7 @@ struct scan_tuning {
   static constexpr index_t asked = index_t{8} << 20;
   /// Elements below which starting threads may cost more than it saves: half as many take one thread 5.6 us and two of
   /// them 5 to 9, as a team starts in 2 to 6 us (Zen 5, 2026-11, 256 x 64).
-  static constexpr index_t serial = 1 << 16;
+  static constexpr index_t serial = AFT_PARALLEL_GRAIN / 64;
   /// When a maximum moves, the exponent is set this far above it, so that random keys soon stop moving it.
   static constexpr C headroom = C(16);
   /// Values in this range need no scale: sums of 2^40 of them stay finite, and what their least weights lose is below

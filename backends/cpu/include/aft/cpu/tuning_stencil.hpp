@@ -40,7 +40,8 @@ struct tuning_stencil {
   /// (Emerald Rapids, 2026-11).
   static constexpr index_t sequence_bytes = 1024;
 #if defined(AFT_SEQUENCE_KEYS)  // the tests' sizes are small
-  static constexpr index_t sequence = AFT_SEQUENCE_KEYS, sequence_twice = sequence, sequence_apart = sequence;
+  static constexpr index_t sequence = AFT_SEQUENCE_KEYS, sequence_twice = sequence, sequence_apart = sequence,
+                           sequence_few = sequence;
 #else
   /// Least lengths of a sequence that is worked on in parts. The time it takes against a lane tile's whole sequence at
   /// once, for 512 channels, 7 taps, one thread (Emerald Rapids, 2026-11): 196 keys 0.99 to 1.02, 256 0.91 to 0.94,
@@ -48,9 +49,11 @@ struct tuning_stencil {
   static constexpr index_t sequence = 256;
   /// Where keys after the box count, all keys are read twice: 1024 keys 1.0, 2048 1.03, 3072 0.79, 8192 0.73.
   static constexpr index_t sequence_twice = 3072;
-  /// Few lane tiles, or heads whose denominators could be folded apart. 16 heads: 256 keys 1.15, 512 1.0 to 1.1, 1024
-  /// 0.84 to 0.9, 2048 0.85; 128 heads, 1024 keys 0.76 (Zen 5, two threads, 8 sequences; with one 1.0).
+  /// Heads whose denominators could be folded apart, causal: 16 of them 256 keys 1.15, 512 1.0 to 1.1, 1024 0.84 to
+  /// 0.9, 2048 0.85; 128 of them, 1024 keys 0.76 (Zen 5, two threads, 8 sequences; with one 1.0).
   static constexpr index_t sequence_apart = 1024;
+  /// Few lane tiles. 4 channels: 512 keys 1.05, 1024 1.12; 16 channels: 4096 keys 0.73.
+  static constexpr index_t sequence_few = 4096;
 #endif
   /// Few lane tiles: with 3 of them 0.93, with 2 of them 1.01 to 1.06 for 256 and 512 keys.
   static constexpr index_t sequence_tiles = 3;
