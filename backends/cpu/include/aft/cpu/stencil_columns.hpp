@@ -143,6 +143,10 @@ struct column_rows {
   index_t k_step, v_step;
 
   static column_rows staged(const C* P) { return {P + lanes<C>, P, 2 * lanes<C>, 2 * lanes<C>}; }
+  /// From key s on, of the lane tile that lies so many lanes after the one whose rows they are.
+  static column_rows in_place(const lane_rows<C>& keys, const lane_rows<C>& values, index_t s = 0, index_t after = 0) {
+    return {keys.row(s) + after, values.row(s) + after, keys.step(), values.step()};
+  }
 };
 
 /// What the scales of a lane tile's keys and values follow from.

@@ -26,20 +26,19 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
       const index_t count = own.some(i, worker.group).count();
       for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(own.group, i + j);
       in_place = {p, tiles, count};
-      in_place.keys = in_place.keys && in_place.values;
-      if (!in_place.keys) stage_columns<C>(p, tiles, count, 0, p.Tk, worker.P, 2 * size);
+      if (!in_place.columns) stage_columns<C>(p, tiles, count, 0, p.Tk, worker.P, 2 * size);
       if (!in_place.queries && p.gate_fn != gate::none)
         read_tiles<C>(p.q, p.grid, tiles, count, 1, 0, p.Tq, worker.gates, size, L);
     }
-    C* const P = worker.P + (in_place.keys ? 0 : in_group * 2 * size);
+    C* const P = worker.P + (in_place.columns ? 0 : in_group * 2 * size);
     const lane_tile<C> tile = call.plan.tile(own.group, i);
     const query_inputs<C> inputs(p, tile);
     const stencil_ahead ahead(own, i, worker.group, next, p.Tq);
     const query_outputs<C> outputs(p, tile);
     const query_inputs<C> later(p, call.plan.tile(ahead.tiles.group, ahead.tiles.first));
     column_scales<C> cs;
-    fill_ordinary_columns<C>(p, call.tables[i], tile, in_place.keys ? inputs.columns() : column_rows<C>::staged(P), P,
-                             cs);
+    fill_ordinary_columns<C>(p, call.tables[i], tile, in_place.columns ? inputs.columns() : column_rows<C>::staged(P),
+                             P, cs);
     query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
     fold.y = outputs.whole_rows();
     const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {

@@ -82,7 +82,6 @@ class sequence_fold {
       ::new (worker.outputs + j) query_outputs<C>(call.p, tiles_[j]);
     }
     in_place_ = {call.p, tiles_, count_};
-    in_place_.keys = in_place_.keys && in_place_.values;
   }
 
   void run() {
@@ -140,12 +139,12 @@ class sequence_fold {
 
   /// Copies keys [s0, s1) to column `at` and so on, where they cannot be used as they lie.
   void stage(index_t s0, index_t s1, index_t at) {
-    if (!in_place_.keys) stage_columns<C>(p_, tiles_, count_, s0, s1, worker_.P + at * pair, worker_.apart);
+    if (!in_place_.columns) stage_columns<C>(p_, tiles_, count_, s0, s1, worker_.P + at * pair, worker_.apart);
   }
   /// Those of lane tile j.
   column_rows<C> staged(index_t j, index_t s0, index_t at) const {
-    if (!in_place_.keys) return column_rows<C>::staged(keys_of(j) + at * pair);
-    return {inputs_.k.row(s0) + j * lanes<C>, inputs_.v.row(s0) + j * lanes<C>, inputs_.k.step(), inputs_.v.step()};
+    if (!in_place_.columns) return column_rows<C>::staged(keys_of(j) + at * pair);
+    return column_rows<C>::in_place(inputs_.k, inputs_.v, s0, j * lanes<C>);
   }
   /// Weighs them, and measures them as long as scale 1 is tried.
   void weigh(index_t j, index_t s0, index_t s1, index_t at) {
@@ -157,7 +156,8 @@ class sequence_fold {
     }
   }
 
-  /// What every block sees after its boxes, from the last block to the first. Measures all keys, as weigh() does.
+  /// What every block sees after its boxes, from the last block to the first. All keys are then measured, if scale 1 is
+  /// tried.
   void sum_after() {
     for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = row_sum<C>::zero();
     const auto first_key = [&](index_t i) { return i == 0 ? 0 : std::min(p_.Tk, i * block + row_.reach_after()); };
@@ -294,8 +294,8 @@ template <class C>
 inline bool goes_by_parts(const stencil_shape& shape, index_t d, bool tied) {
   using tuning = tuning_stencil<C>;
   const bool few = d < tuning::sequence_tiles * lanes<C>;
-  const index_t one = few ? tuning::sequence_few : (tied ? tuning::sequence_apart : tuning::sequence);
-  const index_t least = shape.after ? std::max(one, tuning::sequence_twice) : one;
+  const index_t causal = few ? tuning::sequence_few : (tied ? tuning::sequence_apart : tuning::sequence);
+  const index_t least = shape.after ? std::max(causal, tuning::sequence_twice) : causal;
   const index_t taps = tied ? tuning::sequence_taps_apart : tuning::sequence_taps;
   return shape.rows() == 1 && shape.width() >= least && shape.taps[2] <= taps;
 }

@@ -35,14 +35,15 @@ struct query_outputs {
 /// Depthwise conv takes 0.93 of its time by it (Zen 5, 2026-11, 256 x 14 x 14 x 384).
 template <class C>
 struct tiles_in_place {
-  bool keys = false, values = false, queries = false;
+  bool values = false, queries = false;
+  bool columns = false;  ///< keys and values
 
   tiles_in_place() = default;
   /// y may be q itself, and is stored before it is proven.
   tiles_in_place(const problem& p, const lane_tile<C>* tiles, index_t count)
-      : keys(!hides_keys(p) && lie_whole<C>(p.k, p.grid, tiles, count, p.d / p.hk)),
-        values(lie_whole<C>(p.v, p.grid, tiles, count, 1)),
-        queries(p.gate_fn != gate::none && p.q.data != p.y.data && lie_whole<C>(p.q, p.grid, tiles, count, 1)) {}
+      : values(lie_whole<C>(p.v, p.grid, tiles, count, 1)),
+        queries(p.gate_fn != gate::none && p.q.data != p.y.data && lie_whole<C>(p.q, p.grid, tiles, count, 1)),
+        columns(values && !hides_keys(p) && lie_whole<C>(p.k, p.grid, tiles, count, p.d / p.hk)) {}
 };
 
 /// The fields of a lane tile that it reads.
@@ -55,7 +56,7 @@ struct query_inputs {
       : p(from), k(p.k, p.grid, tile, p.d / p.hk), v(p.v, p.grid, tile, 1), q(p.q, p.grid, tile, 1) {}
 
   /// Where they can be used as they lie, see tiles_in_place.
-  column_rows<C> columns() const { return {k.row(0), v.row(0), k.step(), v.step()}; }
+  column_rows<C> columns() const { return column_rows<C>::in_place(k, v); }
   gate_inputs<C> gates() const { return {q.row(0), q.step()}; }
 
   /// Asks for rows of all that `count` tiles from this one on read, while another tile is worked on.

@@ -43,7 +43,7 @@ struct gradient_fields {
         dq(p.dq, p.grid, tile, 1) {}
 
   /// Where they can be used as they lie.
-  column_rows<C> columns() const { return {k.row(0), v.row(0), k.step(), v.step()}; }
+  column_rows<C> columns() const { return column_rows<C>::in_place(k, v); }
 
   /// Asks for rows of all inputs of `count` tiles from this one on, while another tile is worked on.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {

@@ -38,7 +38,8 @@ struct scan_tuning {
   /// threads, 2026-11).
   static constexpr index_t asked = index_t{8} << 20;
   /// Elements below which starting threads may cost more than it saves: half as many take one thread 5.6 us and two of
-  /// them 5 to 9, as a team starts in 2 to 6 us (Zen 5, 2026-11, 256 x 64).
+  /// them 5 to 9, as a team starts in 2 to 6 us (Zen 5, 2026-11, 256 x 64). None where the tests set
+  /// the grain to 1.
   static constexpr index_t serial = AFT_PARALLEL_GRAIN / 64;
   /// When a maximum moves, the exponent is set this far above it, so that random keys soon stop moving it.
   static constexpr C headroom = C(16);
