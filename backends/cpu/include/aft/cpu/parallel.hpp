@@ -43,21 +43,52 @@ inline cpu limit_threads(const cpu& exec, double work) {
   return limited;
 }
 
+#if defined(_OPENMP)
+/// Items that are handed out in order, apart from those of other lines of the caches.
+struct alignas(64) item_share {
+  index_t next, end;
+  index_t take() {
+    index_t item;
+#pragma omp atomic capture
+    item = next++;
+    return item;
+  }
+};
+/// A team of more threads shares these.
+inline constexpr int most_shares = 64;
+
+/// What a thread of a team does: the items of its own share, and then what is left of the others'.
+AFT_COMPILE_ONCE inline void run_shares(item_share* shares, int count, int first, int thread,
+                                        function_ref<void(index_t, int)> body) {
+  for (int n = 0; n < count; ++n) {
+    item_share& share = shares[(first + n) % count];
+    for (index_t i; (i = share.take()) < share.end;) body(i, thread);
+  }
+}
+#endif
+
 // A compiler that knew `body` here would write it out again for a team and for a single thread.
 AFT_COMPILE_ONCE inline void run_items(index_t n, [[maybe_unused]] int threads, function_ref<void(index_t, int)> body) {
 #if defined(_OPENMP)
   if (threads > 1 && n > 1) {
     const int team = n < threads ? static_cast<int>(n) : threads;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-    for (index_t i = 0; i < n; ++i) body(i, omp_get_thread_num());
+    const int count = team < most_shares ? team : most_shares;
+    item_share shares[most_shares];
+    for (int i = 0; i < count; ++i) {
+      shares[i].next = n * i / count;
+      shares[i].end = n * (i + 1) / count;
+    }
+#pragma omp parallel num_threads(team)
+    run_shares(shares, count, omp_get_thread_num() * count / omp_get_num_threads(), omp_get_thread_num(), body);
     return;
   }
 #endif
   for (index_t i = 0; i < n; ++i) body(i, 0);
 }
 
-/// Runs body(i, thread) for 0 <= i < n with thread < threads. Items are handed out as threads become free, so no
-/// result may depend on which thread runs what. The body must not throw: scratch is taken before.
+/// Runs body(i, thread) for 0 <= i < n with thread < threads. Each thread begins with a share of its own, the same in
+/// every call, and helps the others when it is done with it; so no result may depend on which thread runs what. The
+/// body must not throw: scratch is taken before.
 template <class Body>
 inline void parallel_for(index_t n, int threads, const Body& body) {
   run_items(n, threads, function_ref<void(index_t, int)>(body));
