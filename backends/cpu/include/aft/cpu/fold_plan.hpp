@@ -54,14 +54,10 @@ struct fold_plan {
   index_t pass = 0;         ///< slabs: lane tiles that are taken through them together
   index_t chains = 0;       ///< products: runs of groups that one thread takes in order; 0: every group by itself
   index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
-  C* weights = nullptr;
-  row_scale<C>* scales = nullptr;
-  C* rows = nullptr;
-  C* columns = nullptr;
-  column_scale<C>* column_scales = nullptr;
-  C* tiles = nullptr;
-  C* before = nullptr;
-  C* after = nullptr;
+  // Of every thread, or of every team where threads work together.
+  per_thread<C> weights, rows, columns, tiles, before, after;
+  per_thread<row_scale<C>> scales;
+  per_thread<column_scale<C>> column_scales;
 
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
@@ -78,8 +74,8 @@ struct fold_plan {
   /// Whether a thread packs weights for itself alone.
   bool own_weights() const { return by_instance || columns_first || slabs; }
   /// Where the weights of a block lie, and their scales, for the slot of buffers that its items name.
-  C* weights_of(int slot) const { return weights + (own_weights() ? slot : 0) * block * steps(width) * M; }
-  row_scale<C>* scales_of(int slot) const { return scales + (own_weights() ? slot : 0) * block; }
+  C* weights_of(int slot) const { return weights.of(own_weights() ? slot : 0); }
+  row_scale<C>* scales_of(int slot) const { return scales.of(own_weights() ? slot : 0); }
 
   /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
   /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of rows
@@ -148,7 +144,7 @@ struct fold_plan {
   index_t panel_bytes() const { return steps(width) * M * size; }
   /// What a thread's own weights take at most.
   index_t own_bytes() const { return least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
-  index_t teams() const { return by_instance ? threads : 1; }
+  int teams() const { return by_instance ? threads : 1; }
 
   /// Panels of a block, and which of weights and columns are packed once.
   void cut_blocks(index_t lane_tiles) {
@@ -197,18 +193,15 @@ struct fold_plan {
     while (run % pack_group != 0) --pack_group;
   }
   void take_slabs(index_t lane_tiles, scratch& memory) {
-    const index_t weight_count = threads * block * steps(width) * M, row_count = threads * M * ld();
-    const index_t column_count = pass * column_size, sum_count = chunk * pass * M * N;
-    constexpr index_t rounding = 6 * 64 / size;
-    memory.reserve<C>(weight_count + row_count + column_count + sum_count + rounding +
-                      chunk * static_cast<index_t>(sizeof(row_scale<C>)) / size +
-                      lane_tiles * static_cast<index_t>(sizeof(column_scale<C>)) / size);
-    weights = memory.take<C>(weight_count);
-    scales = memory.take<row_scale<C>>(chunk);
-    rows = memory.take<C>(row_count);
-    columns = memory.take<C>(column_count);
-    column_scales = memory.take<column_scale<C>>(lane_tiles);
-    tiles = memory.take<C>(sum_count);
+    const auto lay_out = [&](scratch& from) {
+      weights = from.take_each<C>(block * steps(width) * M, threads);
+      scales = from.take_each<row_scale<C>>(chunk, 1);
+      rows = from.take_each<C>(M * ld(), threads);
+      columns = from.take_each<C>(pass * column_size, 1);
+      column_scales = from.take_each<column_scale<C>>(lane_tiles, 1);
+      tiles = from.take_each<C>(chunk * pass * M * N, 1);
+    };
+    memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   }
 
   void form_groups(index_t lane_tiles, index_t run) {
@@ -263,25 +256,20 @@ struct fold_plan {
   }
 
   void take_buffers(index_t lane_tiles, scratch& memory) {
-    const index_t outside = g.constant ? threads * group * block * N : 0;
-    const index_t heads = narrow && g.constant ? threads * group * N : outside;
-    const index_t weight_slots = own_weights() ? threads : 1;
-    const index_t column_slots = columns_first ? teams() * lane_tiles : threads * group;
-    const index_t weight_count = weight_slots * block * steps(width) * M, row_count = threads * together * M * ld();
-    const index_t column_count = column_slots * column_size, tile_count = threads * group * strip * M * N;
-    const index_t scale_count = weight_slots * block, column_scale_count = column_slots;
-    constexpr index_t rounding = 8 * 64 / size;
-    memory.reserve<C>(weight_count + row_count + column_count + tile_count + heads + outside + rounding +
-                      scale_count * static_cast<index_t>(sizeof(row_scale<C>)) / size +
-                      column_scale_count * static_cast<index_t>(sizeof(column_scale<C>)) / size);
-    weights = memory.take<C>(weight_count);
-    scales = memory.take<row_scale<C>>(scale_count);
-    rows = memory.take<C>(row_count);
-    columns = memory.take<C>(column_count);
-    column_scales = memory.take<column_scale<C>>(column_scale_count);
-    tiles = memory.take<C>(tile_count);
-    before = memory.take<C>(heads);
-    after = memory.take<C>(outside);
+    const index_t outside = g.constant ? group * block * N : 0;
+    const index_t own_tiles = columns_first ? lane_tiles : group;
+    const int weight_slots = own_weights() ? threads : 1, column_slots = columns_first ? teams() : threads;
+    const auto lay_out = [&](scratch& from) {
+      weights = from.take_each<C>(block * steps(width) * M, weight_slots);
+      scales = from.take_each<row_scale<C>>(block, weight_slots);
+      rows = from.take_each<C>(together * M * ld(), threads);
+      columns = from.take_each<C>(own_tiles * column_size, column_slots);
+      column_scales = from.take_each<column_scale<C>>(own_tiles, column_slots);
+      tiles = from.take_each<C>(group * strip * M * N, threads);
+      before = from.take_each<C>(narrow && g.constant ? group * N : outside, threads);
+      after = from.take_each<C>(outside, threads);
+    };
+    memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   }
 };
 

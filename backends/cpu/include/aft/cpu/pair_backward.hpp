@@ -107,7 +107,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   std::optional<bias_gradient_job<C>> bias;
   std::optional<std::conditional_t<windows, product_plan<C>, bool>> product;
   index_t per_slot = 0;
-  C* exponents = nullptr;
+  per_thread<C> exponents;
   const auto lay_out = [&](scratch& from) {
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
     if (keys_wanted) {
@@ -118,7 +118,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
                                .sums = p.dk.set || p.dv.set},
                    from);
       if (!plan->narrow) per_slot = plan->pack_group * p.Tq * lanes<C>;
-      exponents = from.take<C>(threads * per_slot);
+      exponents = from.take_each<C>(per_slot, threads);
     }
     if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, pass, !products, from);
     if constexpr (windows) {
@@ -177,8 +177,7 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
       }
       const auto pack = [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
         pack_queries<C>(
-            in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents + slot * per_slot, P,
-            scales);
+            in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents.of(slot), P, scales);
       };
       fold_pairs<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(finish));
     });

@@ -42,9 +42,7 @@ struct bias_gradient_plan {
   C* kappa;
   C* a;
   C* rho;
-  C* columns;
-  C* tiles;
-  C* sums;
+  per_thread<C> columns, tiles, sums;
 
   bias_gradient_plan(const backward_problem& p, bool batched, int wanted, scratch& memory) : threads(wanted) {
     panels = (p.Tq + M - 1) / M;
@@ -62,9 +60,9 @@ struct bias_gradient_plan {
     kappa = memory.take<C>(p.B * p.d);
     a = memory.take<C>(block * 2 * depth * M);
     rho = memory.take<C>(block * groups * M);
-    columns = memory.take<C>(threads * together * 2 * chunk * N);
-    tiles = memory.take<C>(threads * together * block * M * N);
-    sums = memory.take<C>(threads * together * block * M * N);
+    columns = memory.take_each<C>(together * 2 * chunk * N, threads);
+    tiles = memory.take_each<C>(together * block * M * N, threads);
+    sums = memory.take_each<C>(together * block * M * N, threads);
   }
 };
 
@@ -312,9 +310,9 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
       bool any = false;
       for (index_t q = q0; q < q1; ++q) any = any || touches(q, first_key(j0), last_key(j1 - 1));
       if (!any) return;
-      C* const packed = plan.columns + thread * plan.together * 2 * chunk * N;
-      C* const tiles = plan.tiles + thread * plan.together * plan.block * M * N;
-      C* const sums = plan.sums + thread * plan.together * plan.block * M * N;
+      C* const packed = plan.columns.of(thread);
+      C* const tiles = plan.tiles.of(thread);
+      C* const sums = plan.sums.of(thread);
       const auto at = [&](index_t q, index_t j) { return ((q - q0) * plan.together + j - j0) * M * N; };
       for (index_t x = 0; x < (q1 - q0) * plan.together * M * N; ++x) sums[x] = C(0);
       for (index_t group = 0, g0 = 0; g0 < columns.count; ++group, g0 += columns.per_group) {

@@ -124,7 +124,7 @@ template <class C>
     const index_t last = first + plan.together < p1 ? first + plan.together : p1;
     const index_t origin = plan.cut.begin(first), ld = plan.ld();
     const auto all = g.dense(origin, plan.cut.end(last - 1));
-    C* const rows = plan.rows + (plan.own_weights() ? thread : own) * plan.together * M * ld;
+    C* const rows = plan.rows.of(plan.own_weights() ? thread : own);
     const log_weights<C> w = fill(origin, plan.cut.end(last - 1), all.lo, all.hi, rows, ld);
     for (index_t panel = first; panel < last; ++panel) {
       const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
@@ -193,9 +193,9 @@ template <class C>
   const index_t tile0 = item.tile, in_group = item.count, a0 = item.first, a1 = item.last, p0 = item.block;
   const C* const weights = plan.weights_of(slot);
   const row_scale<C>* const scales = plan.scales_of(slot);
-  C* const c = plan.tiles + slot * plan.group * plan.strip * M * N;
-  C* const before = g.constant ? plan.before + slot * plan.group * plan.block * N : nullptr;
-  C* const after = g.constant ? plan.after + slot * plan.group * plan.block * N : nullptr;
+  C* const c = plan.tiles.of(slot);
+  C* const before = g.constant ? plan.before.of(slot) : nullptr;
+  C* const after = g.constant ? plan.after.of(slot) : nullptr;
   for (index_t i = 0; g.constant && i < in_group; ++i) {
     fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
   }
@@ -267,9 +267,9 @@ template <class C>
 inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill, pack_ref<C> pack,
                                sums_ref<C> finish) {
   const int team = plan.by_instance ? 1 : plan.threads;
-  const index_t own_first = plan.by_instance ? thread * tiles : 0;
-  C* const P = plan.columns + own_first * plan.column_size;
-  column_scale<C>* const cs = plan.column_scales + own_first;
+  const int own_team = plan.by_instance ? thread : 0;
+  C* const P = plan.columns.of(own_team);
+  column_scale<C>* const cs = plan.column_scales.of(own_team);
   const auto slot_of = [&](int own) { return plan.by_instance ? thread : own; };
   parallel_for((tiles + plan.pack_group - 1) / plan.pack_group, team, [&](index_t i, int own) {
     const index_t tile = i * plan.pack_group, left = tiles - tile;
@@ -305,8 +305,8 @@ template <class C>
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
     pack_weights<C>(plan, thread, p0, p1, fill);
     for_each_item<C>(plan, thread, tiles, p0, p1, [&](const fold_item& item) {
-      C* const P = plan.columns + item.slot * plan.group * plan.column_size;
-      column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;
+      C* const P = plan.columns.of(item.slot);
+      column_scale<C>* const cs = plan.column_scales.of(item.slot);
       pack(item.slot, item.tile, item.count, P, cs);
       fold_panels<C>(plan, item, P, P, cs, finish);
     });

@@ -28,9 +28,10 @@ class backward_call {
     whole_ = plan_.count() >= threads_;
     const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
     threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
-    desk_size_ = backward_desk<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
+    const index_t desk_size =
+        backward_desk<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
     const auto lay_out = [&](scratch& from) {
-      desks_ = from.take<C>(threads_ * desk_size_);
+      desks_ = from.take_each<C>(desk_size, threads_);
       if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), from);
       if (!pass_.sums_wanted() || whole_) return;
       sums_ = from.take<C>(plan_.count() * row_chunks_ * sums_size());
@@ -56,7 +57,7 @@ class backward_call {
 
  private:
   index_t sums_size() const { return suffix_lanes<C>::arrays * plan_.width(); }
-  backward_desk<C> desk(int thread) const { return {desks_ + thread * desk_size_, plan_.width()}; }
+  backward_desk<C> desk(int thread) const { return {desks_.of(thread), plan_.width()}; }
   suffix_lanes<C> sums(index_t i, index_t c) const {
     return {sums_ + (i * row_chunks_ + c) * sums_size(), plan_.width()};
   }
@@ -148,8 +149,7 @@ class backward_call {
   backward_pass<C> pass_;
   index_t row_chunks_;
   bool whole_ = false;
-  index_t desk_size_ = 0;
-  C* desks_ = nullptr;
+  per_thread<C> desks_;
   C* sums_ = nullptr;
   C* after_ = nullptr;
   std::optional<key_prefix<C>> prefix_;

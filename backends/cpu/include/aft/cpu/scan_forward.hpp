@@ -223,14 +223,14 @@ void scan_forward(const problem& p, const cpu& exec) {
 
   scratch memory(exec);
   const index_t size = scan::forward_desk<C>::size(plan.width());
-  C* desks = nullptr;
+  per_thread<C> desks;
   std::optional<scan::key_prefix<C>> prefix;
   const auto lay_out = [&](scratch& from) {
-    desks = from.take<C>(team * size);
+    desks = from.take_each<C>(size, team);
     if (!whole) prefix.emplace(p, plan, pass.keys(), from);
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
-  const auto desk = [&](int thread) { return scan::forward_desk<C>(desks + thread * size, plan.width()); };
+  const auto desk = [&](int thread) { return scan::forward_desk<C>(desks.of(thread), plan.width()); };
   if (whole) {
     parallel_for(plan.count(), team, [&](index_t i, int thread) {
       const scan::forward_desk<C> mine = desk(thread);

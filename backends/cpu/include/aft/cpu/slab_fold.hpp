@@ -41,7 +41,7 @@ class slab_fold {
     const index_t groups = (tiles_ + plan.pack_group - 1) / plan.pack_group;
     parallel_for(groups, plan.threads, [&](index_t i, int) {
       const index_t tile = i * plan.pack_group, left = tiles_ - tile;
-      measure(tile, left < plan.pack_group ? left : plan.pack_group, plan.column_scales + tile);
+      measure(tile, left < plan.pack_group ? left : plan.pack_group, plan.column_scales.first + tile);
     });
     for (index_t p0 = 0; p0 < plan.panels; p0 += plan.chunk) run_chunk(p0, least(p0 + plan.chunk, plan.panels));
   }
@@ -68,8 +68,8 @@ class slab_fold {
         const slab s{.first = p0, .tile = tile, .count = count, .k0 = k0, .k1 = least(k0 + plan.width, plan.g.K)};
         parallel_for((count + plan.pack_group - 1) / plan.pack_group, plan.threads, [&](index_t i, int) {
           const index_t at = i * plan.pack_group;
-          form_(tile + at, least(plan.pack_group, count - at), s.k0, s.k1, plan.columns + at * plan.column_size,
-                plan.column_scales + tile + at);
+          form_(tile + at, least(plan.pack_group, count - at), s.k0, s.k1, plan.columns.first + at * plan.column_size,
+                plan.column_scales.first + tile + at);
         });
         // Whoever takes a part knows its next one, and asks for its weights meanwhile.
         std::atomic<index_t> taken{0};
@@ -90,7 +90,7 @@ class slab_fold {
   log_weights<C> weights(int slot, index_t panel, index_t from, index_t to) const {
     const fold_plan<C>& plan = *plan_;
     const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel), ld = plan.ld(), n = to - from;
-    C* const rows = plan.rows + slot * M * ld;
+    C* const rows = plan.rows.of(slot);
     const log_weights<C> w = fill_(r0, r1, from, to, rows, ld);
     if (!w.whole) pad_rows<C>(r1 - r0, n, padded_weights<C>(n, plan.paired), rows, ld);
     return {w.first, w.ld, true};
@@ -111,7 +111,7 @@ class slab_fold {
       find_tops<C>(r1 - r0, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none, of_slab.top);
       tops.join(of_slab);
     }
-    row_scale<C>& scale = plan.scales[panel - p0];
+    row_scale<C>& scale = plan.scales.first[panel - p0];
     set_row_scale<C>(r1 - r0, tops, false, scale);
     scale.ends = plan.ends(r0, r1);
   }
@@ -131,7 +131,7 @@ class slab_fold {
       if (part.lo >= part.hi) continue;
       pack_weight_part<C>(plan.cut.end(panel) - plan.cut.begin(panel), part.hi - part.lo,
                           weights(slot, panel, part.lo, part.hi), plan.paired, packed + (panel - a0) * panel_size,
-                          plan.scales[panel - s.first]);
+                          plan.scales.first[panel - s.first]);
     }
     const coming_lines coming(*this, s, next);
     index_t calls = 0;
@@ -141,16 +141,16 @@ class slab_fold {
         const pair_geometry::span part = part_of(panel);
         if (part.lo >= part.hi) continue;
         const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
-        const row_scale<C>& scale = plan.scales[panel - s.first];
+        const row_scale<C>& scale = plan.scales.first[panel - s.first];
         const bool last = part.hi == plan.cut.dense(plan.g, panel).hi;
         const tile_ends ends{scale.ends.begin && s.k0 == 0, scale.ends.end && last};
         const C* const a = packed + (panel - a0) * panel_size;
         for (index_t i = tile; i < tile + count; ++i) {
-          const C* const columns = plan.columns + i * plan.column_size;
-          C* const sums = plan.tiles + ((panel - s.first) * plan.pass + i) * M * N;
+          const C* const columns = plan.columns.first + i * plan.column_size;
+          C* const sums = plan.tiles.first + ((panel - s.first) * plan.pass + i) * M * N;
           multiply_tile(r1 - r0, plan.steps(part.hi - part.lo), a, columns, sums, s.k0 > 0, coming.at(calls++, sums),
                         ends);
-          if (last) finish_(s.tile + i, plan.column_scales[s.tile + i], r0, r1, scale, sums);
+          if (last) finish_(s.tile + i, plan.column_scales.first[s.tile + i], r0, r1, scale, sums);
         }
       }
     }

@@ -90,9 +90,9 @@ class window_columns {
         first_(item.first),
         last_(item.last),
         constant_(plan.g.constant && plan.sums),
-        P_(plan.columns + item.slot * plan.group * plan.column_size),
-        before_(constant_ ? plan.before + item.slot * plan.group * N : nullptr),
-        after_(constant_ ? plan.after + item.slot * plan.group * plan.block * N : nullptr) {}
+        P_(plan.columns.of(item.slot)),
+        before_(constant_ ? plan.before.of(item.slot) : nullptr),
+        after_(constant_ ? plan.after.of(item.slot) : nullptr) {}
 
   /// Finds the scales, the sums after every panel and, if columns are kept, packs them all.
   void prepare(column_scale<C>* scales) {
@@ -383,10 +383,10 @@ template <class C>
   const C* const weights = plan.weights_of(thread);
   const row_scale<C>* const scales = plan.scales_of(thread);
   window_columns<C> columns(plan, item, source);
-  column_scale<C>* const cs = plan.column_scales + item.slot * plan.group;
+  column_scale<C>* const cs = plan.column_scales.of(item.slot);
   columns.prepare(cs);
   if (products != nullptr) products->begin(item, cs);
-  C* const c = plan.tiles + item.slot * plan.group * plan.strip * M * N;
+  C* const c = plan.tiles.of(item.slot);
   outside_sums<C> outside;
   for (index_t panel = g.constant && g.causal >= 0 ? 0 : item.first; panel < item.last; ++panel) {
     const index_t r0 = plan.cut.begin(panel);

@@ -31,14 +31,14 @@ struct product_plan {
 
   index_t before = 0, after = 0;  ///< row t has a bias for the keys [t - before, t + after]
   index_t strips = 0, tiles = 0;  ///< tiles of a strip, at most
-  index_t chains = 0, chain_size = 0, team_size = 0, exponent_count = 0;
+  index_t chains = 0, chain_size = 0, team_size = 0;
   index_t line = 0;  ///< pairs of a row in whole vectors
   gradient_scale<C> scale;
-  kept_keys<C>* keys = nullptr;  ///< of every lane tile of a slot
-  C* columns = nullptr;          ///< where those lie
-  C* sums = nullptr;
-  C* exponents = nullptr;  ///< of every key, what its weights were divided by
-  C* rows = nullptr;
+  per_thread<kept_keys<C>> keys;  ///< of every lane tile of a slot
+  per_thread<C> columns;          ///< where those lie
+  per_thread<C> sums;
+  per_thread<C> exponents;  ///< of every key, what its weights were divided by
+  per_thread<C> rows;
 
   /// Windows for which it is faster, and biases whose gradient is stored pair by pair.
   static bool serves(const backward_problem& p) {
@@ -60,19 +60,15 @@ struct product_plan {
     chain_size = strips * tiles * cell;
     team_size = chains * chain_size;
     line = (width + L - 1) / L * L;
-    const index_t teams = fold.by_instance ? fold.threads : 1;
-    const index_t slots = fold.threads * fold.group;
-    const index_t column_count = slots * column_size, row_count = fold.threads * row_size();
-    exponent_count = p.Tk + L;
-    constexpr index_t size = static_cast<index_t>(sizeof(C));
-    constexpr index_t rounding = 5 * 64 / size;
-    memory.reserve<C>(column_count + teams * (team_size + exponent_count) + row_count + rounding +
-                      slots * static_cast<index_t>(sizeof(kept_keys<C>)) / size);
-    keys = memory.take<kept_keys<C>>(slots);
-    columns = memory.take<C>(column_count);
-    sums = memory.take<C>(teams * team_size);
-    exponents = memory.take<C>(teams * exponent_count);
-    rows = memory.take<C>(row_count);
+    const int teams = fold.by_instance ? fold.threads : 1;
+    const auto lay_out = [&](scratch& from) {
+      keys = from.take_each<kept_keys<C>>(fold.group, fold.threads);
+      columns = from.take_each<C>(fold.group * column_size, fold.threads);
+      sums = from.take_each<C>(team_size, teams);
+      exponents = from.take_each<C>(p.Tk + L, teams);
+      rows = from.take_each<C>(row_size(), fold.threads);
+    };
+    memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   }
 
   static constexpr index_t column_size = fold_plan<C>::pair_step * M * N;
@@ -106,8 +102,8 @@ class window_products final : public pair_products<C> {
         instance_(instance),
         around_(bias.past_caches()),
         team_(fold.by_instance ? thread : 0),
-        sums_(plan.sums + team_ * plan.team_size),
-        exponents_(plan.exponents + team_ * plan.exponent_count) {}
+        sums_(plan.sums.of(team_)),
+        exponents_(plan.exponents.of(team_)) {}
 
   void begin(const fold_item& item, const column_scale<C>* cs) override {
     const gradient_scale<C>& all = plan_->scale;
@@ -125,7 +121,7 @@ class window_products final : public pair_products<C> {
   kept_keys<C>* keys(const fold_item& item, index_t i, index_t panel) override {
     kept_keys<C>& keys = keys_of(item, i);
     const index_t place = panel % fold_plan<C>::pair_step;
-    keys.to = plan_->columns + (item.slot * fold_->group + i) * plan_type::column_size + place * M * N;
+    keys.to = plan_->columns.of(item.slot) + i * plan_type::column_size + place * M * N;
     return &keys;
   }
 
@@ -140,7 +136,7 @@ class window_products final : public pair_products<C> {
     C* const sums = sums_ + item.chain * plan_->chain_size;
     for (index_t i0 = 0; i0 < item.count; i0 += tuning<C>::band_group) {
       const index_t depth = item.count - i0 < tuning<C>::band_group ? item.count - i0 : tuning<C>::band_group;
-      const C* const keys = plan_->columns + (item.slot * fold_->group + i0) * plan_type::column_size;
+      const C* const keys = plan_->columns.of(item.slot) + i0 * plan_type::column_size;
       const bool first = item.begins && i0 == 0;
       for (index_t strip = t0 / E; strip * E < t1; ++strip) {
         const index_t from = plan_->first_tile(strip);
@@ -165,7 +161,7 @@ class window_products final : public pair_products<C> {
     constexpr index_t together = 8;  // strips an item
     const auto body = [&](index_t item, int own) {
       const index_t end = (item + 1) * together < plan_->strips ? (item + 1) * together : plan_->strips;
-      C* const sums = plan_->rows + own * plan_->row_size();
+      C* const sums = plan_->rows.of(own);
       C* const w = sums + E * plan_->tiles * K + L;
       C* const dw = w + plan_->line;
       for (index_t strip = item * together; strip < end; ++strip) {
@@ -195,20 +191,20 @@ class window_products final : public pair_products<C> {
   }
 
  private:
-  kept_keys<C>& keys_of(const fold_item& item, index_t i) const { return plan_->keys[item.slot * fold_->group + i]; }
+  kept_keys<C>& keys_of(const fold_item& item, index_t i) const { return plan_->keys.of(item.slot)[i]; }
 
   /// Once an instance: the panels' weights are the same for all lane tiles.
   void keep_exponents(const fold_item& item, index_t panel, index_t s0) {
     if (item.chain > 0 || !item.begins) return;
     for (index_t s = s0; s < fold_->cut.end(panel); ++s)
-      exponents_[s] = fold_->scales[team_ * fold_->block + s / M - item.block].exponent[s % M];
+      exponents_[s] = fold_->scales_of(team_)[s / M - item.block].exponent[s % M];
   }
 
   /// Keys past the last one, as far as a tile reaches.
   void blank_keys(const fold_item& item, index_t count) const {
     const vec<C> zero(C(0));
     for (index_t i = 0; count % K != 0 && i < item.count; ++i) {
-      C* const at = plan_->columns + (item.slot * fold_->group + i) * plan_type::column_size;
+      C* const at = plan_->columns.of(item.slot) + i * plan_type::column_size;
       for (index_t x = count * N; x < (count + K - count % K) * N; x += L) store(at + x, zero);
     }
   }
