@@ -43,10 +43,14 @@ inline cpu limit_threads(const cpu& exec, double work) {
   return limited;
 }
 
+/// The items that a thread of a team begins with: every so many-th one, so that those which are worked on at the same
+/// time lie side by side, or as many as fall to it in a row.
+enum class item_order { spread, runs };
+
 #if defined(_OPENMP)
 /// Every step-th item from `next` on, in a cache line of its own.
 struct alignas(64) item_share {
-  index_t next, step;
+  index_t next, step, end;
   index_t take() {
     index_t item;
 #pragma omp atomic capture
@@ -61,43 +65,48 @@ struct alignas(64) item_share {
 inline constexpr int most_shares = 64;
 
 /// What a thread of a team does: the items of its own share, and then what is left of the others'.
-AFT_COMPILE_ONCE inline void run_shares(index_t n, item_share* shares, int count, int first, int thread,
+AFT_COMPILE_ONCE inline void run_shares(item_share* shares, int count, int first, int thread,
                                         function_ref<void(index_t, int)> body) {
   for (int i = 0; i < count; ++i) {
     item_share& share = shares[(first + i) % count];
-    for (index_t item; (item = share.take()) < n;) body(item, thread);
+    for (index_t item; (item = share.take()) < share.end;) body(item, thread);
   }
 }
 #endif
 
 // A compiler that knew `body` here would write it out again for a team and for a single thread.
-AFT_COMPILE_ONCE inline void run_items(index_t n, [[maybe_unused]] int threads, function_ref<void(index_t, int)> body) {
+AFT_COMPILE_ONCE inline void run_items(index_t n, [[maybe_unused]] int threads, [[maybe_unused]] item_order order,
+                                       function_ref<void(index_t, int)> body) {
 #if defined(_OPENMP)
   if (threads > 1 && n > 1) {
     const int team = n < threads ? static_cast<int>(n) : threads;
     const int count = team < most_shares ? team : most_shares;
     item_share shares[most_shares];
     for (int i = 0; i < count; ++i) {
-      shares[i].next = i;
-      shares[i].step = count;
+      shares[i] =
+          order == item_order::spread ? item_share{i, count, n} : item_share{n * i / count, 1, n * (i + 1) / count};
     }
 #pragma omp parallel num_threads(team)
-    run_shares(n, shares, count, omp_get_thread_num() * count / omp_get_num_threads(), omp_get_thread_num(), body);
+    run_shares(shares, count, omp_get_thread_num() * count / omp_get_num_threads(), omp_get_thread_num(), body);
     return;
   }
 #endif
   for (index_t i = 0; i < n; ++i) body(i, 0);
 }
 
-/// Runs body(i, thread) for 0 <= i < n with thread < threads. Each thread begins with the items i = thread, thread +
-/// threads and so on, the same in every call, so that caches which threads do not share keep what they hold, and helps
-/// the others when it is done with them: no result may depend on which thread runs what. On two complexes of cores
-/// `simple` takes 0.83 of the time by it on 32 x 197 x 384 and 0.79 on 2 x 3072 x 256. A run of neighbouring items for
-/// each took 0.77 and 0.78 there, and on one complex strict(32) 1.04 on 8 x 1024 x 512 (Zen 5, 2026-11). The body must
-/// not throw: scratch is taken before.
+/// Runs body(i, thread) for 0 <= i < n with thread < threads. Each thread begins with items of its own, the same in
+/// every call, so that caches which threads do not share keep what they hold, and helps the others when it is done
+/// with them: no result may depend on which thread runs what. `simple` takes 0.77 of the time by it on 32 x 197 x 384
+/// and 0.78 on 2 x 3072 x 256, with its items spread 0.83 and 0.79, on two complexes of cores. On one complex it takes
+/// as long with runs and 1.02 to 1.09 with its items spread; strict(32) on 8 x 1024 x 512 the other way round 1.04 and
+/// 1.0 (Zen 5, 2026-11). The body must not throw: scratch is taken before.
+template <class Body>
+inline void parallel_for(index_t n, int threads, item_order order, const Body& body) {
+  run_items(n, threads, order, function_ref<void(index_t, int)>(body));
+}
 template <class Body>
 inline void parallel_for(index_t n, int threads, const Body& body) {
-  run_items(n, threads, function_ref<void(index_t, int)>(body));
+  parallel_for(n, threads, item_order::spread, body);
 }
 
 }  // namespace cpu_impl

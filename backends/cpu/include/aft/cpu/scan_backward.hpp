@@ -71,7 +71,7 @@ class backward_call {
 
   template <class F>
   void each_chunk(const F& f) const {
-    parallel_for(plan_.count() * row_chunks_, threads_,
+    parallel_for(plan_.count() * row_chunks_, threads_, item_order::runs,
                  [&](index_t n, int thread) { f(n / row_chunks_, n % row_chunks_, desk(thread)); });
   }
 
@@ -84,7 +84,7 @@ class backward_call {
   }
 
   void whole_stretches() const {
-    parallel_for(plan_.count(), threads_, [&](index_t i, int thread) {
+    parallel_for(plan_.count(), threads_, item_order::runs, [&](index_t i, int thread) {
       const backward_desk<C> mine = desk(thread);
       const stretch x = plan_.at(i);
       // k and v are read again and again, but from the caches.
@@ -114,7 +114,7 @@ class backward_call {
       pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), !p_.causal);
       fence_stores();
     });
-    parallel_for(plan_.count(), threads_, [&](index_t i, int thread) {
+    parallel_for(plan_.count(), threads_, item_order::runs, [&](index_t i, int thread) {
       after(i, row_chunks_).clear(plan_.width());
       for (index_t c = row_chunks_ - 1; c >= 0; --c) {
         const suffix_lanes<C> sum = after(i, c);
@@ -133,7 +133,7 @@ class backward_call {
       return;
     }
     const index_t chunks = key_scan<C>::chunks(p_.Tk);
-    parallel_for(plan_.count() * chunks, threads_, [&](index_t n, int thread) {
+    parallel_for(plan_.count() * chunks, threads_, item_order::runs, [&](index_t n, int thread) {
       backward_desk<C> mine = desk(thread);
       const stretch x = plan_.at(n / chunks);
       mine.after = after(n / chunks, 0);

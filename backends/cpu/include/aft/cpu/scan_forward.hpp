@@ -232,7 +232,7 @@ void scan_forward(const problem& p, const cpu& exec) {
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   const auto desk = [&](int thread) { return scan::forward_desk<C>(desks.of(thread), plan.width()); };
   if (whole) {
-    parallel_for(plan.count(), team, [&](index_t i, int thread) {
+    parallel_for(plan.count(), team, item_order::runs, [&](index_t i, int thread) {
       const scan::forward_desk<C> mine = desk(thread);
       mine.before.clear(plan.width());
       if (p.causal) {
@@ -246,7 +246,7 @@ void scan_forward(const problem& p, const cpu& exec) {
     return;
   }
   prefix->run(team, desk);
-  parallel_for(plan.count() * row_chunks, team, [&](index_t n, int thread) {
+  parallel_for(plan.count() * row_chunks, team, item_order::runs, [&](index_t n, int thread) {
     const index_t i = n / row_chunks;
     const index_t c = n % row_chunks;
     const scan::forward_desk<C> mine = desk(thread);

@@ -165,7 +165,7 @@ class key_prefix {
   template <class Desk>
   void run(int threads, const Desk& desk) const {
     if (chunks_ > 0) {
-      parallel_for(plan_.count() * chunks_, threads,
+      parallel_for(plan_.count() * chunks_, threads, item_order::runs,
                    [&](index_t i, int thread) { fold(i / chunks_, i % chunks_, desk(thread)); });
     }
     parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i); });
