@@ -33,6 +33,24 @@ which other programs on the machine disturb least. No round begins after a minut
 """
 
 
+def processors(result):
+    """Where the two processors were, race by race."""
+    races = [race.facts for race in result.races.values() if "handover.most" in race.facts]
+    if not races:
+        return ""
+    low = min(facts["handover.least"] for facts in races)
+    text = f"A cache line went from one thread to the other in {plain(low, 2)} ns at best"
+    if all(facts["handover.most"] < 2 * low for facts in races):
+        return text + ", in no race in more than twice as long.\n"
+    apart = sum(facts["handover.least"] > 2 * low for facts in races)
+    moved = sum(facts["handover.most"] > 2 * low for facts in races) - apart
+    high = max(facts["handover.least"] for facts in races)
+    return (f"{text}. In {apart} of {len(races)} races it took up to {plain(high, 2)} ns all the time, and in {moved} for "
+            "some rounds: the virtual processors then were on cores without a common third-level cache. Memory and caches "
+            "are twice as fast there, so that ratios to a stream fall, and threads wait longer for what another has "
+            "written.\n")
+
+
 def agreement(result):
     """How far the peers' results are from ours."""
     parts = []

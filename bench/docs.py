@@ -139,7 +139,7 @@ def page(result, others):
     yield "# Benchmarks\n"
     yield "Made by `scripts/bench` from `bench/results/native.json`; figures of other runs are named where they stand.\n"
     yield machine(document)
-    yield conclusions.how_to_read()
+    yield conclusions.how_to_read() + conclusions.processors(result)
     yield "## What to conclude\n"
     yield conclusions.text(result)
     yield "\n## Against the machine\n"

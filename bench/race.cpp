@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "handover.hpp"
+
 namespace aft_bench {
 namespace {
 
@@ -114,12 +116,14 @@ void run_round(benchmark::State& state, const std::string& name, const std::func
   struct running {
     std::string name;
     std::optional<race> now;
+    double near = 0, far = 0;
   };
   static running current;
   try {
     if (current.name != name) {
       current.now.reset();
       current.name = name;
+      current.near = current.far = run_settings().threads == 1 ? 0 : handover();
       current.now.emplace(make());
     }
     if (!current.now) return state.SkipWithError("could not begin");
@@ -135,6 +139,11 @@ void run_round(benchmark::State& state, const std::string& name, const std::func
         all += seconds;
       }
       state.SetIterationTime(all);
+    }
+    if (current.far > 0) {
+      const double now = handover();
+      state.counters["handover.least"] = current.near = std::min(current.near, now);
+      state.counters["handover.most"] = current.far = std::max(current.far, now);
     }
     for (const auto& [key, value] : current.now->notes()) state.counters[key] = value;
   } catch (const std::exception& e) {

@@ -12,6 +12,7 @@ import unittest
 TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "bench"))
 import bars  # noqa: E402
+import conclusions  # noqa: E402
 import results  # noqa: E402
 
 # Given by the build: the program whose races the bars name.
@@ -65,6 +66,23 @@ class Ratios(unittest.TestCase):
     def test_race_without_the_other_side_has_no_row(self):
         r = result({"full/x/float": ({"aft": [1.0]}, {})})
         self.assertEqual(list(bars.evaluate(r, [bars.Bar("", "", "full/x/float", bars.speed("sdpa"), 1)])), [])
+
+
+class Processors(unittest.TestCase):
+    @staticmethod
+    def said(*ranges):
+        facts = [{"handover.least": low, "handover.most": high} for low, high in ranges]
+        return conclusions.processors(result({str(i): ({"aft": [1.0]}, f) for i, f in enumerate(facts)}))
+
+    def test_nothing_measured(self):
+        self.assertEqual(conclusions.processors(result({"x": ({"aft": [1.0]}, {})})), "")
+
+    def test_always_near(self):
+        self.assertIn("40 ns at best, in no race", self.said((40.0, 60.0), (45.0, 79.0)))
+
+    def test_apart_in_some(self):
+        self.assertIn("40 ns at best. In 1 of 3 races it took up to 170 ns all the time, and in 1 for",
+                      self.said((40.0, 60.0), (44.0, 180.0), (170.0, 190.0)))
 
 
 class Documents(unittest.TestCase):

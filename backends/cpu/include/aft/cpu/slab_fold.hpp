@@ -6,8 +6,6 @@
 /// few panels, and again for the next pass. Sums are joined where fold_panels joins them, so the bits are the same.
 #pragma once
 
-#include <atomic>
-
 #include "pair_fold.hpp"
 
 namespace aft {
@@ -71,16 +69,10 @@ class slab_fold {
           form_(tile + at, least(plan.pack_group, count - at), s.k0, s.k1, plan.columns.first + at * plan.column_size,
                 plan.column_scales.first + tile + at);
         });
-        // Whoever takes a part knows its next one, and asks for its weights meanwhile.
-        std::atomic<index_t> taken{0};
-        const index_t team = least(plan.threads, parts);
-        parallel_for(team, plan.threads, [&](index_t, int slot) {
-          index_t part = taken.fetch_add(1, std::memory_order_relaxed);
-          while (part < parts) {
-            const index_t next = taken.fetch_add(1, std::memory_order_relaxed);
-            multiply(s, edge(part), edge(part + 1), next < parts ? edge(next) : plan.panels, slot);
-            part = next;
-          }
+        parallel_for(parts, plan.threads, [&](index_t part, int slot) {
+          // The thread's next one, whose weights are asked for meanwhile.
+          const index_t next = part + plan.threads;
+          multiply(s, edge(part), edge(part + 1), next < parts ? edge(next) : plan.panels, slot);
         });
       }
     }
