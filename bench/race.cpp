@@ -111,6 +111,13 @@ std::map<std::string, double> race::round() {
 
 namespace {
 
+/// handover() once threads that wait actively have gone to sleep; 0 where one thread is all that runs.
+double settled_handover() {
+  if (run_settings().threads == 1) return 0;
+  std::this_thread::sleep_for(settling);
+  return handover();
+}
+
 /// One repetition of the harness: a round of the race, which is made when its name first comes up.
 void run_round(benchmark::State& state, const std::string& name, const std::function<race()>& make) {
   struct running {
@@ -123,7 +130,7 @@ void run_round(benchmark::State& state, const std::string& name, const std::func
     if (current.name != name) {
       current.now.reset();
       current.name = name;
-      current.near = current.far = run_settings().threads == 1 ? 0 : handover();
+      current.near = current.far = settled_handover();
       current.now.emplace(make());
     }
     if (!current.now) return state.SkipWithError("could not begin");
@@ -141,7 +148,7 @@ void run_round(benchmark::State& state, const std::string& name, const std::func
       state.SetIterationTime(all);
     }
     if (current.far > 0) {
-      const double now = handover();
+      const double now = settled_handover();
       state.counters["handover.least"] = current.near = std::min(current.near, now);
       state.counters["handover.most"] = current.far = std::max(current.far, now);
     }
