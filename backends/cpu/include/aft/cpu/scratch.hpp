@@ -64,7 +64,7 @@ class scratch {
   per_thread<T> take_each(index_t n, int threads) {
     if (threads == 1 || n == 0) return {take<T>(n * threads), n};
     constexpr index_t size = static_cast<index_t>(sizeof(T));
-    constexpr index_t page = (index_t{4} << 10) / size, most = (index_t{8} << 20) / size;
+    constexpr index_t page = (index_t{4} << 10) / size, most = (index_t{4} << 20) / size;
     const index_t wanted = 3 * n < most / threads ? 3 * n : most / threads;
     const index_t apart = n + (wanted > page ? wanted : page);
     return {take<T>(apart * threads), apart};
