@@ -40,10 +40,10 @@ def processors(result):
         return ""
     low = min(facts["handover.least"] for facts in races)
     text = f"A cache line went from one thread to the other in {plain(low, 2)} ns at best"
-    if all(facts["handover.most"] < 2 * low for facts in races):
-        return text + ", in no race in more than twice as long.\n"
-    apart = sum(facts["handover.least"] > 2 * low for facts in races)
-    moved = sum(facts["handover.most"] > 2 * low for facts in races) - apart
+    if all(facts["handover.most"] < 3 * low for facts in races):
+        return text + ", in no race in more than three times as long.\n"
+    apart = sum(facts["handover.least"] > 3 * low for facts in races)
+    moved = sum(facts["handover.most"] > 3 * low for facts in races) - apart
     high = max(facts["handover.least"] for facts in races)
     return (f"{text}. In {apart} of {len(races)} races it took up to {plain(high, 2)} ns all the time, and in {moved} for "
             "some rounds: the virtual processors then were on cores without a common third-level cache. Memory and caches "
