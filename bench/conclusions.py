@@ -46,7 +46,7 @@ def processors(result):
     moved = sum(facts["handover.most"] > 3 * low for facts in races) - apart
     high = max(facts["handover.least"] for facts in races)
     return (f"{text}. In {apart} of {len(races)} races it took up to {plain(high, 2)} ns all the time, and in {moved} for "
-            "some rounds: the virtual processors then were on cores without a common third-level cache. Memory and caches "
+            "some rounds: the virtual processors then were, by that, on cores without a common third-level cache. Memory and caches "
             "are twice as fast there, so that ratios to a stream fall, and threads wait longer for what another has "
             "written.\n")
 

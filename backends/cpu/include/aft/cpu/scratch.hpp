@@ -57,9 +57,9 @@ class scratch {
   /// n elements for each of so many threads. Between them lie three times as many that nothing touches, so that they
   /// take no pages: what the hardware asks for ahead of one thread's columns, a lane tile's length apart, is else the
   /// next thread's, and where two threads share no cache each then waits for the other's. On two complexes of cores
-  /// strict(32) on 8 x 1024 x 512, 32 x 197 x 384, 2 x 3072 x 256 and 1 x 4096 x 512 takes 0.78, 0.83, 0.71 and 0.85 of
-  /// the time by it and by shares of items of a thread's own, with one buffer's length between them 0.84, 0.86, 0.82
-  /// and 0.85; on one complex as long (Zen 5, 2026-11).
+  /// strict(32) on 8 x 1024 x 512, 2 x 3072 x 256 and 1 x 4096 x 512 takes 0.78, 0.73 and 0.84 of the time by it and by
+  /// items of a thread's own; by one buffer's length alone 0.84, 0.86 and 0.92, on 32 x 197 x 384 0.87. On one complex
+  /// it takes as long (Zen 5, 2026-11).
   template <class T>
   per_thread<T> take_each(index_t n, int threads) {
     if (threads == 1 || n == 0) return {take<T>(n * threads), n};
