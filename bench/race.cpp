@@ -16,11 +16,13 @@ namespace {
 
 /// Seconds that a sample lasts at least: a clock's and a scheduler's hiccups are then below a percent.
 constexpr double least = 5e-3;
-/// Calls shorter than this are made for as long as a sample before it begins, or once: they feel what the contestant
-/// before them left in the caches, and their own threads have to be woken. A third-level cache that others use is won
-/// back in 5 to 8 calls: behind PyTorch, arrays of 17 MB took AFT-simple 0.25 ms a call after a single untimed one,
-/// 0.15 after as many as a sample has, and a stream of the same bytes 0.15 and 0.07. Depthwise conv behind PyTorch's
-/// took 22.5 ms a call where it takes 20 by itself.
+/// Seconds of calls that nobody times, before a sample of short calls: they feel what the contestant before them left
+/// in the caches, and their own threads have to be woken. A third-level cache that others have used is won back slowly,
+/// as it holds on to what they used often: on a Zen 5 whose two cores share one, AFT-simple on arrays of 17 MB behind
+/// PyTorch's took 450 us, 200, 170, after 25 calls still 150, and 106 from the 75th call on, 10 ms later.
+constexpr double rehearsal = 20e-3;
+/// A call as long as this needs no rehearsal at all. Depthwise conv behind PyTorch's took 22.5 ms in its first call
+/// where it takes 20.
 constexpr double short_call = 200e-3;
 /// Seconds between contestants of different processes. Threads of an OpenMP runtime wait actively for a few
 /// milliseconds after a call, on the processors that the next contestant has threads for: on two of them calls of
@@ -75,7 +77,7 @@ double race::calibrate(contestant& c) {
   if (first >= least) return first;
   std::int64_t calls = 1;
   double seconds = first;
-  for (int i = 0; i < 20 && seconds < least / 2; ++i) {
+  for (int i = 0; i < 20 && seconds < rehearsal / 2; ++i) {
     calls *= 2;
     seconds = c.timed(calls);
   }
@@ -93,13 +95,13 @@ std::map<std::string, double> race::round() {
     settle(c);
     const double one = std::max(calibrate(c), 1e-9);
     c.calls = std::max<std::int64_t>(1, static_cast<std::int64_t>(least / one));
-    c.rehearse = one < short_call;
+    c.rehearsal = one < short_call ? std::max<std::int64_t>(1, static_cast<std::int64_t>(rehearsal / one)) : 0;
     if (one >= long_call) c.spare = one;
   }
   for (std::size_t i = 0; i < contestants_.size(); ++i) {
     contestant& c = contestants_[(first_ + i) % contestants_.size()];
     settle(c);
-    if (c.rehearse) c.timed(c.calls);
+    if (c.rehearsal > 0) c.timed(c.rehearsal);
     const double before = std::exchange(c.spare, 0.0);
     const double all = before > 0 ? before : c.timed(c.calls);
     seconds[c.name] = all / static_cast<double>(c.calls);

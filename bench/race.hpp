@@ -47,8 +47,8 @@ class race {
     std::function<double(std::int64_t)> timed;
     place where = place::here;
     std::int64_t calls = 0;
-    bool rehearse = false;
-    double spare = 0;  ///< a first call too long to be repeated for what first calls pay
+    std::int64_t rehearsal = 0;  ///< calls before a sample
+    double spare = 0;            ///< a first call too long to be repeated for what first calls pay
   };
   static double calibrate(contestant& c);
   void settle(const contestant& next);
