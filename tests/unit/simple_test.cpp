@@ -140,3 +140,23 @@ TEST_CASE("simple: causal gradients whose stretches are cut for threads, in chun
     }
   }
 }
+
+TEST_CASE("simple: one batch element, divided among threads by positions or by channels") {
+  // Rows of whole lines, which several threads write pieces of around the caches, and rows that are not.
+  for (bool causal : {false, true})
+    for (index_t T : {512, 150})
+      for (index_t d : {512, 525}) {
+        const setup s{
+            .call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = d, .causal = causal, .seed = 420, .save = false};
+        const numbers x = random_numbers(s);
+        for (auto type : {aft::dtype::f32, aft::dtype::bf16}) {
+          const results alone = run_forward(type, s, x, aft::cpu{.threads = 1});
+          const results alone_back = run_backward(type, s, x, aft::cpu{.threads = 1});
+          for (int threads : {2, 3}) {
+            CAPTURE(threads);
+            CHECK(first_difference(run_forward(type, s, x, aft::cpu{.threads = threads}), alone) == "");
+            CHECK(first_difference(run_backward(type, s, x, aft::cpu{.threads = threads}), alone_back) == "");
+          }
+        }
+      }
+}

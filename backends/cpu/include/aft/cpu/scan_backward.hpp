@@ -25,7 +25,7 @@ class backward_call {
         pass_(p, plan_),
         row_chunks_(key_scan<C>::chunks(p.Tq)) {
     const index_t key_chunks = key_scan<C>::chunks(p.Tk);
-    whole_ = plan_.count() >= threads_;
+    whole_ = plan_.whole(threads_, p.causal);
     const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
     threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
     const index_t desk_size =
@@ -71,8 +71,10 @@ class backward_call {
 
   template <class F>
   void each_chunk(const F& f) const {
-    parallel_for(plan_.count() * row_chunks_, threads_, item_order::runs,
-                 [&](index_t n, int thread) { f(n / row_chunks_, n % row_chunks_, desk(thread)); });
+    parallel_for(plan_.count() * row_chunks_, threads_, item_order::runs, [&](index_t n, int thread) {
+      const auto [i, c] = plan_.part_of(n, row_chunks_);
+      f(i, c, desk(thread));
+    });
   }
 
   known_rows<C> known(index_t i, index_t c, const backward_desk<C>& mine) const {
@@ -135,9 +137,10 @@ class backward_call {
     const index_t chunks = key_scan<C>::chunks(p_.Tk);
     parallel_for(plan_.count() * chunks, threads_, item_order::runs, [&](index_t n, int thread) {
       backward_desk<C> mine = desk(thread);
-      const stretch x = plan_.at(n / chunks);
-      mine.after = after(n / chunks, 0);
-      const index_t s0 = n % chunks * scan_tuning<C>::chunk;
+      const auto [i, c] = plan_.part_of(n, chunks);
+      const stretch x = plan_.at(i);
+      mine.after = after(i, 0);
+      const index_t s0 = c * scan_tuning<C>::chunk;
       pass_.key_gradients(x, s0, std::min(s0 + scan_tuning<C>::chunk, seen(x)), mine);
       fence_stores();
     });

@@ -48,11 +48,12 @@ class backward_pass {
         p_(p),
         plan_(plan),
         keys_(p, plan, p.dk.set || p.dq.set),
-        rows_(p, given_, p.dk.set || p.dq.set, sums_wanted_),
+        rows_(p, plan, given_, p.dk.set || p.dq.set, sums_wanted_),
         v_(p.v, p.d, 1),
         dk_(p.dk, p.d, p.d / p.hk),
         dv_(p.dv, p.d, 1),
-        around_(goes_around<C>(p.B * p.Tk * p.d)) {}
+        far_(goes_around<C>(p.B * p.Tk * p.d)),
+        around_(plan.torn() || far_) {}
 
   const key_scan<C>& keys() const { return keys_; }
   /// False where lse and average must be computed again.
@@ -224,7 +225,7 @@ class backward_pass {
 
   [[gnu::noinline]] suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
     suffix_keys<C> out;
-    out.far = around_;
+    out.far = far_;
     out.k = keys_.read_keys(x, s, n, desk.keys);
     if (dk_.set()) {
       out.v = v_.read(x, s, n, desk.values);
@@ -256,7 +257,7 @@ class backward_pass {
   key_scan<C> keys_;
   gradient_rows<C> rows_;
   columns<C> v_, dk_, dv_;
-  bool around_;
+  bool far_, around_;
 };
 
 }  // namespace scan

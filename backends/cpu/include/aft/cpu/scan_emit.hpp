@@ -37,7 +37,8 @@ struct fold_lanes {
 };
 
 /// How a chunk's own sums and those before it make a row: N = num num_unit + num_before, D likewise, and the average is
-/// unit N / D. Keeping the chunk in its own frame makes its sum the same whether or not the past is known yet.
+/// unit N / D. Keeping the chunk in its own frame makes its sum the same whether or not the past is known yet. Its rows
+/// are in that frame too, num_unit and den_unit being 1, unless the past's lies far above it.
 template <class C>
 struct fold_view {
   static constexpr index_t arrays = 9;
@@ -117,6 +118,16 @@ inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk,
   }
 }
 
+/// A past frame up to so many powers of two above that of a chunk is brought down to it: its sums stay far from the end
+/// of the range. Exponents of two first keys of one distribution hardly differ by more.
+inline constexpr int highest_past = 24;
+
+/// The limit of keys that are near, with `unit` as in fold_view::den_unit.
+template <class C>
+inline vec<C> near_limit(const vec<C>& exponent, const vec<C>& unit) {
+  return xsimd::select(unit == vec<C>(C(1)), nearest_keys<C>(exponent), vec<C>(-std::numeric_limits<C>::infinity()));
+}
+
 /// Brings the view up to date after a lane's frame or value shift changed.
 template <class C, bool Emit>
 inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l) {
@@ -124,20 +135,24 @@ inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, c
   const frame<C> f = chunk.in(l);
   const vec<C> peak = load(chunk.peak + l);
   auto special = differs<C>(f.base, zero) | differs<C>(value_shift<C>(peak), zero);
+  vec<C> unit(C(1));
   if constexpr (Emit) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
-    special = special | differs<C>(j.shift, zero);
-    store(view.num_unit + l, j.num_second);
-    store(view.den_unit + l, j.frames.second);
-    store(view.num_before + l, load(before.num + l) * j.num_first);
-    store(view.den_before + l, load(before.den + l) * j.frames.first);
+    special = special | differs<C>(j.shift, zero) | differs<C>(j.frames.common.base, zero);
+    const vec<C> above = j.frames.common.exponent - f.exponent;
+    const vec<C> down = xsimd::select(special | (above > vec<C>(C(highest_past))), zero, above);
+    unit = times_pow2<C>(j.frames.second, down);
+    store(view.num_unit + l, times_pow2<C>(j.num_second, down));
+    store(view.den_unit + l, unit);
+    store(view.num_before + l, load(before.num + l) * times_pow2<C>(j.num_first, down));
+    store(view.den_before + l, load(before.den + l) * times_pow2<C>(j.frames.first, down));
     store(view.base + l, j.frames.common.base);
-    store(view.exponent + l, j.frames.common.exponent);
+    store(view.exponent + l, j.frames.common.exponent - down);
     store(view.unit + l, pow2<C>(j.shift));
   }
   const vec<C> none(-std::numeric_limits<C>::infinity());
   store(view.limit + l, xsimd::select(special, none, highest_step<C>(f.exponent)));
-  store(view.near + l, xsimd::select(special | (peak == zero), none, nearest_keys<C>(f.exponent)));
+  store(view.near + l, xsimd::select(special | (peak == zero), none, near_limit<C>(f.exponent, unit)));
 }
 
 /// The sums and results that a kernel works on.

@@ -175,7 +175,9 @@ template <class C, emission What, reach Reach, index_t rows>
       }
       if (!xsimd::all(plain)) return i;
       store(chunk.peak + l, seen);
-      store(view.near + l, xsimd::select(seen == zero, load(view.near + l), nearest_keys<C>(exponent)));
+      const vec<C> limit =
+          What == emission::nothing ? nearest_keys<C>(exponent) : near_limit<C>(exponent, load(view.den_unit + l));
+      store(view.near + l, xsimd::select(seen == zero, load(view.near + l), limit));
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         const split_exp<C> e = exp_weight<C>(k[r]);
@@ -191,7 +193,11 @@ template <class C, emission What, reach Reach, index_t rows>
     for (index_t r = 0; r < rows; ++r) {
       num = mul_add(weight[r], v[r], num);
       den += weight[r];
-      if constexpr (gated) {
+      if constexpr (gated && Reach == reach::near) {
+        // The unit is 1, and sums cost less here than products.
+        put(y.here(), growth_quotient<C>(num + past.num_before, den + past.den_before, growth[r]), around);
+        y.next();
+      } else if constexpr (gated) {
         const vec<C> n = mul_add(num, past.unit, past.num_before);
         const vec<C> d = mul_add(den, past.unit, past.den_before);
         put(y.here(), growth_quotient<C>(n, d, growth[r]), around);

@@ -48,7 +48,8 @@ class forward_pass {
         y_(p.y, p.d, 1),
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
-        around_(goes_around<C>(p.B * p.Tq * p.d)),
+        far_(goes_around<C>(p.B * p.Tq * p.d)),
+        around_(plan.torn() || far_),
         asked_(p.B * p.Tq * p.d * static_cast<index_t>(sizeof(C)) >= scan_tuning<C>::asked) {}
 
   const key_scan<C>& keys() const { return keys_; }
@@ -79,7 +80,7 @@ class forward_pass {
     keys_.last_row(x, desk, sums);
     plan_.for_strips(x, [&](const strip& part) {
       const panel<C> average{desk.average + part.lane, 0};
-      const index_t rows = panel_rows<C>(around_);
+      const index_t rows = panel_rows<C>(far_);
       for (index_t t = t0; t < t1; t += rows) {
         const index_t n = std::min(rows, t1 - t);
         if (!fused()) {
@@ -203,7 +204,7 @@ class forward_pass {
   const scan_plan<C>& plan_;
   key_scan<C> keys_;
   columns<C> q_, y_, average_, lse_;
-  bool around_, asked_;
+  bool far_, around_, asked_;
 };
 
 }  // namespace scan
@@ -247,8 +248,7 @@ void scan_forward(const problem& p, const cpu& exec) {
   }
   prefix->run(team, desk);
   parallel_for(plan.count() * row_chunks, team, item_order::runs, [&](index_t n, int thread) {
-    const index_t i = n / row_chunks;
-    const index_t c = n % row_chunks;
+    const auto [i, c] = plan.part_of(n, row_chunks);
     const scan::forward_desk<C> mine = desk(thread);
     const scan::fold_lanes<C> sums = p.causal ? prefix->before(i, c) : prefix->total(i);
     std::copy_n(sums.base, scan::fold_lanes<C>::arrays * plan.width(), mine.before.base);

@@ -67,7 +67,7 @@ class key_scan {
         with_values_(with_values),
         far_(goes_around<C>(p.B * p.Tk * p.d)) {}
 
-  static index_t chunks(index_t n) { return (n + scan_tuning<C>::chunk - 1) / scan_tuning<C>::chunk; }
+  static index_t chunks(index_t n) { return scan_plan<C>::chunks(n); }
 
   /// Keys from here on are hidden from the whole stretch, or seen by no row of a causal problem.
   index_t end(const stretch& x) const {
@@ -165,8 +165,10 @@ class key_prefix {
   template <class Desk>
   void run(int threads, const Desk& desk) const {
     if (chunks_ > 0) {
-      parallel_for(plan_.count() * chunks_, threads, item_order::runs,
-                   [&](index_t i, int thread) { fold(i / chunks_, i % chunks_, desk(thread)); });
+      parallel_for(plan_.count() * chunks_, threads, item_order::runs, [&](index_t n, int thread) {
+        const auto [i, c] = plan_.part_of(n, chunks_);
+        fold(i, c, desk(thread));
+      });
     }
     parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i); });
   }

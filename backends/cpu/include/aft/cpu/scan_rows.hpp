@@ -44,7 +44,7 @@ struct row_desk {
 template <class C>
 class gradient_rows {
  public:
-  gradient_rows(const backward_problem& p, bool given, bool with_average, bool with_weights)
+  gradient_rows(const backward_problem& p, const scan_plan<C>& plan, bool given, bool with_average, bool with_weights)
       : gate_(p.gate_fn),
         by_row_(given && p.causal),
         with_average_(with_average),
@@ -54,7 +54,8 @@ class gradient_rows {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         dq_(p.dq, p.d, 1),
-        around_(goes_around<C>(p.B * p.Tq * p.d)),
+        far_(goes_around<C>(p.B * p.Tq * p.d)),
+        around_(plan.torn() || far_),
         step_(p.causal ? -1 : 1) {}
 
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
@@ -122,7 +123,7 @@ class gradient_rows {
     in.q = q_.read(x, t, rows, desk.q);
     if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
     in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
-    in.far = around_;
+    in.far = far_;
     same_panel<C>(job, in, x);
     if (in.dq.data != nullptr) dq_.close(x, t, rows, in.dq);
   }
@@ -223,7 +224,7 @@ class gradient_rows {
     rows.g = {desk.g, x.width};
     if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
     in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
-    in.far = around_;
+    in.far = far_;
     return rows;
   }
 
@@ -296,7 +297,7 @@ class gradient_rows {
   bool by_row_;  ///< average and lse are what the caller gave, and differ from row to row
   bool with_average_, with_weights_;
   columns<C> dy_, q_, average_, lse_, dq_;
-  bool around_;
+  bool far_, around_;
   index_t step_;  ///< of the panels, see backward_pass::panels
 };
 
