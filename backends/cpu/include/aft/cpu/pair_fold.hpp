@@ -165,7 +165,7 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
   parts = parts > p1 - p0 ? p1 - p0 : parts;
   const auto first_of = [&](index_t unit) { return plan.chains > 0 ? plan.first_group(unit, tiles) : unit; };
   const auto edge = [&](index_t part) { return part < parts ? p0 + (p1 - p0) * part / parts / step * step : p1; };
-  parallel_for(units * parts, team, [&](index_t i, int own) {
+  parallel_for(units * parts, team, item_order::runs, [&](index_t i, int own) {
     const index_t unit = i / parts;
     const index_t part = i % parts;
     for (index_t group = first_of(unit); group < first_of(unit + 1) && edge(part) < edge(part + 1); ++group) {

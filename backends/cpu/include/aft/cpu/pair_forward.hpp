@@ -71,8 +71,8 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
           };
           const window_tiles<C> tiles = tiles_from(item.tile);
           key_source<C> source(p, tiles);
-          // The thread's next group is most likely that after one of each other's, see parallel_for.
-          const index_t next = item.tile + (plan.by_instance ? 1 : plan.threads) * plan.group;
+          // The thread's next group, most likely.
+          const index_t next = item.tile + plan.group;
           window_lines<C> coming(p.Tk);
           if (plan.held && next + item.count <= instances.tiles()) coming = key_lines<C>(p, tiles_from(next));
           fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles), coming, nullptr,

@@ -163,14 +163,19 @@ struct lane_field {
     for (index_t t = t0; t < t1; ++t, out += lanes<C>, row += f->sx[2]) store(out, load(row));
   }
 
-  /// Whether an array is large enough to be written around the caches, lane tile by lane tile: a row of one has to be a
-  /// whole line. Halves of lines, as they are with AVX2, are each joined with what memory holds: there strict(32) on 8
-  /// x 1024 x 512 took 1.07 times as long, its backward call 1.8 times (Emerald Rapids, 2026-11).
-  bool goes_around(const problem& p) const { return sizeof(vec<C>) == 64 && rows_go_around(p); }
+  /// Whether a call's arrays are too many to be written through the caches, lane tile by lane tile: a row of one has to
+  /// be a whole line. Halves of lines, as they are with AVX2, are each joined with what memory holds: there strict(32)
+  /// on 8 x 1024 x 512 took 1.07 times as long, its backward call 1.8 times (Emerald Rapids, 2026-11).
+  template <class Problem>
+  bool goes_around(const Problem& p) const {
+    return sizeof(vec<C>) == 64 && rows_go_around(p);
+  }
   /// The same where the tiles of a row are written one after the other.
-  bool rows_go_around(const problem& p) const {
+  template <class Problem>
+  bool rows_go_around(const Problem& p) const {
     constexpr std::uintptr_t line = sizeof(vec<C>);
-    if (f->type != dtype_of<C> || !whole_rows() || p.B * p.Tq * p.d * size_of(f->type) < tuning<C>::around)
+    if (f->type != dtype_of<C> || !whole_rows() ||
+        arrays(p) * p.B * p.Tq * p.d * size_of(f->type) < tuning<C>::arrays_around)
       return false;
     const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
     return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;
@@ -185,6 +190,10 @@ struct lane_field {
   }
 
  private:
+  /// Arrays of B x T x d that a call reads or writes: q, k, v, y; and with average, lse, dy, dq, dk, dv instead of y.
+  static constexpr index_t arrays(const problem&) { return 4; }
+  static constexpr index_t arrays(const backward_problem&) { return 9; }
+
   // Other types and layouts.
   AFT_COMPILE_ONCE void find_lanes(const lane_tile<C>& tile, index_t group) {
     for (index_t l = 0; l < count; ++l) {
@@ -243,7 +252,7 @@ struct lane_field {
 
 /// Rows [r0, r1) of a panel of keys, around the caches where goes_around says so; else the next panel's are asked for.
 template <class C>
-AFT_COMPILE_ONCE inline void write_panel(const problem& p, const field& to, const std::array<index_t, 3>& grid,
+AFT_COMPILE_ONCE inline void write_panel(const backward_problem& p, const field& to, const std::array<index_t, 3>& grid,
                                          const lane_tile<C>& tile, index_t r0, index_t r1, index_t next,
                                          const C* from) {
   const lane_field<C> out(to, grid, tile, 1);

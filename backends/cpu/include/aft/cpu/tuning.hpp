@@ -127,9 +127,13 @@ struct tuning {
   /// local_backward, 4 rows 8%; 4 to 16 lane tiles differ by less than noise.
   static constexpr index_t gate_rows = 16;
   static constexpr index_t gate_group = 8;
-  /// Arrays of so many bytes are written around the caches, as those of the scan are: 7% of the backward call on two
-  /// threads, 5% of the forward call.
+  /// A gradient of w of so many bytes is written around the caches, as the arrays of the scan are.
   static constexpr index_t around = index_t{16} << 20;
+  /// So are outputs where all arrays of a call take so many: more than a third-level cache keeps for whoever reads them
+  /// next. strict(32) on 32 x 197 x 384 takes 0.95 of the time by it, its backward call 0.90, on 2 x 3072 x 256 0.83
+  /// and on 1 x 4096 x 512 0.90, that of `full` 0.97 to 1.01. Of calls on 2 MB arrays, which may be read from the cache
+  /// afterwards, 0.98 and 0.89 (Zen 5, two threads, 2026-11).
+  static constexpr index_t arrays_around = index_t{32} << 20;
   /// Panels whose results are held while the depth blocks go by.
   static constexpr index_t strip = 64;
 };
