@@ -117,6 +117,7 @@ class backward_pass {
       plan_.for_strips(x, [&](const strip& part) {
         if (same && n == scan_tuning<C>::rows) return rows_.add_same(part, t, desk.rows, known, write_dq, job);
         job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
+        if (!p_.causal) job.rows = job.rows.reversed(n);
         if (sums_wanted_) suffix_panel<C, false>(job, part, n);
       });
     });
@@ -144,8 +145,10 @@ class backward_pass {
     job.chunk.clear(keys_.padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
-    for (index_t s = s0; s < s1; s += scan_tuning<C>::rows) {
-      const index_t n = std::min(scan_tuning<C>::rows, s1 - s);
+    // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
+    const index_t rows = panel_rows<C>(far_ && p_.k.type == dtype_of<C>);
+    for (index_t s = s0; s < s1; s += rows) {
+      const index_t n = std::min(rows, s1 - s);
       plan_.for_strips(x, [&](const strip& part) {
         job.keys = open(part, s, n, desk);
         emit_keys<C>(job, part, n);
@@ -204,8 +207,8 @@ class backward_pass {
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, Emit>(job.chunk, job.after, job.view, l);
   }
 
-  /// Panels of rows in the order in which their sums grow: only where rows see different keys has it to be from the
-  /// last to the first.
+  /// Panels of rows in the order in which their sums grow, as they do within a panel: only where rows see different
+  /// keys has it to be from the last to the first.
   template <class F>
   void panels(index_t t0, index_t t1, const F& f) const {
     if (p_.causal) return downwards(t0, t1, f);

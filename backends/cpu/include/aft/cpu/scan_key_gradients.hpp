@@ -39,18 +39,17 @@ inline void find_key_limits(const suffix_view<C>& view, index_t l) {
   store(view.near + l, xsimd::select(plain, size, vec<C>(-std::numeric_limits<C>::infinity())));
 }
 
-/// The gradients of scan_tuning::rows keys of columns [i, end), up to the first vector that is for emit_key; returns
-/// where it stopped.
-template <class C>
+/// The gradients of so many keys of columns [i, end), up to the first vector that is for emit_key; returns where it
+/// stopped.
+template <class C, index_t rows>
 [[gnu::flatten, gnu::noinline]] index_t emit_ordinary_keys(const suffix_job<C>& job, const strip& x, index_t i,
                                                            index_t end) {
-  constexpr index_t rows = scan_tuning<C>::rows;
   const suffix_keys<C> keys = job.keys;
   const suffix_view<C> view = job.view;
   const index_t lane = x.lane;
   const vec<C> zero(C(0));
   const auto next = [&](const panel<C>& of) {
-    return lines_ahead<C>::with_turn(of, x.width, keys.far, end == x.width);
+    return lines_ahead<C>::with_turn(of, x.width, keys.far, end == x.width, rows);
   };
   const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
   for (; i < end; i += lanes<C>) {
@@ -106,7 +105,9 @@ template <class C>
   const index_t turn = turn_of<C>(x.width, job.keys.far);
   for (index_t i = 0; i < x.width;) {
     const index_t end = i < turn ? turn : x.width;
-    if (n == scan_tuning<C>::rows) i = emit_ordinary_keys<C>(job, x, i, end);
+    if (n == scan_tuning<C>::rows) i = emit_ordinary_keys<C, scan_tuning<C>::rows>(job, x, i, end);
+    if (n == scan_tuning<C>::far_rows && job.keys.far)
+      i = emit_ordinary_keys<C, scan_tuning<C>::far_rows>(job, x, i, end);
     if (i == end) continue;
     emit_any_keys<C>(job, x.lane + i, i, n);
     i += lanes<C>;

@@ -115,17 +115,9 @@ class gradient_rows {
   /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` as well.
   void add_same(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, bool write_dq,
                 suffix_job<C>& job) const {
-    constexpr index_t rows = scan_tuning<C>::rows;
-    job.rows = given_again(x, t, known);
-    job.rows.g = {desk.g, x.width};
-    same_inputs<C> in;
-    in.dy = dy_.read(x, t, rows, desk.dy);
-    in.q = q_.read(x, t, rows, desk.q);
-    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
-    in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
-    in.far = far_;
-    same_panel<C>(job, in, x);
-    if (in.dq.data != nullptr) dq_.close(x, t, rows, in.dq);
+    constexpr index_t all = scan_tuning<C>::rows, some = scan_tuning<C>::far_rows;
+    if (!far_ || !dy_.direct(x)) return add_same_rows<all>(x, t, desk, known, write_dq, job);
+    for (index_t r = 0; r < all; r += some) add_same_rows<some>(x, t + r, desk, known, write_dq, job);
   }
 
   /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is
@@ -153,6 +145,21 @@ class gradient_rows {
   }
 
  private:
+  template <index_t rows>
+  void add_same_rows(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, bool write_dq,
+                     suffix_job<C>& job) const {
+    job.rows = given_again(x, t, known);
+    job.rows.g = {desk.g, x.width};
+    same_inputs<C> in;
+    in.dy = dy_.read(x, t, rows, desk.dy);
+    in.q = q_.read(x, t, rows, desk.q);
+    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
+    in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
+    in.far = far_;
+    same_panel<C, rows>(job, in, x);
+    if (in.dq.data != nullptr) dq_.close(x, t, rows, in.dq);
+  }
+
   /// Without averages of exactly 0, whose rows may have seen nothing. Says whether there are any.
   [[gnu::flatten]] static bool widen(const strip& x, index_t n, const panel<C>& o, C* low, C* high) {
     const vec<C> zero(C(0));

@@ -53,13 +53,12 @@ inline bool enter_same_frames(const suffix_lanes<C>& chunk, const suffix_view<C>
   return plain;
 }
 
-/// Sums scan_tuning::rows rows with the sigmoid gate of columns [i, end), up to the first vector that is for
-/// suffix_any, whose g then stands in rows.g and whose dq is written; returns where it stopped. Without a call in its
-/// loop, and with copies, as fold_ordinary is.
-template <class C>
+/// Sums so many rows with the sigmoid gate of columns [i, end), up to the first vector that is for suffix_any, whose g
+/// then stands in rows.g and whose dq is written; returns where it stopped. Without a call in its loop, and with
+/// copies, as fold_ordinary is.
+template <class C, index_t rows>
 [[gnu::flatten, gnu::noinline]] index_t sum_same_rows(const suffix_job<C>& job, const same_inputs<C>& inputs,
                                                       const strip& x, index_t i, index_t end) {
-  constexpr index_t rows = scan_tuning<C>::rows;
   const suffix_lanes<C> chunk = job.chunk;
   const suffix_rows<C> shared = job.rows;
   const C* const limit = job.view.limit;
@@ -71,7 +70,9 @@ template <class C>
   const vec<C> near_q(near_gate<C>);
   const vec<C> lowest(empty_exponent<C>);
   const vec<C> zero(C(0));
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::with_turn(of, x.width, in.far, end == x.width); };
+  const auto next = [&](const panel<C>& of) {
+    return lines_ahead<C>::with_turn(of, x.width, in.far, end == x.width, rows);
+  };
   const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
   for (; i < end; i += lanes<C>) {
     const index_t l = lane + i;
@@ -110,7 +111,7 @@ template <class C>
     const vec<C> weight = load(weights + l);
     vec<C> a = load(chunk.a + l);
 #pragma GCC unroll 4
-    for (index_t r = rows - 1; r >= 0; --r) a = mul_add(weight, g[r], a);
+    for (index_t r = 0; r < rows; ++r) a = mul_add(weight, g[r], a);
     store(chunk.a + l, a);
     store(chunk.g_peak + l, g_peak);
   }
@@ -118,14 +119,14 @@ template <class C>
 }
 
 /// The same for whole strips, whatever the rows hold.
-template <class C>
+template <class C, index_t rows>
 [[gnu::noinline]] void same_panel(const suffix_job<C>& job, const same_inputs<C>& in, const strip& x) {
   const index_t turn = turn_of<C>(x.width, in.far);
   for (index_t i = 0; i < x.width;) {
     const index_t end = i < turn ? turn : x.width;
-    i = sum_same_rows<C>(job, in, x, i, end);
+    i = sum_same_rows<C, rows>(job, in, x, i, end);
     if (i == end) continue;
-    for (index_t r = scan_tuning<C>::rows - 1; r >= 0; --r) suffix_any<C, false>(job, x.lane + i, i, r);
+    for (index_t r = 0; r < rows; ++r) suffix_any<C, false>(job, x.lane + i, i, r);
     i += lanes<C>;
   }
 }

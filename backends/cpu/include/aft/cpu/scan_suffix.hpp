@@ -23,6 +23,12 @@ template <class C>
 struct suffix_rows {
   panel<C> g, o, inverse, power, base;
   bool far = false;  ///< some base is not 0
+
+  /// The same from the last of n rows to the first.
+  suffix_rows reversed(index_t n) const {
+    const auto turned = [n](const panel<C>& of) { return panel<C>{of.row(n - 1), -of.stride}; };
+    return {turned(g), turned(o), turned(inverse), turned(power), turned(base), far};
+  }
 };
 
 /// Keys and where their gradients go; null for one that is not wanted.
