@@ -44,7 +44,7 @@ inline cpu limit_threads(const cpu& exec, double work) {
 }
 
 /// The items that a thread of a team begins with: every so many-th one, so that those which are worked on at the same
-/// time lie side by side, or as many as fall to it in a row.
+/// time lie side by side, or as many as fall to it in a row, so that threads do not write side by side.
 enum class item_order { spread, runs };
 
 #if defined(_OPENMP)
@@ -98,8 +98,9 @@ AFT_COMPILE_ONCE inline void run_items(index_t n, [[maybe_unused]] int threads, 
 /// every call, so that caches which threads do not share keep what they hold, and helps the others when it is done
 /// with them: no result may depend on which thread runs what. `simple` takes 0.77 of the time by it on 32 x 197 x 384
 /// and 0.78 on 2 x 3072 x 256, with its items spread 0.83 and 0.79, on two complexes of cores. On one complex it takes
-/// as long with runs and 1.02 to 1.09 with its items spread; strict(32) on 8 x 1024 x 512 the other way round 1.04 and
-/// 1.0 (Zen 5, 2026-11). The body must not throw: scratch is taken before.
+/// as long with runs and 1.02 to 1.09 with its items spread. strict(32) with runs takes 0.89 of what it does spread on
+/// 8 x 1024 x 512 and 0.91 on 2 x 3072 x 256, on one complex 0.95 and 0.97 (Zen 5, 2026-11). The body must not throw:
+/// scratch is taken before.
 template <class Body>
 inline void parallel_for(index_t n, int threads, item_order order, const Body& body) {
   run_items(n, threads, order, function_ref<void(index_t, int)>(body));
