@@ -35,7 +35,7 @@ class backward_call {
       if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), from);
       if (!pass_.sums_wanted() || whole_) return;
       sums_ = from.take<C>(plan_.count() * row_chunks_ * sums_size());
-      after_ = from.take<C>(plan_.count() * (row_chunks_ + 1) * sums_size());
+      after_ = from.take<C>(plan_.count() * kept() * sums_size());
     };
     memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   }
@@ -61,10 +61,11 @@ class backward_call {
   suffix_lanes<C> sums(index_t i, index_t c) const {
     return {sums_ + (i * row_chunks_ + c) * sums_size(), plan_.width()};
   }
-  /// The sums of all rows from chunk c on.
+  /// The sums of all rows from chunk c on; those of all rows, whatever c, where no others are wanted.
   suffix_lanes<C> after(index_t i, index_t c) const {
-    return {after_ + (i * (row_chunks_ + 1) + c) * sums_size(), plan_.width()};
+    return {after_ + (i * kept() + std::min(c, kept() - 1)) * sums_size(), plan_.width()};
   }
+  index_t kept() const { return p_.causal ? row_chunks_ + 1 : 1; }
 
   /// The keys that any row sees are those before it; without a row there are none, and no value counts.
   index_t seen(const stretch& x) const { return p_.Tq == 0 ? 0 : pass_.keys().end(x); }
@@ -120,7 +121,7 @@ class backward_call {
       after(i, row_chunks_).clear(plan_.width());
       for (index_t c = row_chunks_ - 1; c >= 0; --c) {
         const suffix_lanes<C> sum = after(i, c);
-        std::copy_n(after(i, c + 1).base, sums_size(), sum.base);
+        if (kept() > 1) std::copy_n(after(i, c + 1).base, sums_size(), sum.base);
         merge_suffixes<C>(sum, sums(i, c), key_scan<C>::padded(plan_.at(i)));
       }
       pass_.no_gradients(plan_.at(i), seen(plan_.at(i)), desk(thread));

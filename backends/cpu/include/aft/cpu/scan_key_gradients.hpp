@@ -59,7 +59,7 @@ template <class C, index_t rows>
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
       k[r] = load(keys.k.row(r) + i);
-      next_k.ask(r, i);
+      next_k.ask_last(r, i, keys.far);
       size = larger_size<C>(size, k[r]);
     }
     if (!xsimd::all(size <= load(view.near + l))) return i;
@@ -73,7 +73,7 @@ template <class C, index_t rows>
       const vec<C> centre = load(view.centre + l);
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        next_v.ask(r, i);
+        next_v.ask_last(r, i, keys.far);
         if (!keys.dk_around) next_dk.ask_to_write(r, i);
         const vec<C> off = load(keys.v.row(r) + i) - centre;
         put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_around);

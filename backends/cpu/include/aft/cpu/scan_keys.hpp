@@ -156,10 +156,13 @@ template <class C>
 class key_prefix {
  public:
   key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, scratch& memory)
-      : plan_(plan), keys_(keys), chunks_(key_scan<C>::chunks(p.causal ? std::min(p.Tk, p.Tq) : p.Tk)) {
+      : plan_(plan),
+        keys_(keys),
+        chunks_(key_scan<C>::chunks(p.causal ? std::min(p.Tk, p.Tq) : p.Tk)),
+        kept_(p.causal ? chunks_ + 1 : 1) {
     const index_t one = fold_lanes<C>::arrays * plan.width();
     folds_ = memory.take<C>(plan.count() * chunks_ * one);
-    before_ = memory.take<C>(plan.count() * (chunks_ + 1) * one);
+    before_ = memory.take<C>(plan.count() * kept_ * one);
   }
 
   template <class Desk>
@@ -179,8 +182,8 @@ class key_prefix {
     merge(i);
   }
 
-  /// The sums over keys before chunk c of stretch i; over all keys from the last chunk on.
-  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * (chunks_ + 1) + std::min(c, chunks_)); }
+  /// The sums over keys before chunk c of stretch i, of causal rows; over all keys from the last chunk on.
+  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * kept_ + std::min(c, kept_ - 1)); }
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
@@ -193,10 +196,10 @@ class key_prefix {
 
   void merge(index_t i) const {
     const index_t width = plan_.width();
-    at(before_, i * (chunks_ + 1)).clear(width);
+    before(i, 0).clear(width);
     for (index_t c = 0; c < chunks_; ++c) {
-      const fold_lanes<C> sum = at(before_, i * (chunks_ + 1) + c + 1);
-      std::copy_n(before(i, c).base, fold_lanes<C>::arrays * width, sum.base);
+      const fold_lanes<C> sum = before(i, c + 1);
+      if (kept_ > 1) std::copy_n(before(i, c).base, fold_lanes<C>::arrays * width, sum.base);
       merge_folds<C>(sum, at(folds_, i * chunks_ + c), key_scan<C>::padded(plan_.at(i)));
     }
   }
@@ -208,6 +211,7 @@ class key_prefix {
   const scan_plan<C>& plan_;
   const key_scan<C>& keys_;
   index_t chunks_;
+  index_t kept_;  ///< sums over the keys before a chunk that are wanted: of rows that are not causal only all
   C* folds_ = nullptr;
   C* before_ = nullptr;
 };

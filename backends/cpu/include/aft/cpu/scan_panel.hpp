@@ -110,6 +110,14 @@ class lines_ahead {
     return lines;
   }
   [[gnu::always_inline]] void ask(index_t r, index_t i) const { prefetch(from_, ahead_ + r * row_ + i * column_); }
+  /// Of memory (`far`) that will not be read again.
+  [[gnu::always_inline]] void ask_last(index_t r, index_t i, bool far) const {
+    if (far) {
+      prefetch_once(from_, ahead_ + r * row_ + i * column_);
+    } else {
+      ask(r, i);
+    }
+  }
   /// The lines beside row r, vector by vector from column i on.
   line_walk along(index_t r, index_t i) const {
     return {from_, ahead_ + r * row_ + i * column_, lanes<C> * column_, 0};

@@ -81,8 +81,9 @@ template <class C, index_t rows>
     vec<C> size = zero;
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
-      next_dy.ask(r, i);
-      next_q.ask(r, i);
+      // Between the fold of the keys and their gradients, which read them again: k and v are to stay in the cache.
+      next_dy.ask_last(r, i, in.far);
+      next_q.ask_last(r, i, in.far);
       if (in.dq.data != nullptr && !in.around) next_dq.ask_to_write(r, i);
       size = larger_size<C>(size, load(in.q.row(r) + i));
     }

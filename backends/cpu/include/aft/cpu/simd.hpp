@@ -384,6 +384,14 @@ template <class C>
                      0, 2);
 }
 
+/// The same for a line that will be used once: other caches than the first-level one keep what they have.
+template <class C>
+[[gnu::always_inline]] inline void prefetch_once(const C* p, index_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)),
+                     0, 0);
+}
+
 /// The same for a line that will be written.
 template <class C>
 [[gnu::always_inline]] inline void prefetch_to_write(const C* p, index_t ahead) {
