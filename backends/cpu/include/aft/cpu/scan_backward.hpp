@@ -32,7 +32,7 @@ class backward_call {
         backward_desk<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
     const auto lay_out = [&](scratch& from) {
       desks_ = from.take_each<C>(desk_size, threads_);
-      if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), from);
+      if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), threads_, from);
       if (!pass_.sums_wanted() || whole_) return;
       sums_ = from.take<C>(plan_.count() * row_chunks_ * sums_size());
       after_ = from.take<C>(plan_.count() * kept() * sums_size());

@@ -228,7 +228,7 @@ void scan_forward(const problem& p, const cpu& exec) {
   std::optional<scan::key_prefix<C>> prefix;
   const auto lay_out = [&](scratch& from) {
     desks = from.take_each<C>(size, team);
-    if (!whole) prefix.emplace(p, plan, pass.keys(), from);
+    if (!whole) prefix.emplace(p, plan, pass.keys(), team, from);
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   const auto desk = [&](int thread) { return scan::forward_desk<C>(desks.of(thread), plan.width()); };

@@ -155,31 +155,38 @@ class key_scan {
 template <class C>
 class key_prefix {
  public:
-  key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, scratch& memory)
+  key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, int threads, scratch& memory)
       : plan_(plan),
         keys_(keys),
         chunks_(key_scan<C>::chunks(p.causal ? std::min(p.Tk, p.Tq) : p.Tk)),
-        kept_(p.causal ? chunks_ + 1 : 1) {
+        kept_(p.causal ? chunks_ + 1 : 1),
+        round_(std::min(chunks_, (scan_tuning<C>::round * threads + plan.count() - 1) / plan.count())) {
     const index_t one = fold_lanes<C>::arrays * plan.width();
-    folds_ = memory.take<C>(plan.count() * chunks_ * one);
+    folds_ = memory.take<C>(plan.count() * round_ * one);
     before_ = memory.take<C>(plan.count() * kept_ * one);
   }
 
   template <class Desk>
   void run(int threads, const Desk& desk) const {
-    if (chunks_ > 0) {
-      parallel_for(plan_.count() * chunks_, threads, item_order::runs, [&](index_t n, int thread) {
-        const auto [i, c] = plan_.part_of(n, chunks_);
-        fold(i, c, desk(thread));
+    index_t first = 0;
+    do {
+      const index_t n = std::min(round_, chunks_ - first);
+      parallel_for(plan_.count() * n, threads, item_order::runs, [&](index_t item, int thread) {
+        const auto [i, c] = plan_.part_of(item, n);
+        fold(i, first, c, desk(thread));
       });
-    }
-    parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i); });
+      parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, first, n); });
+      first += n;
+    } while (first < chunks_);
   }
 
   /// The same for one stretch by one thread.
   void run_stretch(index_t i, const key_desk<C>& desk) const {
-    for (index_t c = 0; c < chunks_; ++c) fold(i, c, desk);
-    merge(i);
+    merge(i, 0, 0);
+    for (index_t c = 0; c < chunks_; ++c) {
+      fold(i, c, 0, desk);
+      merge(i, c, 1);
+    }
   }
 
   /// The sums over keys before chunk c of stretch i, of causal rows; over all keys from the last chunk on.
@@ -187,20 +194,22 @@ class key_prefix {
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
-  [[gnu::noinline]] void fold(index_t i, index_t c, key_desk<C> desk) const {
+  /// Chunk `first` + c, as the c-th of its round.
+  [[gnu::noinline]] void fold(index_t i, index_t first, index_t c, key_desk<C> desk) const {
     const stretch x = plan_.at(i);
-    const index_t s0 = c * scan_tuning<C>::chunk;
-    desk.chunk = at(folds_, i * chunks_ + c);
+    const index_t s0 = (first + c) * scan_tuning<C>::chunk;
+    desk.chunk = at(folds_, i * round_ + c);
     keys_.fold(x, s0, std::max(s0, std::min(s0 + scan_tuning<C>::chunk, keys_.end(x))), desk, no_rows{});
   }
 
-  void merge(index_t i) const {
+  /// The n chunks of a round from `first` on.
+  void merge(index_t i, index_t first, index_t n) const {
     const index_t width = plan_.width();
-    before(i, 0).clear(width);
-    for (index_t c = 0; c < chunks_; ++c) {
-      const fold_lanes<C> sum = before(i, c + 1);
-      if (kept_ > 1) std::copy_n(before(i, c).base, fold_lanes<C>::arrays * width, sum.base);
-      merge_folds<C>(sum, at(folds_, i * chunks_ + c), key_scan<C>::padded(plan_.at(i)));
+    if (first == 0) before(i, 0).clear(width);
+    for (index_t c = 0; c < n; ++c) {
+      const fold_lanes<C> sum = before(i, first + c + 1);
+      if (kept_ > 1) std::copy_n(before(i, first + c).base, fold_lanes<C>::arrays * width, sum.base);
+      merge_folds<C>(sum, at(folds_, i * round_ + c), key_scan<C>::padded(plan_.at(i)));
     }
   }
 
@@ -211,7 +220,8 @@ class key_prefix {
   const scan_plan<C>& plan_;
   const key_scan<C>& keys_;
   index_t chunks_;
-  index_t kept_;  ///< sums over the keys before a chunk that are wanted: of rows that are not causal only all
+  index_t kept_;   ///< sums over the keys before a chunk that are wanted: of rows that are not causal only all
+  index_t round_;  ///< chunks that are folded before they are joined
   C* folds_ = nullptr;
   C* before_ = nullptr;
 };

@@ -16,6 +16,10 @@ struct scan_tuning {
   /// two sizes a causal row was off by 1.12 times what the contract allows, of 128 by 0.65. Shorter ones pay for more
   /// joins (128: 3% of the fold, 256: 1.5%; calls with 128 take 1.0 to 1.03 of the time, Emerald Rapids, 2026-11).
   static constexpr index_t chunk = 128;
+  /// Chunks that each of the threads of a batch element sums before all are joined: their sums take memory, and threads
+  /// meet twice for each such round. On 65536 x 512 rounds of 4, 8, 16 and 64 take 0.99 to 1.04, 1.0 to 1.03, 0.96 to
+  /// 1.01 and 0.96 to 1.01 of a single one's time, on 2048 x 512 1.03, 1.0, 1.0 and 1.0 (Zen 5, two threads, 2026-11).
+  static constexpr index_t round = 8;
   /// Rows that go through the kernel together. One load and store of a lane's sums then serves as many keys.
   static constexpr index_t rows = 4;
   /// The same of a forward call's arrays that no cache holds: two panels of four rows, one of them asked for, are more
