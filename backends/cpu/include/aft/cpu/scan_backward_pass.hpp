@@ -52,7 +52,7 @@ class backward_pass {
         v_(p.v, p.d, 1),
         dk_(p.dk, p.d, p.d / p.hk),
         dv_(p.dv, p.d, 1),
-        far_(goes_around<C>(p.B * p.Tk * p.d)),
+        far_(exceeds_caches<C>(7, p.B * p.Tk * p.d)),
         around_(plan.torn() || far_) {}
 
   const key_scan<C>& keys() const { return keys_; }

@@ -49,7 +49,7 @@ class forward_pass {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         far_(goes_around<C>(p.B * p.Tq * p.d)),
-        around_(plan.torn() || far_),
+        around_(plan.torn() || far_ || (p.causal && exceeds_caches<C>(4, p.B * p.Tq * p.d))),
         asked_(p.B * p.Tq * p.d * static_cast<index_t>(sizeof(C)) >= scan_tuning<C>::asked) {}
 
   const key_scan<C>& keys() const { return keys_; }

@@ -154,6 +154,12 @@ inline bool goes_around(index_t elements) {
   return elements * static_cast<index_t>(sizeof(C)) >= scan_tuning<C>::around;
 }
 
+/// True where a call reads and writes more than a third-level cache keeps: so many arrays of so many elements.
+template <class C>
+inline bool exceeds_caches(index_t arrays, index_t elements) {
+  return arrays * elements * static_cast<index_t>(sizeof(C)) >= scan_tuning<C>::arrays_around;
+}
+
 /// True where rows may be written around the caches: only whole lines are, see store_around. With AVX2 kernels that go
 /// through several rows side by side write half a line of each in turn, which is joined with what memory holds: 1.6 to
 /// 2.1 times the call's time (Zen 3 and Emerald Rapids, 2026-11; on Zen 5 they met the same ratios to a stream as with

@@ -54,7 +54,7 @@ class gradient_rows {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         dq_(p.dq, p.d, 1),
-        far_(goes_around<C>(p.B * p.Tq * p.d)),
+        far_(exceeds_caches<C>(7, p.B * p.Tq * p.d)),
         around_(plan.torn() || far_),
         step_(p.causal ? -1 : 1) {}
 
