@@ -113,9 +113,14 @@ class backward_pass {
       if (rows_.same(known)) same = enter_same_frames<C>(job.chunk, job.view, rows_.shared(known), keys_.padded(x));
       start<Emit>(x, job);
     }
-    panels(s1, t1, [&](index_t t, index_t n) {
+    index_t begin = s1;
+    if (same) {
+      const index_t n = (t1 - s1) / scan_tuning<C>::rows * scan_tuning<C>::rows;
+      plan_.for_strips(x, [&](const strip& part) { rows_.add_same(part, s1, n, desk.rows, known, write_dq, job); });
+      begin += n;
+    }
+    panels(begin, t1, [&](index_t t, index_t n) {
       plan_.for_strips(x, [&](const strip& part) {
-        if (same && n == scan_tuning<C>::rows) return rows_.add_same(part, t, desk.rows, known, write_dq, job);
         job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
         if (!p_.causal) job.rows = job.rows.reversed(n);
         if (sums_wanted_) suffix_panel<C, false>(job, part, n);
@@ -145,16 +150,24 @@ class backward_pass {
     job.chunk.clear(keys_.padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
-    // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
-    const index_t rows = panel_rows<C>(far_ && p_.k.type == dtype_of<C>);
-    for (index_t s = s0; s < s1; s += rows) {
-      const index_t n = std::min(rows, s1 - s);
-      plan_.for_strips(x, [&](const strip& part) {
+    plan_.for_strips(x, [&](const strip& part) {
+      if (far_ && in_place(part)) {
+        const suffix_keys<C> all = open(part, s0, s1 - s0, desk);
+        for (index_t r = 0; r < s1 - s0; r += scan_tuning<C>::far_rows) {
+          job.keys = all.from(r);
+          emit_keys<C>(job, part, std::min(scan_tuning<C>::far_rows, s1 - s0 - r));
+        }
+        return;
+      }
+      // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
+      constexpr index_t rows = scan_tuning<C>::rows;
+      for (index_t s = s0; s < s1; s += rows) {
+        const index_t n = std::min(rows, s1 - s);
         job.keys = open(part, s, n, desk);
         emit_keys<C>(job, part, n);
         close(part, s, n, job.keys);
-      });
-    }
+      }
+    });
   }
 
   /// Keys from s0 on that no row sees.
@@ -224,6 +237,11 @@ class backward_pass {
       f(begin, end - begin);
       end = begin;
     }
+  }
+
+  /// Whether keys, values and their gradients are read and written where they lie.
+  bool in_place(const strip& x) const {
+    return keys_.in_place(x) && (!dk_.set() || (v_.direct(x) && dk_.direct(x))) && (!dv_.set() || dv_.direct(x));
   }
 
   [[gnu::noinline]] suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {

@@ -122,8 +122,10 @@ class key_scan {
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
   }
 
+  /// Whether keys of a strip are read where they lie.
+  bool in_place(const strip& x) const { return as_stored() && k_.direct(x); }
   panel<C> read_keys(const strip& x, index_t s, index_t n, C* buffer) const {
-    if (p_.mask == nullptr && (p_.lengths == nullptr || !plan_.packed())) return k_.read(x, s, n, buffer);
+    if (as_stored()) return k_.read(x, s, n, buffer);
     const panel<C> keys = k_.copy(x, s, n, buffer);
     hide_keys<C>(p_, x, s, n, keys);
     return keys;
@@ -137,6 +139,8 @@ class key_scan {
   static index_t padded(const stretch& x) { return (x.count + lanes<C> - 1) / lanes<C> * lanes<C>; }
 
  private:
+  bool as_stored() const { return p_.mask == nullptr && (p_.lengths == nullptr || !plan_.packed()); }
+
   template <bool Emit>
   void start(const stretch& x, const fold_job<C>& job) const {
     for (index_t l = 0; l < padded(x); l += lanes<C>) look_back<C, Emit>(job.chunk, job.before, job.view, l);

@@ -25,6 +25,13 @@ struct panel {
   index_t stride = 0;
   stored_rows stored{};
   C* row(index_t r) const { return data + r * stride; }
+  /// The rows from r on.
+  panel from(index_t r) const {
+    panel rest = *this;
+    rest.data += r * stride;
+    if (stored.first != nullptr) rest.stored.first += r * stored.row;
+    return rest;
+  }
 };
 
 /// The column of a strip from which on columns of the next panel are asked for; 0 where these are asked for from the

@@ -112,12 +112,29 @@ class gradient_rows {
   /// Whether add_same may do for whole panels, if enter_same_frames agrees.
   bool same(const known_rows<C>& known) const { return known.same && gate_ == gate::sigmoid; }
 
-  /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` as well.
-  void add_same(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, bool write_dq,
-                suffix_job<C>& job) const {
-    constexpr index_t all = scan_tuning<C>::rows, some = scan_tuning<C>::far_rows;
-    if (!far_ || !dy_.direct(x)) return add_same_rows<all>(x, t, desk, known, write_dq, job);
-    for (index_t r = 0; r < all; r += some) add_same_rows<some>(x, t + r, desk, known, write_dq, job);
+  /// As read, for rows [t, t + n), a multiple of scan_tuning::rows, which it adds to the sums of `job` as well.
+  void add_same(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
+                bool write_dq, suffix_job<C>& job) const {
+    constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
+    job.rows = given_again(x, t, known);
+    job.rows.g = {desk.g, x.width};
+    const bool write = write_dq && dq_.set();
+    if (far_ && dy_.direct(x) && q_.direct(x) && (!write || dq_.direct(x))) {
+      const same_inputs<C> all = open_same(x, t, n, desk, write);
+      for (index_t r = 0; r < n; r += few) {
+        same_inputs<C> in = all;
+        in.dy = all.dy.from(r);
+        in.q = all.q.from(r);
+        if (write) in.dq = all.dq.from(r);
+        same_panel<C, few>(job, in, x);
+      }
+      return;
+    }
+    for (index_t r = 0; r < n; r += rows) {
+      const same_inputs<C> in = open_same(x, t + r, rows, desk, write);
+      same_panel<C, rows>(job, in, x);
+      if (write) dq_.close(x, t + r, rows, in.dq);
+    }
   }
 
   /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is
@@ -145,19 +162,14 @@ class gradient_rows {
   }
 
  private:
-  template <index_t rows>
-  void add_same_rows(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, bool write_dq,
-                     suffix_job<C>& job) const {
-    job.rows = given_again(x, t, known);
-    job.rows.g = {desk.g, x.width};
+  same_inputs<C> open_same(const strip& x, index_t t, index_t n, const row_desk<C>& desk, bool write) const {
     same_inputs<C> in;
-    in.dy = dy_.read(x, t, rows, desk.dy);
-    in.q = q_.read(x, t, rows, desk.q);
-    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
-    in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
+    in.dy = dy_.read(x, t, n, desk.dy);
+    in.q = q_.read(x, t, n, desk.q);
+    if (write) in.dq = dq_.open(x, t, desk.dq);
+    in.around = around_ && write && dq_.direct(x) && on_lines(in.dq);
     in.far = far_;
-    same_panel<C, rows>(job, in, x);
-    if (in.dq.data != nullptr) dq_.close(x, t, rows, in.dq);
+    return in;
   }
 
   /// Without averages of exactly 0, whose rows may have seen nothing. Says whether there are any.

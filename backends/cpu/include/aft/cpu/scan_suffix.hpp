@@ -38,6 +38,14 @@ struct suffix_keys {
   bool dk_around = false;  ///< written around the caches
   bool dv_around = false;
   bool far = false;  ///< keys and values are in memory, not in a cache
+
+  /// Those from key r on.
+  suffix_keys from(index_t r) const {
+    suffix_keys rest = *this;
+    for (panel<C>* rows : {&rest.k, &rest.v, &rest.dk, &rest.dv})
+      if (rows->data != nullptr) *rows = rows->from(r);
+    return rest;
+  }
 };
 
 template <class C>
