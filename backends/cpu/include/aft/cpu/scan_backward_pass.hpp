@@ -193,6 +193,7 @@ class backward_pass {
       return {at(rows->o), {}, at(rows->inverse), at(rows->power), at(rows->base)};
     }
     void close(const strip&, index_t, index_t) const {}
+    bool in_place(const strip&) const { return false; }
   };
 
   known_rows<C> kept(const backward_desk<C>& desk, index_t rows, index_t t0, index_t stride) const {

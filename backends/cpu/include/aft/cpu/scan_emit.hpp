@@ -77,6 +77,14 @@ struct fold_rows {
   panel<C> q{}, y{};      ///< y = sigmoid(q) average, formed while num and den are in registers
   bool around = false;    ///< y is written around the caches
   bool asked = false;     ///< lines of y are asked for
+
+  /// The rows of y from r on, where nothing else is wanted.
+  fold_rows from(index_t r) const {
+    fold_rows rest = *this;
+    rest.q = q.from(r);
+    rest.y = y.from(r);
+    return rest;
+  }
 };
 
 /// Both sums in their common frame; `shift` is that of the common peak.

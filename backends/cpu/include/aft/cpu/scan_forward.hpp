@@ -80,9 +80,9 @@ class forward_pass {
     keys_.last_row(x, desk, sums);
     plan_.for_strips(x, [&](const strip& part) {
       const panel<C> average{desk.average + part.lane, 0};
-      const index_t rows = panel_rows<C>(far_);
-      for (index_t t = t0; t < t1; t += rows) {
-        const index_t n = std::min(rows, t1 - t);
+      const index_t rows = panel_rows<C>(far_), step = fused() && in_place(part) ? t1 - t0 : rows;
+      for (index_t t = t0; t < t1; t += step) {
+        const index_t n = std::min(step, t1 - t);
         if (!fused()) {
           write_y(part, t, n, average, desk);
           continue;
@@ -127,6 +127,8 @@ class forward_pass {
       if (pass->average_.set()) pass->average_.close(x, t, n, average(x, t));
       if (pass->lse_.set()) pass->lse_.close(x, t, n, {desk->lse, x.width});
     }
+    /// Whether open() gives any number of rows.
+    bool in_place(const strip& x) const { return What == emission::gated && pass->in_place(x); }
     panel<C> average(const strip& x, index_t t) const {
       return pass->average_.set() ? pass->average_.open(x, t, desk->average) : panel<C>{desk->average, x.width};
     }
@@ -135,6 +137,7 @@ class forward_pass {
   /// The default gate joins the division of the average; others are a pass of their own over a panel.
   bool fused() const { return p_.gate_fn == gate::sigmoid; }
   bool average_wanted() const { return !fused() || average_.set(); }
+  bool in_place(const strip& x) const { return q_.direct(x) && y_.direct(x); }
 
   void open_y(const strip& x, index_t t, index_t n, const forward_desk<C>& desk, fold_rows<C>& out,
               bool row_by_row = false) const {

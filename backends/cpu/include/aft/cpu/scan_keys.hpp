@@ -53,6 +53,7 @@ struct no_rows {
     return {};
   }
   void close(const strip&, index_t, index_t) const {}
+  bool in_place(const strip&) const { return true; }
 };
 
 template <class C>
@@ -90,16 +91,27 @@ class key_scan {
     }
     start<wanted>(x, job);
     const index_t rows = panel_rows<C>(far_ && what != emission::any);
-    for (index_t s = s0; s < s1; s += rows) {
-      const index_t n = std::min(rows, s1 - s);
-      plan_.for_strips(x, [&](const strip& part) {
+    plan_.for_strips(x, [&](const strip& part) {
+      if (in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part)) {
+        const panel<C> keys = read_keys(part, s0, s1 - s0, desk.keys);
+        const panel<C> values = read_values(part, s0, s1 - s0, desk);
+        fold_rows<C> out;
+        if constexpr (wanted) out = rows_to.open(part, s0, s1 - s0);
+        for (index_t r = 0; r < s1 - s0; r += rows) {
+          if constexpr (wanted) job.out = out.from(r);
+          fold_panel<C, what>(job, part, keys.from(r), values.from(r), std::min(rows, s1 - s0 - r));
+        }
+        return;
+      }
+      for (index_t s = s0; s < s1; s += rows) {
+        const index_t n = std::min(rows, s1 - s);
         const panel<C> keys = read_keys(part, s, n, desk.keys);
         const panel<C> values = read_values(part, s, n, desk);
         if constexpr (wanted) job.out = rows_to.open(part, s, n);
         fold_panel<C, what>(job, part, keys, values, n);
         rows_to.close(part, s, n);
-      });
-    }
+      }
+    });
   }
 
   /// desk.before += all keys, chunk by chunk.
