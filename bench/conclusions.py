@@ -26,8 +26,8 @@ with tensor operations: two products with exp(w) for `full` and, with w times a 
 def how_to_read():
     return """
 Contestants of a race do the same work on the same data with the same number of threads. In every round each runs once, one
-directly after the other, starting with another one each time: what drifts hits all. Calls below 0.2 s are made for as long as
-they are timed, or once, before they are: what the one before left in the caches is not theirs. A ratio is formed within a round; shown
+directly after the other, starting with another one each time: what drifts hits all. Threads are bound to a
+processor each. Calls below 0.2 s are made for 20 ms, or once, before they are timed: what the one before left in the caches is not theirs. A ratio is formed within a round; shown
 are its median and quartiles over the rounds, and beside them the ratio of the fastest times that each side had in any round,
 which other programs on the machine disturb least. No round begins after a minute. Bars are held against the median. Compare ratios, not milliseconds of different runs. Standard normal inputs.
 """

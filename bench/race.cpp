@@ -113,11 +113,14 @@ std::map<std::string, double> race::round() {
 
 namespace {
 
-/// handover() once threads that wait actively have gone to sleep; 0 where one thread is all that runs.
+/// handover() between the contestants of two rounds, none of whose threads wait actively meanwhile; 0 where one thread
+/// is all that runs.
 double settled_handover() {
   if (run_settings().threads == 1) return 0;
   std::this_thread::sleep_for(settling);
-  return handover();
+  const double least = handover();
+  std::this_thread::sleep_for(settling);
+  return least;
 }
 
 /// One repetition of the harness: a round of the race, which is made when its name first comes up.

@@ -138,15 +138,24 @@ inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& 
   return xsimd::select(fits, shared, (num / den) * unscale * gate_detail::sigmoid<C>(q));
 }
 
-/// num / den * sigmoid(q) with one division, where `growth` is e^-q. den is that of a fold: positive, and far from the
-/// ends of the range.
+/// num / den * sigmoid(q) with one division, where `growth` is e^-q, up to shared_growth. den is that of a fold:
+/// positive, and far from the ends of the range.
 template <class C>
 inline vec<C> growth_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& growth) {
   return num / mul_add(den, growth, den);
 }
+/// The same for any growth: beyond shared_growth its product with den could leave the range in one unit and not in
+/// another, and two divisions take its place.
+template <class C>
+inline vec<C> any_growth_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& growth) {
+  const vec<C> shared = growth_quotient<C>(num, den, growth);
+  const auto fits = growth <= vec<C>(shared_growth<C>);
+  if (xsimd::all(fits)) return shared;
+  return xsimd::select(fits, shared, num / den / (vec<C>(C(1)) + growth));
+}
 template <class C>
 inline vec<C> sigmoid_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& q) {
-  return growth_quotient<C>(num, den, quotient_growth<C>(q));
+  return any_growth_quotient<C>(num, den, quotient_growth<C>(q));
 }
 
 /// gate(q); 1 for gate::none, where q may be anything. A NaN stays a NaN, and +-inf gives the limit.

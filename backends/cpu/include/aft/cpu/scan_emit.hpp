@@ -38,7 +38,7 @@ struct fold_lanes {
 
 /// How a chunk's own sums and those before it make a row: N = num num_unit + num_before, D likewise, and the average is
 /// unit N / D. Keeping the chunk in its own frame makes its sum the same whether or not the past is known yet. Its rows
-/// are in that frame too, num_unit and den_unit being 1, unless the past's lies far above it.
+/// are in that frame too, num_unit and den_unit being 1, unless the past's lies far above it or either is special.
 template <class C>
 struct fold_view {
   static constexpr index_t arrays = 9;
@@ -50,7 +50,8 @@ struct fold_view {
   C* base = nullptr;
   C* exponent = nullptr;
   C* unit = nullptr;
-  C* near = nullptr;  ///< the same for nearest_keys, once a value has come that is neither 0 nor extreme
+  C* near =
+      nullptr;  ///< the same for nearest_keys, once a value has come that is neither 0 nor extreme, if den_unit is 1
 
   fold_view() = default;
   fold_view(C* at, index_t width)
@@ -126,9 +127,10 @@ inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk,
   }
 }
 
-/// A past frame up to so many powers of two above that of a chunk is brought down to it: its sums stay far from the end
-/// of the range. Exponents of two first keys of one distribution hardly differ by more.
-inline constexpr int highest_past = 24;
+/// A past frame up to so many powers of two above that of a chunk is brought down to it: sums of 2^40 values of up to
+/// 2^40 stay in range, and what follows of den, see shared_growth. Exponents of two first keys of one distribution
+/// hardly differ by more: keys 27 apart.
+inline constexpr int highest_past = 40;
 
 /// The limit of keys that are near, with `unit` as in fold_view::den_unit.
 template <class C>
@@ -138,7 +140,8 @@ inline vec<C> near_limit(const vec<C>& exponent, const vec<C>& unit) {
 
 /// Brings the view up to date after a lane's frame or value shift changed.
 template <class C, bool Emit>
-inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l) {
+inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l,
+                      bool lowers) {
   const vec<C> zero(C(0));
   const frame<C> f = chunk.in(l);
   const vec<C> peak = load(chunk.peak + l);
@@ -148,7 +151,8 @@ inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, c
     const fold_join<C> j = join_folds<C>(before, chunk, l);
     special = special | differs<C>(j.shift, zero) | differs<C>(j.frames.common.base, zero);
     const vec<C> above = j.frames.common.exponent - f.exponent;
-    const vec<C> down = xsimd::select(special | (above > vec<C>(C(highest_past))), zero, above);
+    const vec<C> most(lowers ? C(highest_past) : C(0));
+    const vec<C> down = xsimd::select(special | (above > most), zero, above);
     unit = times_pow2<C>(j.frames.second, down);
     store(view.num_unit + l, times_pow2<C>(j.num_second, down));
     store(view.den_unit + l, unit);
@@ -170,6 +174,10 @@ struct fold_job {
   fold_view<C> view;
   fold_rows<C> out;
   bool far = false;  ///< the arrays are in memory, not in a cache
+  /// The past is brought down to the chunk's frame. Not where lanes of one vector may be of several batch elements:
+  /// rows without a key of their own then pass through the fold, alone they do not, and sums of subnormal numbers would
+  /// differ by their unit.
+  bool lowers = false;
 };
 
 /// How the rows of a lane are made whose values have no scale: num and den then have the same unit.

@@ -76,7 +76,7 @@ template <class C, emission What>
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(peak, old_peak)))
-    look_back<C, What != emission::nothing>(chunk, job.before, job.view, l);
+    look_back<C, What != emission::nothing>(chunk, job.before, job.view, l, job.lowers);
   if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
 
@@ -114,7 +114,7 @@ template <class C, emission What, reach Reach, index_t rows>
   const bool around = out.around, asked = out.asked;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
-  const vec<C> near_q(near_gate<C>);
+  const vec<C> near_q(shared_gate<C>);
   const vec<C> zero(C(0));
   const auto next = [&](const panel<C>& of) {
     return lines_ahead<C>::with_turn(of, x.width, job.far, end == x.width, rows).down(i);
@@ -200,7 +200,7 @@ template <class C, emission What, reach Reach, index_t rows>
       } else if constexpr (gated) {
         const vec<C> n = mul_add(num, past.unit, past.num_before);
         const vec<C> d = mul_add(den, past.unit, past.den_before);
-        put(y.here(), growth_quotient<C>(n, d, growth[r]), around);
+        put(y.here(), any_growth_quotient<C>(n, d, growth[r]), around);
         y.next();
       } else if constexpr (What == emission::any) {
         emit_ordinary<C>(out, view, past, l, i, r, num, den);

@@ -168,7 +168,7 @@ class forward_pass {
     const bool asked = to.asked;
     const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
       if constexpr (Causal) {
-        put(y + i, growth_quotient<C>(load(num + i), load(den + i), growth), Around);
+        put(y + i, any_growth_quotient<C>(load(num + i), load(den + i), growth), Around);
       } else {
         put(y + i, load(num + i) / (one + growth), Around);
       }

@@ -82,7 +82,7 @@ class key_scan {
   void fold(const stretch& x, index_t s0, index_t s1, const key_desk<C>& desk, const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     constexpr bool wanted = what != emission::nothing;
-    fold_job<C> job{desk.chunk, desk.before, desk.view, {}, far_};
+    fold_job<C> job{desk.chunk, desk.before, desk.view, {}, far_, lowers()};
     job.chunk.clear(padded(x));
     if (s0 < s1) {
       plan_.for_strips(x, [&](const strip& part) {
@@ -128,7 +128,7 @@ class key_scan {
 
   /// The row that sees exactly the keys of desk.before, at lane positions of `out`. Changes desk.chunk.
   void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
-    const fold_job<C> job{desk.chunk, desk.before, desk.view, out, far_};
+    const fold_job<C> job{desk.chunk, desk.before, desk.view, out, far_, lowers()};
     job.chunk.clear(padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
@@ -153,9 +153,12 @@ class key_scan {
  private:
   bool as_stored() const { return p_.mask == nullptr && (p_.lengths == nullptr || !plan_.packed()); }
 
+  bool lowers() const { return p_.d >= lanes<C>; }
+
   template <bool Emit>
   void start(const stretch& x, const fold_job<C>& job) const {
-    for (index_t l = 0; l < padded(x); l += lanes<C>) look_back<C, Emit>(job.chunk, job.before, job.view, l);
+    for (index_t l = 0; l < padded(x); l += lanes<C>)
+      look_back<C, Emit>(job.chunk, job.before, job.view, l, job.lowers);
   }
 
   const problem& p_;
@@ -166,7 +169,8 @@ class key_scan {
   bool far_;
 };
 
-/// The sums over all keys, or over those before each chunk, by threads: first every chunk apart, then joined in order.
+/// The sums over all keys, or over those before each chunk, by threads: first some chunks apart, then joined in order,
+/// and so on.
 /// The sums are the same as if one thread had gone through the chunks.
 template <class C>
 class key_prefix {
@@ -184,21 +188,20 @@ class key_prefix {
 
   template <class Desk>
   void run(int threads, const Desk& desk) const {
-    index_t first = 0;
-    do {
+    for (index_t i = 0; i < plan_.count(); ++i) before(i, 0).clear(plan_.width());
+    for (index_t first = 0; first < chunks_; first += round_) {
       const index_t n = std::min(round_, chunks_ - first);
       parallel_for(plan_.count() * n, threads, item_order::runs, [&](index_t item, int thread) {
         const auto [i, c] = plan_.part_of(item, n);
         fold(i, first, c, desk(thread));
       });
       parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, first, n); });
-      first += n;
-    } while (first < chunks_);
+    }
   }
 
   /// The same for one stretch by one thread.
   void run_stretch(index_t i, const key_desk<C>& desk) const {
-    merge(i, 0, 0);
+    before(i, 0).clear(plan_.width());
     for (index_t c = 0; c < chunks_; ++c) {
       fold(i, c, 0, desk);
       merge(i, c, 1);
@@ -221,7 +224,6 @@ class key_prefix {
   /// The n chunks of a round from `first` on.
   void merge(index_t i, index_t first, index_t n) const {
     const index_t width = plan_.width();
-    if (first == 0) before(i, 0).clear(width);
     for (index_t c = 0; c < n; ++c) {
       const fold_lanes<C> sum = before(i, first + c + 1);
       if (kept_ > 1) std::copy_n(before(i, first + c).base, fold_lanes<C>::arrays * width, sum.base);

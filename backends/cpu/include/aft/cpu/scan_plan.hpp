@@ -2,6 +2,8 @@
 /// @file scan_plan.hpp  How the (batch, channel) columns of a problem are cut into stretches.
 #pragma once
 
+#include <algorithm>
+
 #include <aft/core/problem.hpp>
 
 #include "tuning_scan.hpp"
@@ -47,7 +49,9 @@ class scan_plan {
       packed_ = true;
     } else {
       // Channels that share a key stay together, for dk sums over them.
-      const index_t unit = group == 1 ? lanes<C> : group * ((lanes<C> + group - 1) / group);
+      // Others are cut between cache lines, each of which one thread then writes.
+      constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
+      const index_t unit = group == 1 ? std::max(lanes<C>, line) : group * ((lanes<C> + group - 1) / group);
       pieces_ = (p.d + tune::stretch - 1) / tune::stretch;
       const bool alone = p.B >= threads && divides(p.B * pieces_, threads);
       by_chunk_ = !p.causal && !alone && levels(p.B, p.Tk, threads) && levels(p.B, p.Tq, threads);
@@ -61,7 +65,7 @@ class scan_plan {
       if (columns_ > p.d) columns_ = p.d;
       pieces_ = (p.d + columns_ - 1) / columns_;
       count_ = p.B * pieces_;
-      torn_ = pieces_ > 1 && p.B < threads && !by_chunk_;
+      torn_ = pieces_ > 1 && p.B < threads && whole(threads, p.causal);
     }
     width_ = (columns_ + lanes<C> - 1) / lanes<C> * lanes<C>;
   }
@@ -81,11 +85,11 @@ class scan_plan {
   /// third-level cache and 0.4 to 0.7 where they do not (Zen 5, 2026-11, 128 to 4096 positions, 512 channels).
   bool torn() const { return torn_; }
 
-  /// Item n of those that are all chunks of all stretches: whole rows of a batch element one after the other, so that
-  /// the threads of neighbouring items do not write to the same rows.
   struct part {
     index_t stretch = 0, chunk = 0;
   };
+  /// Item n of those that are all chunks of all stretches: whole rows of a batch element one after the other, so that
+  /// threads whose items are runs do not write to the same rows.
   part part_of(index_t n, index_t chunks) const {
     const index_t b = n / (chunks * pieces_), left = n % (chunks * pieces_);
     return {b * pieces_ + left % pieces_, left / pieces_};

@@ -403,7 +403,7 @@ template <class C>
 // NOLINTEND(performance-no-int-to-ptr)
 
 /// A store to an address aligned to the vector that does not read the line first nor keeps it in the caches: for whole
-/// lines of arrays that no cache holds. Other threads see it after fence_stores().
+/// lines of arrays that no cache holds, or of rows that threads share. Other threads see it after fence_stores().
 template <class C>
 inline void store_around(C* p, const vec<C>& v) {
 #if defined(__AVX512F__)

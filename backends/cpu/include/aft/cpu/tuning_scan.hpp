@@ -22,7 +22,7 @@ struct scan_tuning {
   static constexpr index_t round = 8;
   /// Rows that go through the kernel together. One load and store of a lane's sums then serves as many keys.
   static constexpr index_t rows = 4;
-  /// The same of a forward call's arrays that no cache holds: two panels of four rows, one of them asked for, are more
+  /// The same of arrays that no cache holds: two panels of four rows, one of them asked for, are more
   /// than the first-level cache. Two rows take 0.93 of the time on 268 MB, causal 0.79 on one thread and 0.93 on two
   /// (Zen 5, 2026-11); Emerald Rapids had been 1.0 to 1.04 with two rows everywhere.
   static constexpr index_t far_rows = 2;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How AFT-simple is divided among threads: which of them has which positions and channels.
+// The scan of AFT-simple: which thread has which positions and channels, and rows whose sums come about in two ways.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -73,4 +77,34 @@ TEST_CASE("scan_plan: threads divide a batch element by positions, unless it is 
   CHECK_FALSE(plan_of(2, 4 * chunk, d, 2, true).torn());
   CHECK(plan_of(2, 4 * chunk, d, 2, false).whole(2, false));
   CHECK_FALSE(plan_of(1, 4 * chunk, d, 1, true).torn());
+}
+
+TEST_CASE("scan: causal rows past a short sequence's end, with a gate that is nearly shut") {
+  // Within the batch such a row passes through a chunk whose own keys are far below those before it; alone it follows
+  // from these by themselves. Both must reach gates of 1e-35 and less.
+  constexpr index_t B = 2, T = 256, d = 5, one = T * d;
+  const std::vector<std::int64_t> lengths{130, T};
+  std::vector<float> q(B * one, 0.5F), k(B * one, 0.5F), v(B * one, 1.0F), y(B * one), alone(one);
+  std::fill_n(k.begin(), 128 * d, 17.0F);
+  for (const float gate : {-40.0F, -60.0F, -80.0F}) {
+    CAPTURE(gate);
+    std::fill(q.begin() + 200 * d, q.begin() + 201 * d, gate);
+    const auto call = [&](index_t batch, std::vector<float>& to) {
+      const auto in = [batch](const std::vector<float>& x) {
+        return aft::tensor_view<const float, 3>{x.data(), {batch, T, d}};
+      };
+      const aft::tensor_view<const std::int64_t, 1> ends{lengths.data(), {batch}};
+      aft::simple(aft::cpu{}, in(q), in(k), in(v), aft::tensor_view<float, 3>{to.data(), {batch, T, d}},
+                  aft::options{.causal = true, .key_lengths = ends});
+    };
+    call(B, y);
+    call(1, alone);
+    CHECK(std::equal(alone.begin(), alone.end(), y.begin()));
+    const double expected = 1 / (1 + std::exp(-static_cast<double>(gate)));
+    for (index_t c = 0; c < d; ++c) {
+      const double got = static_cast<double>(y[static_cast<std::size_t>(200 * d + c)]);
+      // The quotient and 1 / (1 + e^-q) round a few times each; e^-q is off by up to 3 ulp at such q.
+      CHECK(std::abs(got / expected - 1) <= 8 * static_cast<double>(std::numeric_limits<float>::epsilon()));
+    }
+  }
 }
