@@ -118,9 +118,9 @@ namespace {
 double settled_handover() {
   if (run_settings().threads == 1) return 0;
   std::this_thread::sleep_for(settling);
-  const double least = handover();
+  const double way = handover();
   std::this_thread::sleep_for(settling);
-  return least;
+  return way;
 }
 
 /// One repetition of the harness: a round of the race, which is made when its name first comes up.
