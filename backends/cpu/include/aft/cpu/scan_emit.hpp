@@ -50,8 +50,8 @@ struct fold_view {
   C* base = nullptr;
   C* exponent = nullptr;
   C* unit = nullptr;
-  C* near =
-      nullptr;  ///< the same for nearest_keys, once a value has come that is neither 0 nor extreme, if den_unit is 1
+  /// The same for nearest_keys, once a value has come that is neither 0 nor extreme, and if den_unit is 1.
+  C* near = nullptr;
 
   fold_view() = default;
   fold_view(C* at, index_t width)

@@ -169,9 +169,8 @@ class key_scan {
   bool far_;
 };
 
-/// The sums over all keys, or over those before each chunk, by threads: first some chunks apart, then joined in order,
-/// and so on.
-/// The sums are the same as if one thread had gone through the chunks.
+/// The sums over all keys, or over those before each chunk, by threads: round by round some chunks are summed apart and
+/// then joined in order. The sums are the same as if one thread had gone through the chunks.
 template <class C>
 class key_prefix {
  public:
@@ -188,7 +187,8 @@ class key_prefix {
 
   template <class Desk>
   void run(int threads, const Desk& desk) const {
-    for (index_t i = 0; i < plan_.count(); ++i) before(i, 0).clear(plan_.width());
+    // Without keys the sums are those of none.
+    if (chunks_ == 0) parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, 0, 0); });
     for (index_t first = 0; first < chunks_; first += round_) {
       const index_t n = std::min(round_, chunks_ - first);
       parallel_for(plan_.count() * n, threads, item_order::runs, [&](index_t item, int thread) {
@@ -201,7 +201,7 @@ class key_prefix {
 
   /// The same for one stretch by one thread.
   void run_stretch(index_t i, const key_desk<C>& desk) const {
-    before(i, 0).clear(plan_.width());
+    if (chunks_ == 0) merge(i, 0, 0);
     for (index_t c = 0; c < chunks_; ++c) {
       fold(i, c, 0, desk);
       merge(i, c, 1);
@@ -221,9 +221,10 @@ class key_prefix {
     keys_.fold(x, s0, std::max(s0, std::min(s0 + scan_tuning<C>::chunk, keys_.end(x))), desk, no_rows{});
   }
 
-  /// The n chunks of a round from `first` on.
+  /// Joins the n chunks of a round from `first` on with those before them.
   void merge(index_t i, index_t first, index_t n) const {
     const index_t width = plan_.width();
+    if (first == 0) before(i, 0).clear(width);
     for (index_t c = 0; c < n; ++c) {
       const fold_lanes<C> sum = before(i, first + c + 1);
       if (kept_ > 1) std::copy_n(before(i, first + c).base, fold_lanes<C>::arrays * width, sum.base);
