@@ -47,13 +47,12 @@ class backward_pass {
         sums_wanted_(p.dk.set || p.dv.set),
         p_(p),
         plan_(plan),
-        keys_(p, plan, p.dk.set || p.dq.set),
-        rows_(p, plan, given_, p.dk.set || p.dq.set, sums_wanted_),
+        ways_(traffic::of_backward(p, plan)),
+        keys_(p, plan, ways_.far_keys, p.dk.set || p.dq.set),
+        rows_(p, ways_, given_, p.dk.set || p.dq.set, sums_wanted_),
         v_(p.v, p.d, 1),
         dk_(p.dk, p.d, p.d / p.hk),
-        dv_(p.dv, p.d, 1),
-        far_(exceeds_caches<C>(7, p.B * p.Tk * p.d)),
-        around_(plan.torn() || far_) {}
+        dv_(p.dv, p.d, 1) {}
 
   const key_scan<C>& keys() const { return keys_; }
   /// False where lse and average must be computed again.
@@ -151,22 +150,16 @@ class backward_pass {
     start<true>(x, job);
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
     plan_.for_strips(x, [&](const strip& part) {
-      if (far_ && in_place(part)) {
-        const suffix_keys<C> all = open(part, s0, s1 - s0, desk);
-        for (index_t r = 0; r < s1 - s0; r += scan_tuning<C>::far_rows) {
-          job.keys = all.from(r);
-          emit_keys<C>(job, part, std::min(scan_tuning<C>::far_rows, s1 - s0 - r));
-        }
-        return;
-      }
       // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
-      constexpr index_t rows = scan_tuning<C>::rows;
-      for (index_t s = s0; s < s1; s += rows) {
-        const index_t n = std::min(rows, s1 - s);
-        job.keys = open(part, s, n, desk);
+      const bool whole = in_place(part);
+      const index_t rows = panel_rows<C>(ways_.far_key_grads && whole);
+      const auto emit = [&](const suffix_keys<C>& keys, index_t n) {
+        job.keys = keys;
         emit_keys<C>(job, part, n);
-        close(part, s, n, job.keys);
-      }
+      };
+      for_panels(
+          s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, desk); }, emit,
+          [&](index_t s, index_t n, const suffix_keys<C>& keys) { close(part, s, n, keys); });
     });
   }
 
@@ -247,16 +240,16 @@ class backward_pass {
 
   [[gnu::noinline]] suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
     suffix_keys<C> out;
-    out.far = far_;
+    out.far = ways_.far_key_grads;
     out.k = keys_.read_keys(x, s, n, desk.keys);
     if (dk_.set()) {
       out.v = v_.read(x, s, n, desk.values);
       out.dk = dk_.open(x, s, desk.dk);
-      out.dk_around = around_ && dk_.direct(x) && on_lines(out.dk);
+      out.dk_around = ways_.keys_around && dk_.direct(x) && on_lines(out.dk);
     }
     if (dv_.set()) {
       out.dv = dv_.open(x, s, desk.dv);
-      out.dv_around = around_ && dv_.direct(x) && on_lines(out.dv);
+      out.dv_around = ways_.keys_around && dv_.direct(x) && on_lines(out.dv);
     }
     return out;
   }
@@ -276,10 +269,10 @@ class backward_pass {
   bool sums_wanted_;
   const backward_problem& p_;
   const scan_plan<C>& plan_;
+  traffic ways_;
   key_scan<C> keys_;
   gradient_rows<C> rows_;
   columns<C> v_, dk_, dv_;
-  bool far_, around_;
 };
 
 }  // namespace scan

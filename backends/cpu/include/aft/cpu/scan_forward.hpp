@@ -43,14 +43,12 @@ class forward_pass {
   forward_pass(const problem& p, const scan_plan<C>& plan)
       : p_(p),
         plan_(plan),
-        keys_(p, plan),
+        ways_(traffic::of_forward(p, plan)),
+        keys_(p, plan, ways_.far_keys),
         q_(p.q, p.d, 1),
         y_(p.y, p.d, 1),
         average_(p.average, p.d, 1),
-        lse_(p.lse, p.d, p.d / p.hk),
-        far_(goes_around<C>(p.B * p.Tq * p.d)),
-        around_(plan.torn() || far_ || (p.causal && exceeds_caches<C>(4, p.B * p.Tq * p.d))),
-        asked_(p.B * p.Tq * p.d * static_cast<index_t>(sizeof(C)) >= scan_tuning<C>::asked) {}
+        lse_(p.lse, p.d, p.d / p.hk) {}
 
   const key_scan<C>& keys() const { return keys_; }
 
@@ -80,23 +78,11 @@ class forward_pass {
     keys_.last_row(x, desk, sums);
     plan_.for_strips(x, [&](const strip& part) {
       const panel<C> average{desk.average + part.lane, 0};
-      const index_t rows = panel_rows<C>(far_), step = fused() && in_place(part) ? t1 - t0 : rows;
-      for (index_t t = t0; t < t1; t += step) {
-        const index_t n = std::min(step, t1 - t);
-        if (!fused()) {
-          write_y(part, t, n, average, desk);
-          continue;
-        }
-        fold_rows<C> out;
-        open_y(part, t, n, desk, out, true);
-        for (index_t r = 0; r < n; ++r) {
-          if (p_.causal) {
-            quotient_row<true>(out, part.width, r, rows, desk.num + part.lane, desk.den + part.lane);
-          } else {
-            quotient_row<false>(out, part.width, r, rows, average.data, nullptr);
-          }
-        }
-        y_.close(part, t, n, out.y);
+      if (fused()) {
+        gate_same_rows(part, t0, t1, average, desk);
+      } else {
+        constexpr index_t rows = scan_tuning<C>::rows;
+        for (index_t t = t0; t < t1; t += rows) write_y(part, t, std::min(rows, t1 - t), average, desk);
       }
       if (average_.set()) average_.write(part, t0, t1 - t0, average);
       if (lse_.set()) lse_.write(part, t0, t1 - t0, {desk.lse + part.lane, 0});
@@ -143,8 +129,30 @@ class forward_pass {
               bool row_by_row = false) const {
     out.q = q_.read(x, t, n, desk.q);
     out.y = y_.open(x, t, desk.y);
-    out.around = around_ && y_.direct(x) && on_lines(out.y, row_by_row);
-    out.asked = asked_ && !out.around;
+    out.around = ways_.around && y_.direct(x) && on_lines(out.y, row_by_row);
+    out.asked = ways_.asked && !out.around;
+  }
+
+  /// y of rows [t0, t1) that have one average, or one num and den in the desk.
+  void gate_same_rows(const strip& x, index_t t0, index_t t1, const panel<C>& average,
+                      const forward_desk<C>& desk) const {
+    const index_t rows = panel_rows<C>(ways_.far_rows);
+    const auto open = [&](index_t t, index_t n) {
+      fold_rows<C> out;
+      open_y(x, t, n, desk, out, true);
+      return out;
+    };
+    const auto gate = [&](const fold_rows<C>& out, index_t n) {
+      for (index_t r = 0; r < n; ++r) {
+        if (p_.causal) {
+          quotient_row<true>(out, x.width, r, rows, desk.num + x.lane, desk.den + x.lane);
+        } else {
+          quotient_row<false>(out, x.width, r, rows, average.data, nullptr);
+        }
+      }
+    };
+    for_panels(t0, t1, rows, in_place(x), open, gate,
+               [&](index_t t, index_t n, const fold_rows<C>& out) { y_.close(x, t, n, out.y); });
   }
 
   /// Row r of rows that see the same keys. A causal one may also pass through the fold, whose formula it then shares;
@@ -205,9 +213,9 @@ class forward_pass {
 
   const problem& p_;
   const scan_plan<C>& plan_;
+  traffic ways_;
   key_scan<C> keys_;
   columns<C> q_, y_, average_, lse_;
-  bool far_, around_, asked_;
 };
 
 }  // namespace scan

@@ -45,6 +45,14 @@ struct key_desk {
   }
 };
 
+/// What a fold goes through: keys, values, and where their rows go.
+template <class C>
+struct fold_inputs {
+  panel<C> keys, values;
+  fold_rows<C> out;
+  fold_inputs from(index_t r) const { return {keys.from(r), values.from(r), out.from(r)}; }
+};
+
 /// Stands for rows that nobody wants.
 struct no_rows {
   static constexpr emission what = emission::nothing;
@@ -60,13 +68,8 @@ template <class C>
 class key_scan {
  public:
   /// Without values only the weights are summed.
-  key_scan(const problem& p, const scan_plan<C>& plan, bool with_values = true)
-      : p_(p),
-        plan_(plan),
-        k_(p.k, p.d, p.d / p.hk),
-        v_(p.v, p.d, 1),
-        with_values_(with_values),
-        far_(goes_around<C>(p.B * p.Tk * p.d)) {}
+  key_scan(const problem& p, const scan_plan<C>& plan, bool far, bool with_values = true)
+      : p_(p), plan_(plan), k_(p.k, p.d, p.d / p.hk), v_(p.v, p.d, 1), with_values_(with_values), far_(far) {}
 
   static index_t chunks(index_t n) { return scan_plan<C>::chunks(n); }
 
@@ -92,25 +95,18 @@ class key_scan {
     start<wanted>(x, job);
     const index_t rows = panel_rows<C>(far_ && what != emission::any);
     plan_.for_strips(x, [&](const strip& part) {
-      if (in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part)) {
-        const panel<C> keys = read_keys(part, s0, s1 - s0, desk.keys);
-        const panel<C> values = read_values(part, s0, s1 - s0, desk);
-        fold_rows<C> out;
-        if constexpr (wanted) out = rows_to.open(part, s0, s1 - s0);
-        for (index_t r = 0; r < s1 - s0; r += rows) {
-          if constexpr (wanted) job.out = out.from(r);
-          fold_panel<C, what>(job, part, keys.from(r), values.from(r), std::min(rows, s1 - s0 - r));
-        }
-        return;
-      }
-      for (index_t s = s0; s < s1; s += rows) {
-        const index_t n = std::min(rows, s1 - s);
-        const panel<C> keys = read_keys(part, s, n, desk.keys);
-        const panel<C> values = read_values(part, s, n, desk);
-        if constexpr (wanted) job.out = rows_to.open(part, s, n);
-        fold_panel<C, what>(job, part, keys, values, n);
-        rows_to.close(part, s, n);
-      }
+      const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
+      const auto open = [&](index_t s, index_t n) {
+        fold_inputs<C> in{read_keys(part, s, n, desk.keys), read_values(part, s, n, desk), {}};
+        if constexpr (wanted) in.out = rows_to.open(part, s, n);
+        return in;
+      };
+      const auto fold = [&](const fold_inputs<C>& in, index_t n) {
+        if constexpr (wanted) job.out = in.out;
+        fold_panel<C, what>(job, part, in.keys, in.values, n);
+      };
+      for_panels(s0, s1, rows, whole, open, fold,
+                 [&](index_t s, index_t n, const fold_inputs<C>&) { rows_to.close(part, s, n); });
     });
   }
 

@@ -44,7 +44,7 @@ struct row_desk {
 template <class C>
 class gradient_rows {
  public:
-  gradient_rows(const backward_problem& p, const scan_plan<C>& plan, bool given, bool with_average, bool with_weights)
+  gradient_rows(const backward_problem& p, const traffic& ways, bool given, bool with_average, bool with_weights)
       : gate_(p.gate_fn),
         by_row_(given && p.causal),
         with_average_(with_average),
@@ -54,8 +54,8 @@ class gradient_rows {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         dq_(p.dq, p.d, 1),
-        far_(exceeds_caches<C>(7, p.B * p.Tq * p.d)),
-        around_(plan.torn() || far_),
+        far_(ways.far_rows),
+        around_(ways.around),
         step_(p.causal ? -1 : 1) {}
 
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
@@ -119,22 +119,15 @@ class gradient_rows {
     job.rows = given_again(x, t, known);
     job.rows.g = {desk.g, x.width};
     const bool write = write_dq && dq_.set();
-    if (far_ && dy_.direct(x) && q_.direct(x) && (!write || dq_.direct(x))) {
-      const same_inputs<C> all = open_same(x, t, n, desk, write);
-      for (index_t r = 0; r < n; r += few) {
-        same_inputs<C> in = all;
-        in.dy = all.dy.from(r);
-        in.q = all.q.from(r);
-        if (write) in.dq = all.dq.from(r);
-        same_panel<C, few>(job, in, x);
-      }
-      return;
-    }
-    for (index_t r = 0; r < n; r += rows) {
-      const same_inputs<C> in = open_same(x, t + r, rows, desk, write);
-      same_panel<C, rows>(job, in, x);
-      if (write) dq_.close(x, t + r, rows, in.dq);
-    }
+    const bool in_place = dy_.direct(x) && q_.direct(x) && (!write || dq_.direct(x));
+    const index_t together = panel_rows<C>(far_ && in_place);
+    const auto open = [&](index_t from, index_t count) { return open_same(x, from, count, desk, write); };
+    const auto add = [&](const same_inputs<C>& in, index_t count) {
+      count == few ? same_panel<C, few>(job, in, x) : same_panel<C, rows>(job, in, x);
+    };
+    for_panels(t, t + n, together, in_place, open, add, [&](index_t from, index_t count, const same_inputs<C>& in) {
+      if (write) dq_.close(x, from, count, in.dq);
+    });
   }
 
   /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is

@@ -28,6 +28,9 @@ struct same_inputs {
   panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
   bool around = false;       ///< dq is written around the caches
   bool far = false;          ///< the arrays are in memory, not in a cache
+
+  /// The rows from r on.
+  same_inputs from(index_t r) const { return {dy.from(r), q.from(r), dq.from(r), around, far}; }
 };
 
 /// What sums without a term are after their first row, as suffix_any leaves them, but for A. Rows see keys, and their

@@ -41,10 +41,7 @@ struct suffix_keys {
 
   /// Those from key r on.
   suffix_keys from(index_t r) const {
-    suffix_keys rest = *this;
-    for (panel<C>* rows : {&rest.k, &rest.v, &rest.dk, &rest.dv})
-      if (rows->data != nullptr) *rows = rows->from(r);
-    return rest;
+    return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_around, dv_around, far};
   }
 };
 
