@@ -151,11 +151,12 @@ class backward_pass {
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
     plan_.for_strips(x, [&](const strip& part) {
       // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
+      constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
       const bool whole = in_place(part);
       const index_t rows = panel_rows<C>(ways_.far_key_grads && whole);
       const auto emit = [&](const suffix_keys<C>& keys, index_t n) {
         job.keys = keys;
-        emit_keys<C>(job, part, n);
+        rows == few ? emit_keys<C, few>(job, part, n) : emit_keys<C, many>(job, part, n);
       };
       for_panels(
           s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, desk); }, emit,

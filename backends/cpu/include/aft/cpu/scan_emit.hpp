@@ -78,14 +78,13 @@ struct fold_rows {
   panel<C> q{}, y{};      ///< y = sigmoid(q) average, formed while num and den are in registers
   bool around = false;    ///< y is written around the caches
   bool asked = false;     ///< lines of y are asked for
+};
 
-  /// The rows of y from r on, where nothing else is wanted.
-  fold_rows from(index_t r) const {
-    fold_rows rest = *this;
-    rest.q = q.from(r);
-    rest.y = y.from(r);
-    return rest;
-  }
+/// What a fold goes through: keys, values, and where their rows go.
+template <class C>
+struct fold_inputs {
+  panel<C> keys, values;
+  fold_rows<C> out;
 };
 
 /// Both sums in their common frame; `shift` is that of the common peak.

@@ -28,7 +28,7 @@ inline constexpr C falling_size = sizeof(C) == 4 ? C(0x1p60) : C(0x1p500);
 
 /// Columns from i on of scan_tuning::rows rows with the sigmoid gate and their keys, up to the first vector that is for
 /// suffix_any, of which dq alone is written, as it will be again; returns where it stopped. Without a call in its loop,
-/// and with copies, as fold_ordinary is.
+/// and with copies, as fold_columns is.
 template <class C, bool given>
 [[gnu::flatten, gnu::noinline]] index_t add_falling_rows(const suffix_job<C>& job, const row_inputs<C>& inputs,
                                                          const strip& x, index_t i) {

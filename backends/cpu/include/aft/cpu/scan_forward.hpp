@@ -143,61 +143,64 @@ class forward_pass {
       return out;
     };
     const auto gate = [&](const fold_rows<C>& out, index_t n) {
-      for (index_t r = 0; r < n; ++r) {
-        if (p_.causal) {
-          quotient_row<true>(out, x.width, r, rows, desk.num + x.lane, desk.den + x.lane);
-        } else {
-          quotient_row<false>(out, x.width, r, rows, average.data, nullptr);
-        }
+      if (p_.causal) {
+        quotient_rows<true>(out, x.width, n, rows, desk.num + x.lane, desk.den + x.lane);
+      } else {
+        quotient_rows<false>(out, x.width, n, rows, average.data, nullptr);
       }
     };
     for_panels(t0, t1, rows, in_place(x), open, gate,
                [&](index_t t, index_t n, const fold_rows<C>& out) { y_.close(x, t, n, out.y); });
   }
 
-  /// Row r of rows that see the same keys. A causal one may also pass through the fold, whose formula it then shares;
-  /// others need no more than their average.
+  /// n rows that see the same keys, asked for as panels of so many. Causal ones may also pass through the fold, whose
+  /// formula they then share; others need no more than their average.
   template <bool Causal>
-  static void quotient_row(const fold_rows<C>& to, index_t width, index_t r, index_t rows, const C* num, const C* den) {
+  static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n, index_t rows, const C* num,
+                            const C* den) {
     if (to.around) {
-      quotient_row<Causal, true>(to, width, r, rows, num, den);
+      quotient_rows<Causal, true>(to, width, n, rows, num, den);
     } else {
-      quotient_row<Causal, false>(to, width, r, rows, num, den);
+      quotient_rows<Causal, false>(to, width, n, rows, num, den);
     }
   }
   template <bool Causal, bool Around>
-  [[gnu::flatten, gnu::noinline]] static void quotient_row(const fold_rows<C>& to, index_t width, index_t r,
-                                                           index_t rows, const C* num, const C* den) {
+  [[gnu::flatten, gnu::noinline]] static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n,
+                                                            index_t rows, const C* num, const C* den) {
     constexpr index_t few = 4;
-    const C* const q = to.q.row(r);
-    C* const y = to.y.row(r);
-    line_walk next_q = lines_ahead<C>(to.q, 1, rows).along(r, 0), next_y = lines_ahead<C>(to.y, 1, rows).along(r, 0);
+    const lines_ahead<C> ahead_q(to.q, 1, rows), ahead_y(to.y, 1, rows);
+    const panel<C> from = to.q, out = to.y;
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
     const bool asked = to.asked;
-    const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
-      if constexpr (Causal) {
-        put(y + i, any_growth_quotient<C>(load(num + i), load(den + i), growth), Around);
-      } else {
-        put(y + i, load(num + i) / (one + growth), Around);
-      }
-    };
-    index_t i = 0;
-    for (; i + few * lanes<C> <= width; i += few * lanes<C>) {
-      vec<C> size = zero;
+    for (index_t r = 0; r < n; ++r) {
+      const C* const q = from.row(r);
+      C* const y = out.row(r);
+      line_walk next_q = ahead_q.along(r, 0), next_y = ahead_y.along(r, 0);
+      const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
+        if constexpr (Causal) {
+          put(y + i, any_growth_quotient<C>(load(num + i), load(den + i), growth), Around);
+        } else {
+          put(y + i, load(num + i) / (one + growth), Around);
+        }
+      };
+      index_t i = 0;
+      for (; i + few * lanes<C> <= width; i += few * lanes<C>) {
+        vec<C> size = zero;
 #pragma GCC unroll 4
-      for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
-        next_q.ask();
-        if (asked) next_y.ask_to_write();
-        size = larger_size<C>(size, load(q + j));
-      }
-      if (xsimd::all(size <= near_q)) {
+        for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
+          next_q.ask();
+          if (asked) next_y.ask_to_write();
+          size = larger_size<C>(size, load(q + j));
+        }
+        if (xsimd::all(size <= near_q)) {
 #pragma GCC unroll 4
-        for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, exp_near<C, true>(load(q + j), zero));
-      } else {
-        for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, quotient_growth<C>(load(q + j)));
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, exp_near<C, true>(load(q + j), zero));
+        } else {
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, quotient_growth<C>(load(q + j)));
+        }
       }
+      for (; i < width; i += lanes<C>) finish(i, quotient_growth<C>(load(q + i)));
     }
-    for (; i < width; i += lanes<C>) finish(i, quotient_growth<C>(load(q + i)));
   }
 
   void write_y(const strip& x, index_t t, index_t n, const panel<C>& average, const forward_desk<C>& desk) const {

@@ -2,6 +2,8 @@
 /// @file scan_key_gradients.hpp  The gradients of keys that all rows see, from A and B alone.
 #pragma once
 
+#include <algorithm>
+
 #include "scan_suffix.hpp"
 
 namespace aft {
@@ -39,78 +41,79 @@ inline void find_key_limits(const suffix_view<C>& view, index_t l) {
   store(view.near + l, xsimd::select(plain, size, vec<C>(-std::numeric_limits<C>::infinity())));
 }
 
-/// The gradients of so many keys of columns [i, end), up to the first vector that is for emit_key; returns where it
-/// stopped.
+/// The gradients of whole panels of n keys from `at` on, up to the first column that is for emit_key; returns where it
+/// stopped. For many panels, as fold_columns is.
 template <class C, index_t rows>
-[[gnu::flatten, gnu::noinline]] index_t emit_ordinary_keys(const suffix_job<C>& job, const strip& x, index_t i,
-                                                           index_t end) {
-  const suffix_keys<C> keys = job.keys;
+[[gnu::flatten, gnu::noinline]] panel_place emit_ordinary_keys(const suffix_job<C>& job, const strip& x, index_t n,
+                                                               panel_place at) {
+  const suffix_keys<C> all = job.keys;
   const suffix_view<C> view = job.view;
-  const index_t lane = x.lane;
+  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.keys.far);
   const vec<C> zero(C(0));
-  const auto next = [&](const panel<C>& of) {
-    return lines_ahead<C>::with_turn(of, x.width, keys.far, end == x.width, rows);
-  };
-  const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
-  for (; i < end; i += lanes<C>) {
-    const index_t l = lane + i;
-    vec<C> k[rows];
-    vec<C> size = zero;
-#pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) {
-      k[r] = load(keys.k.row(r) + i);
-      next_k.ask_last(r, i, keys.far);
-      size = larger_size<C>(size, k[r]);
-    }
-    if (!xsimd::all(size <= load(view.near + l))) return i;
-    const vec<C> down = -load(view.a_power + l);
-    const vec<C> a = load(view.a_after + l);
-    vec<C> weight[rows];
-#pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], down);
-    if (keys.dk.data != nullptr) {
-      const vec<C> b = load(view.b_after + l);
-      const vec<C> centre = load(view.centre + l);
+  while (at.r + rows <= n) {
+    const index_t end = at.i < turn ? turn : width;
+    const suffix_keys<C> keys = all.from(at.r);
+    const auto next = [&](const panel<C>& of) {
+      return lines_ahead<C>::with_turn(of, width, keys.far, end == width, rows);
+    };
+    const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
+    for (index_t i = at.i; i < end; i += lanes<C>) {
+      const index_t l = lane + i;
+      vec<C> k[rows];
+      vec<C> size = zero;
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        next_v.ask_last(r, i, keys.far);
-        if (!keys.dk_around) next_dk.ask_to_write(r, i);
-        const vec<C> off = load(keys.v.row(r) + i) - centre;
-        put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_around);
+        k[r] = load(keys.k.row(r) + i);
+        next_k.ask_last(r, i, keys.far);
+        size = larger_size<C>(size, k[r]);
       }
-    }
-    if (keys.dv.data != nullptr) {
+      if (!xsimd::all(size <= load(view.near + l))) return {at.r, i};
+      const vec<C> down = -load(view.a_power + l);
+      const vec<C> a = load(view.a_after + l);
+      vec<C> weight[rows];
 #pragma GCC unroll 4
-      for (index_t r = 0; r < rows; ++r) {
-        if (!keys.dv_around) next_dv.ask_to_write(r, i);
-        put(keys.dv.row(r) + i, weight[r] * a, keys.dv_around);
+      for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], down);
+      if (keys.dk.data != nullptr) {
+        const vec<C> b = load(view.b_after + l);
+        const vec<C> centre = load(view.centre + l);
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) {
+          next_v.ask_last(r, i, keys.far);
+          if (!keys.dk_around) next_dk.ask_to_write(r, i);
+          const vec<C> off = load(keys.v.row(r) + i) - centre;
+          put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_around);
+        }
+      }
+      if (keys.dv.data != nullptr) {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) {
+          if (!keys.dv_around) next_dv.ask_to_write(r, i);
+          put(keys.dv.row(r) + i, weight[r] * a, keys.dv_around);
+        }
       }
     }
+    at = at.behind(end, width, rows);
   }
-  return i;
+  return at;
 }
 
-/// Keys [0, n) of column i of any kind, n at most scan_tuning::rows.
+/// Keys [r, end) of column i, of any kind.
 template <class C>
-[[gnu::flatten, gnu::noinline]] void emit_any_keys(const suffix_job<C>& job, index_t l, index_t i, index_t n) {
+[[gnu::flatten, gnu::noinline]] void emit_any_keys(const suffix_job<C>& job, index_t l, index_t i, index_t r,
+                                                   index_t end) {
   const vec<C> zero(C(0));
   const suffix_past<C> past(job.view, l);
   const suffix_sums<C> sum(past, zero, zero);
-  for (index_t r = 0; r < n; ++r) emit_key<C>(job.keys, past, i, r, sum);
+  for (; r < end; ++r) emit_key<C>(job.keys, past, i, r, sum);
 }
 
-/// Keys [0, n) of a strip.
-template <class C>
+/// Keys [0, n) of a strip, so many at a time.
+template <class C, index_t rows>
 [[gnu::noinline]] void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
-  const index_t turn = turn_of<C>(x.width, job.keys.far);
-  for (index_t i = 0; i < x.width;) {
-    const index_t end = i < turn ? turn : x.width;
-    if (n == scan_tuning<C>::rows) i = emit_ordinary_keys<C, scan_tuning<C>::rows>(job, x, i, end);
-    if (n == scan_tuning<C>::far_rows && job.keys.far)
-      i = emit_ordinary_keys<C, scan_tuning<C>::far_rows>(job, x, i, end);
-    if (i == end) continue;
-    emit_any_keys<C>(job, x.lane + i, i, n);
-    i += lanes<C>;
+  for (panel_place at; at.r < n;) {
+    at = emit_ordinary_keys<C, rows>(job, x, n, at);
+    emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, std::min(at.r + rows, n));
+    at = at.behind(at.i + lanes<C>, x.width, rows);
   }
 }
 

@@ -45,14 +45,6 @@ struct key_desk {
   }
 };
 
-/// What a fold goes through: keys, values, and where their rows go.
-template <class C>
-struct fold_inputs {
-  panel<C> keys, values;
-  fold_rows<C> out;
-  fold_inputs from(index_t r) const { return {keys.from(r), values.from(r), out.from(r)}; }
-};
-
 /// Stands for rows that nobody wants.
 struct no_rows {
   static constexpr emission what = emission::nothing;
@@ -93,6 +85,7 @@ class key_scan {
       });
     }
     start<wanted>(x, job);
+    constexpr index_t few = scan_tuning<C>::far_rows;
     const index_t rows = panel_rows<C>(far_ && what != emission::any);
     plan_.for_strips(x, [&](const strip& part) {
       const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
@@ -102,8 +95,10 @@ class key_scan {
         return in;
       };
       const auto fold = [&](const fold_inputs<C>& in, index_t n) {
-        if constexpr (wanted) job.out = in.out;
-        fold_panel<C, what>(job, part, in.keys, in.values, n);
+        if constexpr (what != emission::any) {
+          if (rows == few) return fold_panels<C, what, few>(job, part, in, n);
+        }
+        fold_panels<C, what, scan_tuning<C>::rows>(job, part, in, n);
       };
       for_panels(s0, s1, rows, whole, open, fold,
                  [&](index_t s, index_t n, const fold_inputs<C>&) { rows_to.close(part, s, n); });

@@ -123,7 +123,7 @@ class gradient_rows {
     const index_t together = panel_rows<C>(far_ && in_place);
     const auto open = [&](index_t from, index_t count) { return open_same(x, from, count, desk, write); };
     const auto add = [&](const same_inputs<C>& in, index_t count) {
-      count == few ? same_panel<C, few>(job, in, x) : same_panel<C, rows>(job, in, x);
+      together == few ? same_panels<C, few>(job, in, x, count) : same_panels<C, rows>(job, in, x, count);
     };
     for_panels(t, t + n, together, in_place, open, add, [&](index_t from, index_t count, const same_inputs<C>& in) {
       if (write) dq_.close(x, from, count, in.dq);

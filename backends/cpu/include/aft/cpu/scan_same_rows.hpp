@@ -56,82 +56,85 @@ inline bool enter_same_frames(const suffix_lanes<C>& chunk, const suffix_view<C>
   return plain;
 }
 
-/// Sums so many rows with the sigmoid gate of columns [i, end), up to the first vector that is for suffix_any, whose g
-/// then stands in rows.g and whose dq is written; returns where it stopped. Without a call in its loop, and with
-/// copies, as fold_ordinary is.
+/// Sums whole panels of n rows with the sigmoid gate from `at` on, up to the first column that is for suffix_any, whose
+/// g then stands in rows.g and whose dq is written; returns where it stopped. For many panels, without a call in its
+/// loops and with copies, as fold_columns is.
 template <class C, index_t rows>
-[[gnu::flatten, gnu::noinline]] index_t sum_same_rows(const suffix_job<C>& job, const same_inputs<C>& inputs,
-                                                      const strip& x, index_t i, index_t end) {
+[[gnu::flatten, gnu::noinline]] panel_place sum_same_rows(const suffix_job<C>& job, const same_inputs<C>& inputs,
+                                                          const strip& x, index_t n, panel_place at) {
   const suffix_lanes<C> chunk = job.chunk;
   const suffix_rows<C> shared = job.rows;
   const C* const limit = job.view.limit;
   const C* const weights = job.view.weight;
-  const same_inputs<C> in = inputs;
-  const index_t lane = x.lane;
+  const same_inputs<C> all = inputs;
+  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, inputs.far);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>);
   const vec<C> lowest(empty_exponent<C>);
   const vec<C> zero(C(0));
-  const auto next = [&](const panel<C>& of) {
-    return lines_ahead<C>::with_turn(of, x.width, in.far, end == x.width, rows);
-  };
-  const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
-  for (; i < end; i += lanes<C>) {
-    const index_t l = lane + i;
-    const vec<C> o = load(shared.o.data + i);
-    vec<C> growth[rows];
-    vec<C> size = zero;
+  while (at.r + rows <= n) {
+    const index_t end = at.i < turn ? turn : width;
+    const same_inputs<C> in = all.from(at.r);
+    const auto next = [&](const panel<C>& of) {
+      return lines_ahead<C>::with_turn(of, width, in.far, end == width, rows);
+    };
+    const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
+    for (index_t i = at.i; i < end; i += lanes<C>) {
+      const index_t l = lane + i;
+      const vec<C> o = load(shared.o.data + i);
+      vec<C> growth[rows];
+      vec<C> size = zero;
 #pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) {
-      // Between the fold of the keys and their gradients, which read them again: k and v are to stay in the cache.
-      next_dy.ask_last(r, i, in.far);
-      next_q.ask_last(r, i, in.far);
-      if (in.dq.data != nullptr && !in.around) next_dq.ask_to_write(r, i);
-      size = larger_size<C>(size, load(in.q.row(r) + i));
+      for (index_t r = 0; r < rows; ++r) {
+        // Between the fold of the keys and their gradients, which read them again: k and v are to stay in the cache.
+        next_dy.ask_last(r, i, in.far);
+        next_q.ask_last(r, i, in.far);
+        if (in.dq.data != nullptr && !in.around) next_dq.ask_to_write(r, i);
+        size = larger_size<C>(size, load(in.q.row(r) + i));
+      }
+      if (xsimd::all(size <= near_q)) {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) growth[r] = exp_near<C, true>(load(in.q.row(r) + i), zero);
+      } else {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(in.q.row(r) + i));
+      }
+      vec<C> g[rows];
+      vec<C> g_peak = load(chunk.g_peak + l);
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), growth[r]);
+        g[r] = both.g;
+        g_peak = larger_size<C>(g_peak, g[r]);
+        if (in.dq.data != nullptr) put(in.dq.row(r) + i, both.slope * o, in.around);
+      }
+      const auto ordinary = (load(limit + l) >= lowest) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero));
+      if (!xsimd::all(ordinary)) {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) store(shared.g.row(r) + i, g[r]);
+        return {at.r, i};
+      }
+      const vec<C> weight = load(weights + l);
+      vec<C> a = load(chunk.a + l);
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) a = mul_add(weight, g[r], a);
+      store(chunk.a + l, a);
+      store(chunk.g_peak + l, g_peak);
     }
-    if (xsimd::all(size <= near_q)) {
-#pragma GCC unroll 4
-      for (index_t r = 0; r < rows; ++r) growth[r] = exp_near<C, true>(load(in.q.row(r) + i), zero);
-    } else {
-#pragma GCC unroll 4
-      for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(in.q.row(r) + i));
-    }
-    vec<C> g[rows];
-    vec<C> g_peak = load(chunk.g_peak + l);
-#pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) {
-      const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), growth[r]);
-      g[r] = both.g;
-      g_peak = larger_size<C>(g_peak, g[r]);
-      if (in.dq.data != nullptr) put(in.dq.row(r) + i, both.slope * o, in.around);
-    }
-    const auto ordinary = (load(limit + l) >= lowest) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero));
-    if (!xsimd::all(ordinary)) {
-#pragma GCC unroll 4
-      for (index_t r = 0; r < rows; ++r) store(shared.g.row(r) + i, g[r]);
-      return i;
-    }
-    const vec<C> weight = load(weights + l);
-    vec<C> a = load(chunk.a + l);
-#pragma GCC unroll 4
-    for (index_t r = 0; r < rows; ++r) a = mul_add(weight, g[r], a);
-    store(chunk.a + l, a);
-    store(chunk.g_peak + l, g_peak);
+    at = at.behind(end, width, rows);
   }
-  return i;
+  return at;
 }
 
-/// The same for whole strips, whatever the rows hold.
+/// The same for n rows, a multiple of `rows`, of whole strips, whatever they hold.
 template <class C, index_t rows>
-[[gnu::noinline]] void same_panel(const suffix_job<C>& job, const same_inputs<C>& in, const strip& x) {
-  const index_t turn = turn_of<C>(x.width, in.far);
-  for (index_t i = 0; i < x.width;) {
-    const index_t end = i < turn ? turn : x.width;
-    i = sum_same_rows<C, rows>(job, in, x, i, end);
-    if (i == end) continue;
-    for (index_t r = 0; r < rows; ++r) suffix_any<C, false>(job, x.lane + i, i, r);
-    i += lanes<C>;
+[[gnu::noinline]] void same_panels(const suffix_job<C>& job, const same_inputs<C>& in, const strip& x, index_t n) {
+  for (panel_place at; at.r < n;) {
+    at = sum_same_rows<C, rows>(job, in, x, n, at);
+    if (at.r >= n) return;
+    for (index_t r = 0; r < rows; ++r) suffix_any<C, false>(job, x.lane + at.i, at.i, r);
+    at = at.behind(at.i + lanes<C>, x.width, rows);
   }
 }
 

@@ -180,7 +180,7 @@ template <class C, bool Emit>
 }
 
 /// Folds rows n - 1 down to 0 of the panels of a strip, n at most scan_tuning::rows; with Emit, key r after row r.
-/// Flattened, and with copies of what the loop reads, as fold_panel is.
+/// Flattened, and with copies of what the loop reads, as fold_columns is.
 template <class C, bool Emit>
 [[gnu::flatten]] inline void suffix_panel(const suffix_job<C>& job, const strip& x, index_t n) {
   constexpr index_t rows = scan_tuning<C>::rows;
