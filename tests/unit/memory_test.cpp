@@ -72,6 +72,28 @@ TEST_CASE("memory: an allocation that fails, whichever it is, leaks nothing and 
       }
 }
 
+TEST_CASE("memory: tiles take 64 MiB at most, whatever the number of threads") {
+  // Few lane tiles, so that threads share them: each then holds what it needs of the whole sequence.
+  for (const setup& s :
+       {setup{.B = 1, .Tq = 2048, .Tk = 2048, .d = 16},
+        setup{.B = 1, .Tq = 2048, .Tk = 2048, .d = 16, .bias = bias_form::factorized_tn, .causal = true},
+        setup{.call = op::local, .B = 8, .Tq = 1024, .Tk = 1024, .d = 16, .win = {255, 255}},
+        setup{.call = op::local, .B = 1, .Tq = 2048, .Tk = 2048, .d = 64, .win = {255, 255}}}) {
+    CAPTURE(describe(completed(s), aft::dtype::f32));
+    const numbers x = random_numbers(s);
+    const auto array = static_cast<std::size_t>(s.B * s.Tk * s.d) * sizeof(float);
+    constexpr std::size_t tiles = std::size_t{64} << 20;
+    for (int threads : {16, 64, 256}) {
+      CAPTURE(threads);
+      counting_resource forward, backward;
+      run_forward(aft::dtype::f32, s, x, aft::cpu{.threads = threads, .memory = &forward});
+      CHECK(forward.peak() <= tiles + 8 * array);
+      run_backward(aft::dtype::f32, s, x, aft::cpu{.threads = threads, .memory = &backward});
+      CHECK(backward.peak() <= tiles + 16 * array);
+    }
+  }
+}
+
 TEST_CASE("memory: y that is q keeps its old content when an allocation fails") {
   for (setup s : calls()) {
     s.in_place = true;

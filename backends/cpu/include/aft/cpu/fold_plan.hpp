@@ -132,6 +132,7 @@ struct fold_plan {
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
     // while the next one is multiplied.
     strip = narrow || steps(width) <= tuning<C>::depth_block ? 1 : least(block, tuning<C>::strip);
+    strip = least(strip, most(tuning<C>::strip_bytes / (threads * group * M * N * size), 1));
     take_buffers(lane_tiles, memory);
   }
 

@@ -2,6 +2,7 @@
 /// @file pair_backward.hpp  Gradients of every operator that weighs pairs: the same fold with time transposed.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "bias_gradient.hpp"
@@ -93,11 +94,10 @@ template <class C>
 
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
 template <class C, bool windows>
-inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradient_pass<C> pass, scratch& memory) {
+inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
   bool products = false;
   if constexpr (windows) products = product_plan<C>::serves(p);
   const bool keys_wanted = products || ((p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0);
-  const int threads = thread_count(exec);
   const bool shared = keys_wanted && p.dk.set && p.hk != p.d;
   const pair_instances<C> instances(p);
   const bool served = windows && (products || !states_rows(p) || p.average.type == dtype_of<C>);
@@ -106,20 +106,35 @@ inline void pair_backward(const backward_problem& p, const cpu& exec, bias_gradi
   std::optional<fold_plan<C>> plan;
   std::optional<bias_gradient_job<C>> bias;
   std::optional<std::conditional_t<windows, product_plan<C>, bool>> product;
-  index_t per_slot = 0;
   per_thread<C> exponents;
+  const auto plan_fold = [&](int threads, scratch& from) {
+    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads,
+                 fold_traits{.windows = served,
+                             .products = products,
+                             .columns = p.bias.kind == bias_kind::dense,
+                             .sums = p.dk.set || p.dv.set},
+                 from);
+    exponents = from.take_each<C>(plan->narrow ? 0 : plan->pack_group * p.Tq * lanes<C>, threads);
+  };
+  // The sums of products are as many as gradients of the bias, however many threads there are.
+  const auto bytes_of_tiles = [&](int threads) {
+    scratch counter;
+    if (keys_wanted) plan_fold(threads, counter);
+    std::size_t common = 0;
+    if constexpr (windows) {
+      if (products) common = product_plan<C>(p, *plan, counter).common_bytes(*plan);
+    }
+    if (p.dbias.kind != bias_kind::none && !products)
+      bias_gradient_plan<C>(p, p.bias.batch > 1 && p.B > 1, threads, counter);
+    return counter.counted() - common;
+  };
+  const auto arrays = static_cast<std::size_t>(3 * p.B * std::max(p.Tq, p.Tk) * p.d) * sizeof(C);
+  cpu exec = given;
+  exec.threads = threads_within(tile_bytes + arrays, thread_count(given), bytes_of_tiles);
+  const int threads = exec.threads;
   const auto lay_out = [&](scratch& from) {
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
-    if (keys_wanted) {
-      plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads,
-                   fold_traits{.windows = served,
-                               .products = products,
-                               .columns = p.bias.kind == bias_kind::dense,
-                               .sums = p.dk.set || p.dv.set},
-                   from);
-      if (!plan->narrow) per_slot = plan->pack_group * p.Tq * lanes<C>;
-      exponents = from.take_each<C>(per_slot, threads);
-    }
+    if (keys_wanted) plan_fold(threads, from);
     if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, pass, !products, from);
     if constexpr (windows) {
       if (products) product.emplace(p, *plan, from);

@@ -57,6 +57,8 @@ struct bias_gradient_plan {
     block = block < 1 ? 1 : (block > panels ? panels : block);
     together = key_tiles / (2 * threads);
     together = together < 1 ? 1 : (together > most_together ? most_together : together);
+    const index_t fits = tuning<C>::strip_bytes / (threads * together * M * N * static_cast<index_t>(sizeof(C)));
+    if (block > fits) block = fits < 1 ? 1 : fits;
     kappa = memory.take<C>(p.B * p.d);
     a = memory.take<C>(block * 2 * depth * M);
     rho = memory.take<C>(block * groups * M);

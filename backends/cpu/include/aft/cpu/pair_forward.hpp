@@ -37,11 +37,20 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, false);
   // Of other types, keys are read faster many lane tiles at a time, as fold_pairs reads them.
   const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
-  const fold_plan<C> plan(query_geometry(p), instances.count(), instances.tiles(), instances.run(), thread_count(exec),
-                          {.pairs = multiplies_in_pairs<C>(p) && !state.set,
+  const fold_traits traits{.pairs = multiplies_in_pairs<C>(p) && !state.set,
                            .windows = served,
-                           .slabs = pair_weights<C>(p, factors, 0, 0).stores_rows()},
-                          memory);
+                           .slabs = pair_weights<C>(p, factors, 0, 0).stores_rows()};
+  const auto plan_fold = [&](int threads, scratch& from) {
+    return fold_plan<C>(query_geometry(p), instances.count(), instances.tiles(), instances.run(), threads, traits,
+                        from);
+  };
+  const auto bytes_of_tiles = [&](int threads) {
+    scratch counter;
+    plan_fold(threads, counter);
+    return counter.counted();
+  };
+  const auto arrays = static_cast<std::size_t>(2 * p.B * p.Tk * p.d) * sizeof(C);
+  const fold_plan<C> plan = plan_fold(threads_within(tile_bytes + arrays, thread_count(exec), bytes_of_tiles), memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);
     const pair_weights<C> weights(p, factors, instance.b, instance.h);

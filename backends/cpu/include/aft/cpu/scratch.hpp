@@ -64,7 +64,9 @@ class scratch {
   per_thread<T> take_each(index_t n, int threads) {
     if (threads == 1 || n == 0) return {take<T>(n * threads), n};
     constexpr index_t size = static_cast<index_t>(sizeof(T));
-    constexpr index_t page = (index_t{4} << 10) / size, most = (index_t{4} << 20) / size;
+    constexpr index_t page = (index_t{4} << 10) / size;
+    // No one has measured more threads than two, and what lies between counts as taken.
+    const index_t most = (threads > 4 ? index_t{1} << 20 : index_t{4} << 20) / size;
     const index_t wanted = 3 * n < most / threads ? 3 * n : most / threads;
     const index_t apart = n + (wanted > page ? wanted : page);
     return {take<T>(apart * threads), apart};
@@ -78,6 +80,9 @@ class scratch {
     reserve(counter);
     lay_out(*this);
   }
+
+  /// Bytes of what was counted.
+  std::size_t counted() const { return left_; }
 
   /// One block for what was counted. Beyond 32 MiB a block goes back whatever came before: glibc maps it anew every
   /// time.
@@ -149,6 +154,18 @@ class scratch {
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;
 };
+
+/// What the tile buffers of all threads of a call may take, of the 64 MiB that the call may.
+inline constexpr std::size_t tile_bytes = std::size_t{60} << 20;
+
+/// The most threads, of so many, with which a call's buffers keep within `room`: bytes(threads) says what they take.
+/// What one thread takes is not asked about.
+template <class Bytes>
+inline int threads_within(std::size_t room, int wanted, const Bytes& bytes) {
+  int threads = wanted;
+  while (threads > 1 && bytes(threads) > room) threads -= (threads + 7) / 8;
+  return threads;
+}
 
 }  // namespace cpu_impl
 }  // namespace AFT_ISA

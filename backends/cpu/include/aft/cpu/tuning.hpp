@@ -136,6 +136,8 @@ struct tuning {
   static constexpr index_t arrays_around = index_t{32} << 20;
   /// Panels whose results are held while the depth blocks go by.
   static constexpr index_t strip = 64;
+  /// Bytes that they take at most, of all threads; a bound, which less than 16 threads do not reach.
+  static constexpr index_t strip_bytes = index_t{8} << 20;
 };
 
 }  // namespace cpu_impl

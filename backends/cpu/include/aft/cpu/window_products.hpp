@@ -71,6 +71,11 @@ struct product_plan {
     memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   }
 
+  /// What does not grow with threads.
+  std::size_t common_bytes(const fold_plan<C>& fold) const {
+    return fold.by_instance ? 0 : static_cast<std::size_t>(team_size) * sizeof(C);
+  }
+
   static constexpr index_t column_size = fold_plan<C>::pair_step * M * N;
   /// A strip's sums, and weights and gradients of a row.
   index_t row_size() const { return E * tiles * K + L + 2 * line; }
