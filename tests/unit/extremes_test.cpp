@@ -309,6 +309,20 @@ TEST_CASE("extremes: gradients of huge values under small upstream gradients, an
       }
 }
 
+TEST_CASE("extremes: gradients of values whose differences lie beyond the range") {
+  for (setup s : operators(9))
+    for (bool save : {false, true})
+      for (auto type : all_types)
+        for (double spread : {1., 300.}) {
+          s.save = save;
+          numbers x = random_numbers(s);
+          for (double& v : x.v) v = largest(type) * (v > 0 ? 1 : -1);
+          for (double& k : x.k) k *= spread;
+          for (double& g : x.dy) g *= 1e4 / largest(type);
+          check_backward(type, s, x);
+        }
+}
+
 TEST_CASE("extremes: gates of arguments at the ends of the range") {
   for (auto g : {gate::none, gate::identity, gate::sigmoid, gate::relu, gate::tanh, gate::silu})
     for (auto type : all_types) {

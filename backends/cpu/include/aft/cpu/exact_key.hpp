@@ -27,6 +27,13 @@ struct exact_factor {
     const auto fits = xsimd::abs(product) <= vec<C>(exp_constants<C>::largest);
     return xsimd::select(fits, times(product), times(g) * d);
   }
+  /// a g (x - y)
+  vec<C> times_difference(const vec<C>& g, const vec<C>& x, const vec<C>& y) const {
+    const vec<C> product = times(g, x - y), half(C(0.5));
+    const auto beyond = difference_overflows<C>(x, y);
+    if (!xsimd::any(beyond)) return product;
+    return xsimd::select(beyond, times(g, x * half - y * half) * vec<C>(C(2)), product);
+  }
 };
 
 /// a[t,s,c] = exp(k + w - lse) from the row state, with any logits. `weight` and `key` are w and k.
@@ -82,7 +89,7 @@ template <class C>
       const auto empty = inverse == zero;
       const vec<C> g = load(up.g + t * L);
       a_block = a_block + xsimd::select(empty, zero, a.times(g));
-      b_block = b_block + xsimd::select(empty, zero, a.times(g, value - load(up.o + t * L)));
+      b_block = b_block + xsimd::select(empty, zero, a.times_difference(g, value, load(up.o + t * L)));
     }
     if (t1 % tuning<C>::depth_block == 0 || t1 == p.Tq) {
       a_sum = a_sum + a_block;

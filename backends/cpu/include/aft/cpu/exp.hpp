@@ -59,6 +59,13 @@ inline vec<C> pow2(const vec<C>& j) {
   return from_bits<C>(to_bits<C>(clipped + vec<C>(k::magic + k::bias)) << k::mantissa_bits);
 }
 
+/// Lanes in which x - y leaves the range, though neither of them does.
+template <class C>
+inline vec_mask<C> difference_overflows(const vec<C>& x, const vec<C>& y) {
+  const vec<C> largest(exp_constants<C>::largest);
+  return (xsimd::abs(x - y) > largest) & (xsimd::abs(x) <= largest) & (xsimd::abs(y) <= largest);
+}
+
 /// m * 2^j for integral j <= 127 (1023); what falls below the normal range may become 0.
 template <class C>
 inline vec<C> times_pow2(const vec<C>& m, const vec<C>& j) {

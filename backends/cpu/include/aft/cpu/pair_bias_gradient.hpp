@@ -215,7 +215,7 @@ template <class C>
   const exact_factor<C> a =
       exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
   const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
-  store(lane, xsimd::select(hidden, zero, a.times(load(up.g), load(v) - load(up.o))));
+  store(lane, xsimd::select(hidden, zero, a.times_difference(load(up.g), load(v), load(up.o))));
   C sum = C(0);
   for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
   return sum;

@@ -118,7 +118,12 @@ inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, ind
   if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_around);
   if (keys.dk.data != nullptr) {
     const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
-    const vec<C> dk = mul_add(dv, load(keys.v.row(r) + i) - past.centre, -rest);
+    const vec<C> v = load(keys.v.row(r) + i);
+    vec<C> dk = mul_add(dv, v - past.centre, -rest);
+    if (const auto beyond = difference_overflows<C>(v, past.centre); xsimd::any(beyond)) {
+      const vec<C> half(C(0.5));
+      dk = xsimd::select(beyond, mul_add(dv, v * half - past.centre * half, -rest * half) * vec<C>(C(2)), dk);
+    }
     put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_around);
   }
 }

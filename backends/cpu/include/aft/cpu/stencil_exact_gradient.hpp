@@ -25,7 +25,7 @@ inline pair_gradient_terms<C> exact_pair(const upstream_rows<C>& rows, index_t t
   const auto nothing = (inverse == zero) || (key == hidden) || (weight == hidden);
   const vec<C> g = load(rows.g + t * L);
   return {xsimd::select(nothing, zero, a.times(g)),
-          xsimd::select(nothing, zero, a.times(g, value - load(rows.o + t * L)))};
+          xsimd::select(nothing, zero, a.times_difference(g, value, load(rows.o + t * L)))};
 }
 
 /// dv = sum_t a g and dk = sum_t a g (v - o) of key s. `back` is the transposed shape. O(Tq).

@@ -113,7 +113,7 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
         }
         const C ag = factor * query.g;
         dv += ag;
-        dk = fused(ag, own.value - query.o, dk);
+        dk = add_difference(ag, own.value, query.o, dk);
       }
       own.dv += dv;
       own.dk += dk;

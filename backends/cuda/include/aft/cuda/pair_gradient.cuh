@@ -128,7 +128,7 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
         const column& col = tile.columns_of_chunk[c];
         factor = exact_weight(load_upstream(p, col.b, t, col.c), load_key(p, col.b, s, col.c), w);
       }
-      part = fused(factor * query.g, tile.values[across][c] - query.o, part);
+      part = add_difference(factor * query.g, tile.values[across][c], query.o, part);
     }
     sum += part;
   }

@@ -179,7 +179,7 @@ exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold
       if (u.inverse == C(0)) continue;
       const C ag = exact_weight(u, key, C(0)) * (u.g * u.inverse);
       part_dv += ag;
-      part_dk = fused(ag, value - u.o, part_dk);
+      part_dk = add_difference(ag, value, u.o, part_dk);
     }
     dv += part_dv;
     dk += part_dk;

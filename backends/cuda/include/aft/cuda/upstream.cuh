@@ -69,6 +69,14 @@ AFT_DEVICE C exact_weight(const upstream<C>& u, C key, C weight) {
   return exp_scaled<C>(relative > most ? most : relative, C(0));
 }
 
+/// sum + a (x - y), also where only x - y lies beyond the range.
+template <class C>
+AFT_DEVICE C add_difference(C a, C x, C y, C sum) {
+  const C difference = x - y;
+  if (is_finite(difference) || !is_finite(x) || !is_finite(y)) return fused(a, difference, sum);
+  return fused(C(2) * a, C(0.5) * x - C(0.5) * y, sum);
+}
+
 inline constexpr int gate_threads = 256;
 
 /// g = dy gate(q) into its scratch, and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
