@@ -16,6 +16,7 @@ namespace {
 
 using aft::index_t;
 using aft::cpu_impl::scan_tuning;
+using aft::cpu_impl::scan::traffic;
 using plan_type = aft::cpu_impl::scan::scan_plan<float>;
 
 plan_type plan_of(index_t B, index_t T, index_t d, int threads, bool causal) {
@@ -50,6 +51,38 @@ TEST_CASE("scan_plan: every chunk of every stretch once, and every column in one
             }
             CHECK(columns == std::vector<int>(columns.size(), 1));
           }
+}
+
+TEST_CASE("traffic: arrays count as they are stored, and together where a call writes much or late") {
+  using tune = scan_tuning<float>;
+  constexpr index_t d = 512;
+  // Positions of one array that takes so many bytes of float.
+  const auto positions = [](index_t bytes) { return bytes / (d * static_cast<index_t>(sizeof(float))); };
+  aft::backward_problem p;
+  p.B = 2;
+  p.d = p.hk = d;
+  const auto ways = [&](index_t bytes, aft::dtype type, bool causal, bool backward) {
+    p.v.type = type;
+    p.causal = causal;
+    p.Tq = p.Tk = positions(bytes / p.B);
+    const plan_type plan(p, 2);
+    CHECK_FALSE(plan.torn());
+    return backward ? traffic::of_backward(p, plan) : traffic::of_forward(p, plan);
+  };
+  const index_t forward = tune::arrays_around / 4, backward = tune::arrays_around / 7;
+  for (const index_t bytes : {tune::around - 4096, tune::around}) {
+    const traffic w = ways(bytes, aft::dtype::f32, false, false);
+    CHECK(w.around == (bytes == tune::around));
+    CHECK(w.far_keys == w.around);
+    CHECK(w.far_rows == w.around);
+  }
+  CHECK_FALSE(ways(forward, aft::dtype::f32, false, false).around);
+  CHECK(ways(forward, aft::dtype::f32, true, false).around);
+  CHECK_FALSE(ways(forward, aft::dtype::bf16, true, false).around);
+  CHECK_FALSE(ways(backward - 8192, aft::dtype::f32, false, true).around);
+  const traffic late = ways(backward + 8192, aft::dtype::f32, false, true);
+  CHECK((late.around && late.keys_around && late.far_rows && late.far_key_grads && !late.far_keys));
+  CHECK_FALSE(ways(backward + 8192, aft::dtype::bf16, false, true).around);
 }
 
 TEST_CASE("scan_plan: threads divide a batch element by positions, unless it is causal or too short") {

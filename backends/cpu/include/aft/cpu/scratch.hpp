@@ -163,7 +163,7 @@ inline constexpr std::size_t tile_bytes = std::size_t{60} << 20;
 template <class Bytes>
 inline int threads_within(std::size_t room, int wanted, const Bytes& bytes) {
   int threads = wanted;
-  while (threads > 1 && bytes(threads) > room) threads -= (threads + 7) / 8;
+  while (threads > 1 && bytes(threads) > room) threads -= threads / 8 + 1;
   return threads;
 }
 
