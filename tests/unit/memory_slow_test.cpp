@@ -75,6 +75,17 @@ TEST_CASE("memory at T = 65536: local with window 32") {
                         .causal = true});
 }
 
+TEST_CASE("memory at T = 32768: local with window 256 on few channels") {
+  // Sums of all pairs inside the window would take as much as the gradient of the bias, 64 MiB.
+  expect_linear_memory({.call = op::local,
+                        .B = 1,
+                        .Tq = T / 2,
+                        .Tk = T / 2,
+                        .d = 4,
+                        .bias = bias_form::banded_tj,
+                        .win = aft::window::strict(256)});
+}
+
 TEST_CASE("memory at T = 65536: simple and conv") {
   expect_linear_memory({.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = 64});
   expect_linear_memory({.call = op::simple, .B = 1, .Tq = T, .Tk = T, .d = 64, .causal = true});

@@ -95,11 +95,19 @@ template <class C>
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
 template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
+  const pair_instances<C> instances(p);
+  const auto array = static_cast<std::size_t>(p.B * std::max(p.Tq, p.Tk) * p.d) * sizeof(C);
   bool products = false;
-  if constexpr (windows) products = product_plan<C>::serves(p);
+  if constexpr (windows) {
+    // Sums for wide windows of long sequences with few channels would be more than all arrays of the call.
+    products = product_plan<C>::serves(p) && product_plan<C>::fits(p, tile_bytes / 2 + 4 * array, [&] {
+                 scratch counter;
+                 return fold_plan<C>(key_geometry(p), instances.count(), instances.tiles(), instances.run(), 1,
+                                     fold_traits{.windows = true, .products = true}, counter);
+               });
+  }
   const bool keys_wanted = products || ((p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0);
   const bool shared = keys_wanted && p.dk.set && p.hk != p.d;
-  const pair_instances<C> instances(p);
   const bool served = windows && (products || !states_rows(p) || p.average.type == dtype_of<C>);
   field dk = p.dk;
   const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
@@ -116,21 +124,18 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
                  from);
     exponents = from.take_each<C>(plan->narrow ? 0 : plan->pack_group * p.Tq * lanes<C>, threads);
   };
-  // The sums of products are as many as gradients of the bias, however many threads there are.
   const auto bytes_of_tiles = [&](int threads) {
     scratch counter;
     if (keys_wanted) plan_fold(threads, counter);
-    std::size_t common = 0;
     if constexpr (windows) {
-      if (products) common = product_plan<C>(p, *plan, counter).common_bytes(*plan);
+      if (products) product_plan<C>(p, *plan, counter);
     }
     if (p.dbias.kind != bias_kind::none && !products)
       bias_gradient_plan<C>(p, p.bias.batch > 1 && p.B > 1, threads, counter);
-    return counter.counted() - common;
+    return counter.counted();
   };
-  const auto arrays = static_cast<std::size_t>(3 * p.B * std::max(p.Tq, p.Tk) * p.d) * sizeof(C);
   cpu exec = given;
-  exec.threads = threads_within(tile_bytes + arrays, thread_count(given), bytes_of_tiles);
+  exec.threads = threads_within(tile_bytes + (products ? 7 : 3) * array, thread_count(given), bytes_of_tiles);
   const int threads = exec.threads;
   const auto lay_out = [&](scratch& from) {
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);

@@ -31,7 +31,7 @@ struct product_plan {
 
   index_t before = 0, after = 0;  ///< row t has a bias for the keys [t - before, t + after]
   index_t strips = 0, tiles = 0;  ///< tiles of a strip, at most
-  index_t chains = 0, chain_size = 0, team_size = 0;
+  index_t chains = 0, chain_size = 0;
   index_t line = 0;  ///< pairs of a row in whole vectors
   gradient_scale<C> scale;
   per_thread<kept_keys<C>> keys;  ///< of every lane tile of a slot
@@ -50,30 +50,28 @@ struct product_plan {
            p.win.before + p.win.after + 1 <= tuning<C>::band_widest;
   }
 
-  product_plan(const backward_problem& p, const fold_plan<C>& fold, scratch& memory) {
-    before = p.win.before;
-    after = p.causal && p.win.after > 0 ? 0 : p.win.after;
-    const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
-    strips = (p.Tq + E - 1) / E;
-    tiles = (width + E + K - 2) / K + 1;
+  /// Whether the sums of one team keep within `room`, whatever threads there are: results must not depend on them.
+  /// `fold_for` plans the fold for a thread.
+  template <class Fold>
+  static bool fits(const backward_problem& p, std::size_t room, const Fold& fold_for) {
+    product_plan sums(p);
+    sums.chains = 4 * tuning<C>::chains;
+    if (sums.team_bytes() <= room) return true;
+    sums.chains = fold_for().chains;
+    return sums.team_bytes() <= room;
+  }
+
+  product_plan(const backward_problem& p, const fold_plan<C>& fold, scratch& memory) : product_plan(p) {
     chains = fold.chains;
-    chain_size = strips * tiles * cell;
-    team_size = chains * chain_size;
-    line = (width + L - 1) / L * L;
     const int teams = fold.by_instance ? fold.threads : 1;
     const auto lay_out = [&](scratch& from) {
       keys = from.take_each<kept_keys<C>>(fold.group, fold.threads);
       columns = from.take_each<C>(fold.group * column_size, fold.threads);
-      sums = from.take_each<C>(team_size, teams);
+      sums = from.take_each<C>(chains * chain_size, teams);
       exponents = from.take_each<C>(p.Tk + L, teams);
       rows = from.take_each<C>(row_size(), fold.threads);
     };
     memory.take_at_once(function_ref<void(scratch&)>(lay_out));
-  }
-
-  /// What does not grow with threads.
-  std::size_t common_bytes(const fold_plan<C>& fold) const {
-    return fold.by_instance ? 0 : static_cast<std::size_t>(team_size) * sizeof(C);
   }
 
   static constexpr index_t column_size = fold_plan<C>::pair_step * M * N;
@@ -83,6 +81,19 @@ struct product_plan {
   static index_t floor_of(index_t n, index_t by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
   /// The first tile of a strip, counted from key 0; it may lie before it.
   index_t first_tile(index_t strip) const { return floor_of(strip * E - before, K); }
+
+ private:
+  explicit product_plan(const backward_problem& p) {
+    before = p.win.before;
+    after = p.causal && p.win.after > 0 ? 0 : p.win.after;
+    const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
+    strips = (p.Tq + E - 1) / E;
+    tiles = (width + E + K - 2) / K + 1;
+    chain_size = strips * tiles * cell;
+    line = (width + L - 1) / L * L;
+  }
+
+  std::size_t team_bytes() const { return static_cast<std::size_t>(chains * chain_size) * sizeof(C); }
 };
 
 /// One instance's products. Exact for every finite input: what is not proven comes from the definition.
