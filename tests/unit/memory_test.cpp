@@ -94,6 +94,22 @@ TEST_CASE("memory: tiles take 64 MiB at most, whatever the number of threads") {
   }
 }
 
+TEST_CASE("memory: so do the tiles of a forward call that a gradient of the bias alone asks for") {
+  // The call's own buffers are then few, and held while the forward call takes its own.
+  constexpr index_t B = 2, T = 1024, d = 16;
+  std::vector<float> x(B * T * d, 0.5f), w(T * T, 0.25f), dw(T * T);
+  const aft::tensor_view<const float, 3> in{x.data(), {B, T, d}};
+  const aft::dense_bias bias{aft::tensor_view<const float, 2>{w.data(), {T, T}}};
+  const aft::dense_bias dbias{aft::tensor_view<float, 2>{dw.data(), {T, T}}};
+  for (int threads : {64, 140, 170, 196}) {
+    CAPTURE(threads);
+    counting_resource memory;
+    aft::full_backward(aft::cpu{.threads = threads, .memory = &memory}, in, in, in, bias, in, aft::no_grad,
+                       aft::no_grad, aft::no_grad, dbias);
+    CHECK(memory.peak() <= (std::size_t{64} << 20) + 16 * x.size() * sizeof(float));
+  }
+}
+
 TEST_CASE("memory: y that is q keeps its old content when an allocation fails") {
   for (setup s : calls()) {
     s.in_place = true;

@@ -152,13 +152,13 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
   const bool gates_later = side_by_side && plan->held && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
   if (!gates_later) count_upstream<C>(p, counter);
-  memory.reserve(counter);
+  const std::size_t held = memory.reserve(counter);
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in =
       prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
-        scratch own(exec);  // given back before the backward buffers are taken
-        pair_forward<C, windows>(forward, state, exec, own);
+        scratch own(exec);
+        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - std::min(held, tile_bytes));
       });
   lay_out(memory);
 

@@ -29,9 +29,10 @@ inline bool multiplies_in_pairs(const problem& p) {
 }
 
 /// Writes y, lse, average and `state`, those that are set. O(B Tq Tk d) multiply-adds for the dense part. `windows`:
-/// whether the program has windows, else it need not compile what is for them alone.
+/// whether the program has windows, else it need not compile what is for them alone. `room` is for the tile buffers.
 template <class C, bool windows>
-inline void pair_forward(const problem& p, const row_state& state, const cpu& exec, scratch& memory) {
+inline void pair_forward(const problem& p, const row_state& state, const cpu& exec, scratch& memory,
+                         std::size_t room = tile_bytes) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   const pair_instances<C> instances(p);
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, false);
@@ -50,7 +51,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
     return counter.counted();
   };
   const auto arrays = static_cast<std::size_t>(2 * p.B * p.Tk * p.d) * sizeof(C);
-  const fold_plan<C> plan = plan_fold(threads_within(tile_bytes + arrays, thread_count(exec), bytes_of_tiles), memory);
+  const fold_plan<C> plan = plan_fold(threads_within(room + arrays, thread_count(exec), bytes_of_tiles), memory);
   for_each_instance(plan, instances.count(), [&](index_t i, int thread) {
     const auto instance = instances.at(i);
     const pair_weights<C> weights(p, factors, instance.b, instance.h);

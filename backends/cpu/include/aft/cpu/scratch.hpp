@@ -84,10 +84,11 @@ class scratch {
   /// Bytes of what was counted.
   std::size_t counted() const { return left_; }
 
-  /// One block for what was counted. Beyond 32 MiB a block goes back whatever came before: glibc maps it anew every
-  /// time.
-  void reserve(const scratch& counter) {
+  /// One block for what was counted; returns the bytes that are held from now on. Beyond 32 MiB none are: such a block
+  /// goes back whatever came before, and glibc maps it anew every time.
+  std::size_t reserve(const scratch& counter) {
     if (counter.left_ < std::size_t{32} << 20) reserve<std::byte>(static_cast<index_t>(counter.left_));
+    return left_;
   }
 
   /// Makes the next `n` elements one block of the resource. A free list of many blocks that nothing holds any more is
