@@ -18,7 +18,7 @@ extern "C" const char* __asan_default_options() {
 // ours. One team as wide as any that a test asks for, before there are such buffers, makes room for all; naming the
 // runtime in a suppression would hide our own leaks inside parallel regions too.
 namespace {
-constexpr int widest_team = 16;
+constexpr int widest_team = 256;
 
 [[maybe_unused]] const int team_made_wide = [] {
   int threads = 1;
