@@ -15,6 +15,12 @@
 using namespace aft::test;
 using aft::index_t;
 
+extern "C" int aft_widest_team();
+/// For the leak checker, see support/main.cpp.
+extern "C" int aft_widest_team() {
+  return 256;
+}
+
 namespace {
 
 /// One call per algorithm.
