@@ -79,7 +79,8 @@ namespace {
   mix(s.outputs);
   mix(s.seed);
   for (double x : {s.q_scale, s.k_scale, s.v_scale, s.w_scale}) mix(std::bit_cast<std::uint64_t>(x));
-  for (bool x : {s.causal, s.lengths, s.save, s.narrow_average, s.in_place}) mix(x);
+  for (bool x : {s.causal, s.lengths, s.save, s.narrow_average, s.in_place, s.query_lengths, s.narrow_integers}) mix(x);
+  mix(s.first_query);
   return mixed >> 63 == 0 ? dtype::f16 : dtype::bf16;
 }
 
@@ -93,7 +94,7 @@ bool concerns([[maybe_unused]] dtype type, [[maybe_unused]] const setup& s) {
   if (on_device() && (type == dtype::f16 || type == dtype::bf16) && type != half_of(s)) return false;
 #endif
   if (on_device() && emulator::product_forced()) {
-    const bool pair_mask = (s.mask == mask_form::pairs || s.mask == mask_form::batch_pairs) && completed(s).Tq > 1;
+    const bool pair_mask = s.pair_mask() && completed(s).Tq > 1;
     return type != dtype::f64 && s.call != op::simple && !pair_mask;
   }
 #endif
@@ -167,6 +168,7 @@ bool multiplies_on_device(dtype type, const setup& s) {
 }  // namespace
 
 long double pair_error(dtype type, const setup& s) {
+  if (s.arithmetic == arithmetic::full) return 0;
   // A lse, or an average in float, is as exact as float arithmetic.
   if (s.save && (s.has_lse() || !s.narrow_average)) return 0;
   if (on_device() ? !multiplies_on_device(type, s) : !functions_of(type).pairs) return 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <random>
 #include <sstream>
 
@@ -17,13 +19,16 @@ index_t product(const std::vector<index_t>& extents) {
 }  // namespace
 
 setup completed(setup s) {
-  if (s.call == op::conv) s.Tq = s.Tk = product(s.grid);
+  if (s.call == op::conv) {
+    s.Tk = product(s.grid);
+    s.Tq = s.queries < 0 ? s.Tk : s.queries;
+  }
   if (s.hk == 0) s.hk = s.d;
   return s;
 }
 
 std::vector<index_t> sequence_extents(const setup& s, index_t T, index_t channels) {
-  if (s.call != op::conv) return {s.B, T, channels};
+  if (s.call != op::conv || s.grid.size() == 1) return {s.B, T, channels};
   std::vector<index_t> e{s.B};
   e.insert(e.end(), s.grid.begin(), s.grid.end());
   e.push_back(channels);
@@ -66,7 +71,9 @@ std::vector<index_t> filter_extents(const setup& s) {
 
 std::vector<index_t> mask_extents(const setup& s) {
   const index_t per_batch = s.mask == mask_form::batch_keys || s.mask == mask_form::batch_pairs ? s.B : 1;
-  const index_t per_query = s.mask == mask_form::pairs || s.mask == mask_form::batch_pairs ? s.Tq : 1;
+  const index_t per_query = s.pair_mask() ? s.Tq : 1;
+  if (s.mask == mask_form::flat_keys) return {s.Tk};
+  if (s.mask == mask_form::flat_pairs) return {per_query, s.Tk};
   return {per_batch, per_query, s.Tk};
 }
 
@@ -93,7 +100,7 @@ numbers random_numbers(const setup& raw) {
     x.mask.resize(static_cast<std::size_t>(product(mask_extents(s))));
     for (auto& m : x.mask) m = engine() % 3 != 0;
     // One query that sees nothing, or the first of a batch where the mask has no query axis.
-    if (s.mask == mask_form::pairs || s.mask == mask_form::batch_pairs) {
+    if (s.pair_mask()) {
       for (std::size_t i = 0; i < static_cast<std::size_t>(s.Tk) && i < x.mask.size(); ++i) x.mask[i] = 0;
     }
   }
@@ -101,6 +108,17 @@ numbers random_numbers(const setup& raw) {
     for (index_t b = 0; b < s.B; ++b)
       x.lengths.push_back(static_cast<std::int64_t>(engine() % static_cast<unsigned>(s.Tk + 1)));
     if (s.B > 1) x.lengths[0] = s.Tk;
+  }
+  if (s.query_lengths) {
+    for (index_t b = 0; b < s.B; ++b)
+      x.query_lengths.push_back(static_cast<std::int64_t>(engine() % static_cast<unsigned>(s.Tq + 1)));
+    if (s.B > 2) x.query_lengths[1] = s.Tq;
+    for (index_t b = 0; b < s.B; ++b) {
+      const auto first = (b * s.Tq + x.query_lengths[static_cast<std::size_t>(b)]) * s.d;
+      for (auto* rows : {&x.q, &x.dy})
+        std::fill(rows->begin() + first, rows->begin() + (b + 1) * s.Tq * s.d,
+                  std::numeric_limits<double>::quiet_NaN());
+    }
   }
   return x;
 }
@@ -110,7 +128,7 @@ std::string describe(const setup& s, dtype type) {
   static constexpr const char* forms[] = {
       "dense (T,T)",        "dense (H,T,T)",           "dense (B,H,T,T)", "dense (1,H,T,T)", "factorized (T,n)",
       "factorized (H,T,n)", "factorized (T,n)(H,T,n)", "banded (T,j)",    "banded (H,T,j)"};
-  static constexpr const char* masks[] = {"none", "(1,1,Tk)", "(B,1,Tk)", "(1,Tq,Tk)", "(B,Tq,Tk)"};
+  static constexpr const char* masks[] = {"none", "(1,1,Tk)", "(B,1,Tk)", "(1,Tq,Tk)", "(B,Tq,Tk)", "(Tk)", "(Tq,Tk)"};
   static constexpr const char* gates[] = {"none", "identity", "sigmoid", "relu", "tanh", "silu"};
   const auto list = [](const std::vector<index_t>& x) {
     std::ostringstream out;
@@ -127,7 +145,9 @@ std::string describe(const setup& s, dtype type) {
       << ", excluded " << (s.outside == outside::excluded) << ", gate " << gates[static_cast<int>(s.gate_fn)]
       << ", inputs " << name_of(s.inputs) << ", outputs " << name_of(s.outputs) << ", scales q " << s.q_scale << " k "
       << s.k_scale << " v " << s.v_scale << " w " << s.w_scale << ", seed " << s.seed << ", save " << s.save
-      << s.narrow_average << ", in place " << s.in_place;
+      << s.narrow_average << ", in place " << s.in_place << ", first query " << s.first_query << ", query lengths "
+      << s.query_lengths << ", narrow integers " << s.narrow_integers << ", full arithmetic "
+      << (s.arithmetic == arithmetic::full);
   return out.str();
 }
 

@@ -31,8 +31,8 @@ enum class bias_form {
   banded_htj
 };
 
-/// The shape of options.mask: (1,1,Tk), (B,1,Tk), (1,Tq,Tk), (B,Tq,Tk).
-enum class mask_form { none, keys, batch_keys, pairs, batch_pairs };
+/// The shape of options.mask: (1,1,Tk), (B,1,Tk), (1,Tq,Tk), (B,Tq,Tk), and without axes (Tk), (Tq,Tk).
+enum class mask_form { none, keys, batch_keys, pairs, batch_pairs, flat_keys, flat_pairs };
 
 struct setup {
   op call = op::full;
@@ -42,8 +42,9 @@ struct setup {
   bias_form bias = bias_form::dense_htt;
   index_t n = 3;                ///< rank of a factorized bias
   window win{};                 ///< local
-  std::vector<index_t> grid{};  ///< conv: lengths of the axes; Tq and Tk follow from it
+  std::vector<index_t> grid{};  ///< conv: lengths of the axes; Tk follows from it, and Tq where `queries` is below 0
   std::vector<index_t> taps{};
+  index_t queries = -1;  ///< conv on a sequence: the number of queries
   bool causal = false;
   mask_form mask = mask_form::none;
   bool lengths = false;
@@ -55,8 +56,15 @@ struct setup {
   bool save = true;             ///< forward: ask for lse and average; backward: pass them in
   bool narrow_average = false;  ///< average in the data's type; otherwise in the arithmetic type
   bool in_place = false;        ///< y is q
+  index_t first_query = 0;
+  bool query_lengths = false;
+  bool narrow_integers = false;  ///< lengths of int32, a mask of int8
+  aft::arithmetic arithmetic = aft::arithmetic::automatic;
 
   index_t key_channels() const { return hk == 0 ? d : hk; }
+  bool pair_mask() const {
+    return mask == mask_form::pairs || mask == mask_form::batch_pairs || mask == mask_form::flat_pairs;
+  }
   /// lse has one value per key channel, so it exists where the channels of a key channel share a head.
   bool has_lse() const { return call == op::simple || heads() == 0 || key_channels() % heads() == 0; }
   index_t heads() const;
@@ -78,13 +86,14 @@ struct numbers {
   std::vector<double> r;     ///< filter
   std::vector<std::uint8_t> mask;
   std::vector<std::int64_t> lengths;
+  std::vector<std::int64_t> query_lengths;
 };
 
-/// Derived extents filled in: a convolution's Tq and Tk.
+/// Derived extents filled in: a convolution's Tq and Tk, and the number of key channels.
 setup completed(setup s);
 
-/// Normal deviates at the scales of the setup, a mask that hides a third, lengths from 0 to Tk. Depends on the seed
-/// only.
+/// Normal deviates at the scales of the setup, a mask that hides a third, lengths from 0 to Tk and to Tq. Depends on
+/// the seed only. Rows beyond a query length hold NaN in q and dy.
 numbers random_numbers(const setup& s);
 
 /// The call as text, for the message of a failure.

@@ -22,7 +22,9 @@ struct typed_call {
   strided<T> narrow_average;
   strided<C> wide_average, lse;
   strided<std::uint8_t> mask;
-  strided<std::int64_t> lengths;
+  strided<std::int8_t> signed_mask;
+  strided<std::int64_t> lengths, query_lengths;
+  strided<std::int32_t> short_lengths, short_query_lengths;
 
   typed_call(const setup& raw, const numbers& x) : s(completed(raw)) {
     const auto input = [&](strided<T>& t, std::vector<index_t> extents, const std::vector<double>& values) {
@@ -58,17 +60,29 @@ struct typed_call {
     if (s.mask != mask_form::none) {
       mask = strided<std::uint8_t>(mask_extents(s), flags);
       mask.assign(x.mask);
+      signed_mask = strided<std::int8_t>(mask_extents(s), flags);
+      signed_mask.assign(x.mask);
     }
-    if (s.lengths) {
-      lengths = strided<std::int64_t>({s.B}, flags);
-      lengths.assign(x.lengths);
-    }
+    const auto both = [&](auto& wide, auto& narrow, const std::vector<std::int64_t>& values) {
+      wide = strided<std::int64_t>({s.B}, flags);
+      wide.assign(values);
+      narrow = strided<std::int32_t>({s.B}, flags);
+      narrow.assign(values);
+    };
+    if (s.lengths) both(lengths, short_lengths, x.lengths);
+    if (s.query_lengths) both(query_lengths, short_query_lengths, x.query_lengths);
   }
 
   options call_options() {
     options o{.causal = s.causal, .gate_fn = s.gate_fn, .outside = s.outside};
-    if (s.mask != mask_form::none) o.mask = mask.template any<Space>();
-    if (s.lengths) o.key_lengths = lengths.template any<Space>();
+    o.first_query = s.first_query;
+    o.arithmetic = s.arithmetic;
+    const auto narrowed = [&](auto& wide, auto& narrow) {
+      return s.narrow_integers ? narrow.template any<Space>() : wide.template any<Space>();
+    };
+    if (s.mask != mask_form::none) o.mask = narrowed(mask, signed_mask);
+    if (s.lengths) o.key_lengths = narrowed(lengths, short_lengths);
+    if (s.query_lengths) o.query_lengths = narrowed(query_lengths, short_query_lengths);
     if (s.save && s.has_lse()) o.lse = lse.template any<Space>();
     if (s.save)
       o.average = s.narrow_average ? narrow_average.template any<Space>() : wide_average.template any<Space>();

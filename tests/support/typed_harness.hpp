@@ -25,7 +25,11 @@ std::vector<unsigned char> input_bytes(const T& x, bool with_q) {
   if (with_q) add(x.q);
   for (const auto* t : {&x.k, &x.v, &x.dy, &x.w, &x.u, &x.f, &x.r}) add(*t);
   add(x.mask);
+  add(x.signed_mask);
   add(x.lengths);
+  add(x.query_lengths);
+  add(x.short_lengths);
+  add(x.short_query_lengths);
   return all;
 }
 

@@ -43,6 +43,12 @@ class any_view {
   [[gnu::always_inline]] constexpr std::size_t rank() const { return rank_; }
   [[gnu::always_inline]] constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
   [[gnu::always_inline]] constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
+  /// The same with only the first index of an axis.
+  [[gnu::always_inline]] constexpr any_view first_of(std::size_t axis) const {
+    any_view part = *this;
+    part.extents_[axis] = 1;
+    return part;
+  }
 
  private:
   void* data_ = nullptr;

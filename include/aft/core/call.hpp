@@ -44,7 +44,8 @@ struct call {
   argument dy{"dy"}, dq{"dq"}, dk{"dk"}, dv{"dv"};
   bias_arguments bias{};
   bias_arguments dbias{bias_kind::none, {"dbias.w"}, {"dbias.u"}, {"dbias.v"}, {"dfilter"}};
-  argument mask{"mask"}, key_lengths{"key_lengths"}, lse{"lse"}, average{"average"};
+  argument mask{"mask"}, key_lengths{"key_lengths"}, query_lengths{"query_lengths"};
+  argument lse{"lse"}, average{"average"};
   options opt{};
 };
 

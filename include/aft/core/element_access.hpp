@@ -15,6 +15,8 @@ inline double load_element(const void* data, dtype type, index_t offset) {
     case dtype::f16: return static_cast<double>(static_cast<float>(static_cast<const half*>(data)[offset]));
     case dtype::bf16: return static_cast<double>(static_cast<float>(static_cast<const bfloat16*>(data)[offset]));
     case dtype::u8: return static_cast<double>(static_cast<const std::uint8_t*>(data)[offset]);
+    case dtype::i8: return static_cast<double>(static_cast<const std::int8_t*>(data)[offset]);
+    case dtype::i32: return static_cast<double>(static_cast<const std::int32_t*>(data)[offset]);
     case dtype::i64: return static_cast<double>(static_cast<const std::int64_t*>(data)[offset]);
     case dtype::other: break;
   }
@@ -40,6 +42,8 @@ inline void store_element(void* data, dtype type, index_t offset, double x) {
     case dtype::f16: static_cast<half*>(data)[offset] = half(round_to_odd(x)); break;
     case dtype::bf16: static_cast<bfloat16*>(data)[offset] = bfloat16(round_to_odd(x)); break;
     case dtype::u8:
+    case dtype::i8:
+    case dtype::i32:
     case dtype::i64:
     case dtype::other: break;
   }

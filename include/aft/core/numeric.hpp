@@ -85,7 +85,7 @@ static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16>);
 
 /// Run-time name of an element type; `other` is any type that no call accepts.
-enum class dtype : std::uint8_t { f32, f64, f16, bf16, u8, i64, other };
+enum class dtype : std::uint8_t { f32, f64, f16, bf16, u8, i8, i32, i64, other };
 
 template <class T>
 inline constexpr dtype dtype_of = dtype::other;
@@ -102,6 +102,10 @@ inline constexpr dtype dtype_of<std::uint8_t> = dtype::u8;
 template <>
 inline constexpr dtype dtype_of<bool> = dtype::u8;  // one byte, 0 or 1: what a mask holds
 template <>
+inline constexpr dtype dtype_of<std::int8_t> = dtype::i8;
+template <>
+inline constexpr dtype dtype_of<std::int32_t> = dtype::i32;
+template <>
 inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
 template <>
 inline constexpr dtype dtype_of<std::conditional_t<std::is_same_v<std::int64_t, long>, long long, long>> = dtype::i64;
@@ -113,6 +117,8 @@ inline constexpr dtype dtype_of<std::conditional_t<std::is_same_v<std::int64_t, 
     case dtype::f16: return "half";
     case dtype::bf16: return "bfloat16";
     case dtype::u8: return "uint8";
+    case dtype::i8: return "int8";
+    case dtype::i32: return "int32";
     case dtype::i64: return "int64";
     case dtype::other: break;
   }
@@ -121,12 +127,14 @@ inline constexpr dtype dtype_of<std::conditional_t<std::is_same_v<std::int64_t, 
 
 [[gnu::always_inline]] constexpr index_t size_of(dtype t) {
   switch (t) {
-    case dtype::f32: return 4;
+    case dtype::f32:
+    case dtype::i32: return 4;
     case dtype::f64:
     case dtype::i64: return 8;
     case dtype::f16:
     case dtype::bf16: return 2;
     case dtype::u8:
+    case dtype::i8:
     case dtype::other: break;
   }
   return 1;

@@ -17,7 +17,7 @@ class pair_weights {
 
   /// Whether query t sees key s at all, bias and k apart.
   bool visible(index_t b, index_t t, index_t s) const {
-    if (p_.causal && s > t) return false;
+    if (t >= p_.query_limit(b) || (p_.causal && s > t + p_.first_query)) return false;
     if (s >= p_.key_limit(b) || p_.mask_hides(b, t, s)) return false;
     return !p_.excluded || inside(t, s);
   }
@@ -60,11 +60,13 @@ class pair_weights {
   }
 
   index_t tap_index(int axis, index_t t, index_t s) const {
-    for (std::size_t i = 2; i > static_cast<std::size_t>(axis); --i) {
+    const auto a = static_cast<std::size_t>(axis);
+    // Positions of a sequence are no coordinates of a grid: there may be more queries than keys.
+    if (p_.grid[0] == 1 && p_.grid[1] == 1) return (axis == 2 ? s - t : 0) + p_.left[a];
+    for (std::size_t i = 2; i > a; --i) {
       t /= p_.grid[i];
       s /= p_.grid[i];
     }
-    const auto a = static_cast<std::size_t>(axis);
     return s % p_.grid[a] - t % p_.grid[a] + p_.left[a];
   }
 

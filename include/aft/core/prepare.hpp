@@ -76,12 +76,12 @@ void for_each_participant(const participants& all, Add&& add) {
     queries.add(*all.queries[all.query_count - 1], first_position(all.queries[all.query_count - 1]->view));
     add_bias_queries(queries, c.bias);
     // Where two tensors alone disagree, self-attention is likelier than cross attention.
-    queries.expect(c.v.view.extent(first));
+    if (c.opt.first_query == 0) queries.expect(c.v.view.extent(first));
     p.Tq = queries.settle();
     votes keys(c.op, "Tk");
     for (const argument* a : all.keys) keys.add(*a, first_position(a->view));
     add_bias_keys(keys, c.bias);
-    keys.expect(p.Tq);
+    if (c.opt.first_query == 0) keys.expect(p.Tq);
     p.Tk = keys.settle();
     p.grid = {1, 1, p.Tq};
     return;
@@ -137,7 +137,7 @@ void for_each_participant(const participants& all, Add&& add) {
 
 [[gnu::cold]] inline void set_window(const call& c, problem& p) {
   if (!c.windowed) return;
-  constexpr index_t most = index_t{1} << 61;
+  constexpr index_t most = furthest_position;
   const index_t before = c.win.before;
   const index_t after = c.win.after;
   if (before < -most || before > most || after < -most || after > most) {
@@ -146,22 +146,33 @@ void for_each_participant(const participants& all, Add&& add) {
   if (before + after + 1 < 0) {
     fail(c.op, {"window"}, "before + after + 1 to be at least 0", before + after + 1);
   }
-  p.win = {true, before, after};
+  // Keys t + first_query - before <= s <= t + first_query + after: the backend counts from t.
+  p.win = {true, before - c.opt.first_query, after + c.opt.first_query};
   if (c.bias.kind == bias_kind::banded) return;
-  // No key is further than T away, so a larger reach means the same; the cut keeps t + after far from overflow.
-  const auto cut = [&](index_t reach) { return reach < -p.Tk ? -p.Tk : (reach > p.Tk ? p.Tk : reach); };
-  p.win.before = cut(before);
-  p.win.after = cut(after);
+  // No key is further than Tq before a query or Tk after one, so a larger reach means the same; the cut keeps t + after
+  // far from overflow.
+  const auto cut = [](index_t reach, index_t low, index_t high) {
+    return reach < low ? low : (reach > high ? high : reach);
+  };
+  p.win.before = cut(p.win.before, -p.Tk, p.Tq);
+  p.win.after = cut(p.win.after, -p.Tq, p.Tk);
 }
 
 /// Only an operator with a window or a filter has an outside.
 inline void set_visibility(const call& c, problem& p) {
-  p.causal = c.opt.causal;
+  const index_t first = c.opt.first_query;
+  // From Tk - 1 on the first row sees all keys, and every other one.
+  p.causal = c.opt.causal && (first == 0 || first < p.Tk - 1);
+  p.first_query = first < p.Tk ? first : p.Tk;
+  p.narrow_products = c.opt.arithmetic == arithmetic::automatic;
   p.excluded = (c.windowed || c.bias.kind == bias_kind::filter) && c.opt.outside == outside::excluded;
 }
 
 /// Checks everything and only then builds the problem: a shape_error leaves every output as it was.
-[[gnu::cold]] inline backward_problem prepare(const call& c) {
+[[gnu::cold]] inline backward_problem prepare(call& c) {
+  sum_broadcast_axes(c.bias, c.dbias);
+  refuse_later_options(c);
+  require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));
   require_sane_all(c);
   backward_problem p;
   settle_extents(c, p);
@@ -193,7 +204,7 @@ inline void set_visibility(const call& c, problem& p) {
 }
 
 template <class E>
-backward_problem prepare(const call& c, const E& exec) {
+backward_problem prepare(call& c, const E& exec) {
   require_executor(c.op, exec);
   return prepare(c);
 }

@@ -58,6 +58,22 @@ struct band {
   index_t after = 0;
 };
 
+/// A length for every batch element, of int32 or int64; null: none is given.
+struct length_list {
+  const std::byte* data = nullptr;
+  index_t step = 0;   ///< bytes from one to the next
+  bool wide = false;  ///< int64
+  index_t less = 0;   ///< to be taken off every one
+
+  [[gnu::always_inline]] index_t of(index_t b, index_t most) const {
+    if (data == nullptr) return most;
+    const std::byte* const at = data + b * step;
+    const index_t n = wide ? index_t{*reinterpret_cast<const std::int64_t*>(at)}
+                           : index_t{*reinterpret_cast<const std::int32_t*>(at)};
+    return n < less ? 0 : (n - less > most ? most : n - less);
+  }
+};
+
 /// A validated forward call.
 struct problem {
   index_t B = 0, Tq = 0, Tk = 0, d = 0, hk = 0;  ///< hk key channels; value channel c uses c / (d/hk)
@@ -68,19 +84,26 @@ struct problem {
   band win{};                                           ///< local
   std::array<index_t, 3> taps{1, 1, 1}, left{0, 0, 0};  ///< conv: key = query + j - left per axis
   bool causal = false;
+  /// Causal rows see keys s <= t + first_query. `win` and `left` count from t, as they were moved by it.
+  index_t first_query = 0;
   gate gate_fn = gate::sigmoid;
   bool excluded = false;            ///< pairs outside window or filter are not seen
-  const std::byte* mask = nullptr;  ///< uint8 (b, t, s); stride 0 where an extent is 1
+  bool narrow_products = true;      ///< products of 16-bit data may take operands of its type
+  const std::byte* mask = nullptr;  ///< bytes (b, t, s); stride 0 where an extent is 1
   index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
-  const std::byte* lengths = nullptr;  ///< int64 (b)
-  index_t lengths_sb = 0;
+  length_list lengths{};        ///< of keys
+  length_list query_lengths{};  ///< rows from there on are padding
+  /// Of a call that a backend made longer: the rows that its caller asked for; count -1: all.
+  index_t asked_first = 0, asked_count = -1;
 
   /// Keys visible to batch element b by key_lengths alone.
-  [[gnu::always_inline]] index_t key_limit(index_t b) const {
-    if (lengths == nullptr) return Tk;
-    const auto n = *reinterpret_cast<const std::int64_t*>(lengths + b * lengths_sb * 8);
-    return n < 0 ? 0 : (n > Tk ? Tk : n);
+  [[gnu::always_inline]] index_t key_limit(index_t b) const { return lengths.of(b, Tk); }
+  /// Rows of batch element b that are no padding: from asked_first to before this one.
+  [[gnu::always_inline]] index_t query_limit(index_t b) const {
+    return asked_first + query_lengths.of(b, asked_count < 0 ? Tq : asked_count);
   }
+  /// Whether there may be padding.
+  [[gnu::always_inline]] bool pads_queries() const { return query_lengths.data != nullptr || asked_count >= 0; }
   [[gnu::always_inline]] bool mask_hides(index_t b, index_t t, index_t s) const {
     return mask != nullptr && mask[b * mask_sb + t * mask_st + s * mask_ss] == std::byte{0};
   }

@@ -107,14 +107,43 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   if (c.bias.kind != bias_kind::filter) return;
   const any_view& r = c.bias.r.view;
   const std::size_t axes = r.rank() - 1;
-  if (p.causal && axes != 1) {
+  if (c.opt.causal && axes != 1) {
     fail(c.op, {"causal"}, "false on a grid of more than one axis", text("true with ") << axes << " axes");
   }
   for (std::size_t i = 0; i < axes; ++i) {
     const index_t taps = r.extent(1 + i);
     p.taps[3 - axes + i] = taps;
-    p.left[3 - axes + i] = p.causal ? taps - 1 : (taps - 1) / 2;
+    p.left[3 - axes + i] = c.opt.causal ? taps - 1 : (taps - 1) / 2;
   }
+  // Key t + first_query + j - left: the backend counts from t.
+  p.left[2] -= c.opt.first_query;
+}
+
+/// Whether an axis of a bias says the same at every index: over batch elements or heads its gradient may then be one
+/// sum.
+inline bool is_broadcast(const any_view& v, std::size_t axis) {
+  return v.extent(axis) > 1 && v.stride(axis) == 0;
+}
+
+/// A bias whose gradient is wanted as one sum over the batch or over the heads, by an extent of 1, is taken for one
+/// without that axis. `axes` of them come first: those before the rows, or the head axis of a filter.
+[[gnu::cold]] inline any_view as_summed(const any_view& of, const argument& gradient, std::size_t axes) {
+  if (!gradient.given() || gradient.view.rank() != of.rank()) return of;
+  any_view summed = of;
+  for (std::size_t i = 0; i < axes; ++i) {
+    if (is_broadcast(of, i) && gradient.view.extent(i) == 1) summed = summed.first_of(i);
+  }
+  return summed;
+}
+
+[[gnu::cold]] inline void sum_broadcast_axes(bias_arguments& b, const bias_arguments& gradient) {
+  const auto sum = [](argument& of, const argument& by, bool filter) {
+    if (of.given()) of.view = as_summed(of.view, by, filter ? 1 : row_axis(of.view));
+  };
+  sum(b.w, gradient.w, false);
+  sum(b.u, gradient.u, false);
+  sum(b.v, gradient.v, false);
+  sum(b.r, gradient.r, true);
 }
 
 [[gnu::cold]] inline void require_same_extents(const call& c, const argument& gradient, const argument& of) {

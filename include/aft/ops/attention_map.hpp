@@ -21,6 +21,8 @@ namespace checks {
 
 /// out is (B, Tq, Tk, channels), or (Tq, Tk, channels) for a batch of one.
 inline problem prepare_map(const call& c) {
+  refuse_later_options(c);
+  require_first_query(c, channel_axis(c.k.view) - first_position(c.k.view));
   require_sane_all(c);
   problem p;
   const any_view& out = c.y.view;
@@ -57,20 +59,18 @@ inline problem prepare_map(const call& c) {
     add_bias_queries(queries, c.bias);
     queries.add(c.y, query_axis);
     p.Tq = queries.settle();
+    p.grid = {1, 1, p.Tq};
   } else {
     p.Tq = p.Tk;
     require_extent(c.op, c.y, query_axis, "Tq", p.Tq);
-    if (c.bias.kind != bias_kind::filter) {
-      const argument& rows = c.bias.kind == bias_kind::factorized ? c.bias.u : c.bias.w;
-      require_extent(c.op, rows, row_axis(rows.view), "T", p.Tq);
-    }
   }
   set_window(c, p);
   set_visibility(c, p);
   p.bias = to_bias_ref(c, c.bias, p);
   set_filter_geometry(c, p);
   require_mask(c, p);
-  require_key_lengths(c, p);
+  require_lengths(c, c.key_lengths, p);
+  require_lengths(c, c.query_lengths, p);
   require_memory(c);
   p.k = to_field(c.k.view);
   set_mask(c, p);
@@ -163,6 +163,7 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
   c.opt = opt;
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
+  c.query_lengths.view = opt.query_lengths;
   return c;
 }
 
@@ -194,25 +195,25 @@ void run_map(const E& exec, const call& c, const any_view& out) {
 /// order. out is (B, Tq, Tk, hk), or (Tq, Tk, hk) for a batch of one. out may have more channels than k, any multiple
 /// that the heads of the bias divide: channel c then shows key channel c / (channels/hk) under head c / (channels/H),
 /// which is what value channel c of a call sees. `bias`: as for aft::full, or a filter as for aft::conv. Options:
-/// causal, mask, key_lengths, outside; the rest has no meaning here. A hidden pair is 0, and so is a row that sees no
-/// key. Types: k any of float, double, half, bfloat16, the bias the same or float (double for double), out any; the
-/// arithmetic is in double. Strides: any; out overlaps nothing. Errors: shape_error before anything is written,
-/// device_error with aft::cuda. Cost: O(B Tq Tk channels) exponentials, on one thread with scratch O(Tk); with
-/// aft::cuda twice as many on a thread for every (b, t, channel), without scratch.
+/// causal, mask, key_lengths, query_lengths, first_query, outside; the rest has no meaning here. A hidden pair is 0,
+/// and so is a row that sees no key. Types: k any of float, double, half, bfloat16, the bias the same or float (double
+/// for double), out any; the arithmetic is in double. Strides: any; out overlaps nothing. Errors: shape_error before
+/// anything is written, device_error with aft::cuda. Cost: O(B Tq Tk channels) exponentials, on one thread with scratch
+/// O(Tk); with aft::cuda twice as many on a thread for every (b, t, channel), without scratch.
 template <executor E, class K, class Bias, class Out>
 void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, const options& opt = {}) {
   constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
   if constexpr (tensors_fit) {
     if constexpr (checks::check_map_bias<E, K, Bias>()) {
       checks::call c = checks::make_map_call<E>(k, out, opt);
-      c.cross_lengths = !is_tensor_view<Bias>;
+      c.cross_lengths = K::rank() <= 3;
       checks::set_bias(c.bias, bias);
       checks::run_map<K>(exec, c, out);
     }
   }
 }
 
-/// The map of aft::local: the bias inside the window, 0 outside it. Tq and Tk are equal.
+/// The map of aft::local: the bias inside the window, 0 outside it.
 template <executor E, class K, class Bias, class Out>
 void attention_map(const E& exec, const K& k, const Bias& bias, const window& win, const Out& out,
                    const options& opt = {}) {
@@ -221,6 +222,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
     static_assert(K::rank() <= 3, "aft::attention_map: wrong rank: k is (B, T, hk) or (T, hk)");
     if constexpr (checks::check_local_bias<E, detail::value_of_t<K>, Bias>() && K::rank() <= 3) {
       checks::call c = checks::make_map_call<E>(k, out, opt);
+      c.cross_lengths = true;
       c.windowed = true;
       c.win = {true, win.before, win.after};
       checks::set_bias(c.bias, bias);

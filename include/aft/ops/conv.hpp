@@ -72,6 +72,7 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
     constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, low, high, Y>();
     if constexpr (inputs_fit && output_fits) {
       checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
+      c.cross_lengths = Filter::rank() == 2;
       checks::set_output(c, y);
       checks::set_bias(c.bias, filter);
       run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
@@ -98,6 +99,7 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
     constexpr bool gradients_fit = checks::check_gradients<E, low, high, T, DY, DQ, DK, DV>();
     if constexpr (inputs_fit && gradients_fit && checks::check_filter_gradient<E, T, Filter, DFilter>()) {
       checks::call c = checks::make_call<E>("aft::conv_backward", q, k, v, opt);
+      c.cross_lengths = Filter::rank() == 2;
       checks::set_bias(c.bias, filter);
       checks::set_gradients(c, dy, dq, dk, dv);
       checks::set_bias(c.dbias, dfilter);

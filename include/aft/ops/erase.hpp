@@ -139,6 +139,7 @@ call make_call(const char* op, const Q& q, const K& k, const V& v, const options
   c.opt = opt;
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
+  c.query_lengths.view = opt.query_lengths;
   c.lse.view = opt.lse;
   c.average.view = opt.average;
   return c;

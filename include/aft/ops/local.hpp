@@ -46,6 +46,7 @@ void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, 
   constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
   if constexpr (inputs_fit && bias_fits && output_fits) {
     checks::call c = checks::make_call<E>("aft::local", q, k, v, opt);
+    c.cross_lengths = true;
     c.windowed = true;
     c.win = {true, win.before, win.after};
     checks::set_output(c, y);
@@ -74,6 +75,7 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
   if constexpr (inputs_fit && bias_fits && gradients_fit) {
     if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
       checks::call c = checks::make_call<E>("aft::local_backward", q, k, v, opt);
+      c.cross_lengths = true;
       c.windowed = true;
       c.win = {true, win.before, win.after};
       checks::set_bias(c.bias, bias);

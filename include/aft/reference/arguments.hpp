@@ -55,21 +55,33 @@ sequence<Real> read_sequence(const tensor_view<T, Rank>& x) {
 /// Which keys a query may use, before k = -inf and w = -inf hide more of them.
 using visible_function = std::function<bool(index_t b, index_t t, index_t s)>;
 
-/// Causal order, options.mask (B|1, Tq|1, Tk) and options.key_lengths (B), as the contract of `options` states them.
+/// Element b of options.key_lengths or options.query_lengths, (B) of int64 or int32.
+inline index_t length_at(const any_view& lengths, index_t b) {
+  const index_t at = b * lengths.stride(0);
+  return lengths.type() == dtype::i64 ? static_cast<const std::int64_t*>(lengths.data())[at]
+                                      : static_cast<const std::int32_t*>(lengths.data())[at];
+}
+
+/// Rows from options.query_lengths on are padding: they see nothing and give 0, whatever their q holds.
+inline bool is_padding(const options& opt, index_t b, index_t t) {
+  return opt.query_lengths && t >= length_at(opt.query_lengths, b);
+}
+
+/// Padding, causal order, options.mask (B|1, Tq|1, Tk), (Tq|1, Tk) or (Tk) and options.key_lengths (B), as the contract
+/// of `options` states them.
 inline visible_function visibility(const options& opt) {
   return [opt](index_t b, index_t t, index_t s) {
-    if (opt.causal && s > t) return false;
-    if (opt.key_lengths) {
-      const auto* length = static_cast<const std::int64_t*>(opt.key_lengths.data());
-      if (s >= length[b * opt.key_lengths.stride(0)]) return false;
-    }
+    if (is_padding(opt, b, t)) return false;
+    if (opt.causal && s > opt.first_query + t) return false;
+    if (opt.key_lengths && s >= length_at(opt.key_lengths, b)) return false;
     if (!opt.mask) return true;
-    const auto* mask = static_cast<const std::uint8_t*>(opt.mask.data());
-    // Without a batch axis, (Tq|1, Tk), the mask belongs to tensors that have none either.
-    const std::size_t query = opt.mask.rank() - 2;
-    const index_t mb = query == 0 || opt.mask.extent(0) == 1 ? 0 : b * opt.mask.stride(0);
-    const index_t mt = opt.mask.extent(query) == 1 ? 0 : t * opt.mask.stride(query);
-    return mask[mb + mt + s * opt.mask.stride(query + 1)] != 0;
+    const index_t at[] = {b, t, s};
+    index_t offset = 0;
+    for (std::size_t axis = 0; axis < opt.mask.rank(); ++axis) {
+      const index_t index = at[axis + 3 - opt.mask.rank()];
+      offset += opt.mask.extent(axis) == 1 ? 0 : index * opt.mask.stride(axis);
+    }
+    return static_cast<const std::uint8_t*>(opt.mask.data())[offset] != 0;
   };
 }
 

@@ -95,7 +95,8 @@ forward_result<Real> forward(const tensors<Real>& x, const pairs<Real>& p, gate 
         out.average.push_back(average);
         out.largest.push_back(largest);
         out.lse.push_back(r.s.empty() ? r.max : r.max + std::log(r.den));
-        out.y.push_back(g == gate::none ? average : gate_value(g, x.q(b, t, c)) * average);
+        const bool gated = g != gate::none && !p.padding(b, t);
+        out.y.push_back(gated ? gate_value(g, x.q(b, t, c)) * average : average);
       }
   return out;
 }

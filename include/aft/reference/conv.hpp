@@ -12,10 +12,16 @@ namespace aft::reference {
 /// The filter (H, taps...) on a grid: which entry of it, if any, a pair uses.
 struct filter_geometry {
   std::vector<index_t> grid, taps, left;
+  index_t first_query = 0;  ///< on a sequence query t stands there + t
 
   /// Row-major index of the tap that query t applies to key s, -1 outside the filter. Positions are row-major.
   index_t tap(index_t t, index_t s) const {
     index_t index = 0, scale = 1;
+    if (grid.size() == 1) {
+      // No remainders: a sequence may have more queries than keys.
+      const index_t j = s - (first_query + t) + left[0];
+      return j < 0 || j >= taps[0] ? -1 : j;
+    }
     for (std::size_t axis = grid.size(); axis-- > 0;) {
       const index_t j = s % grid[axis] - t % grid[axis] + left[axis];
       if (j < 0 || j >= taps[axis]) return -1;
@@ -30,8 +36,10 @@ struct filter_geometry {
 
 /// "same" placement, left = (taps-1)/2 on every axis; a causal sequence looks back, left = taps-1.
 template <class V, class Filter>
-filter_geometry geometry_of(const V& v, const Filter& r, bool causal) {
+filter_geometry geometry_of(const V& v, const Filter& r, const options& opt) {
+  const bool causal = opt.causal;
   filter_geometry geo;
+  geo.first_query = opt.first_query;
   for (std::size_t i = V::rank() == 2 ? 0 : 1; i + 1 < V::rank(); ++i) geo.grid.push_back(v.extent(i));
   for (std::size_t i = 1; i < Filter::rank(); ++i) {
     geo.taps.push_back(r.extent(i));
@@ -50,7 +58,7 @@ pairs<Real> filtered(const Filter& r, const filter_geometry& geo, const options&
   p.w = [geo, taps, values = flatten<Real>(r)](index_t, index_t h, index_t t, index_t s) {
     return values[static_cast<std::size_t>(h * taps + geo.tap(t, s))];
   };
-  p.visible = visibility(opt);
+  set_options(opt, p);
   if (opt.outside == outside::excluded) {
     p.visible = [seen = p.visible, inside = p.inside](index_t b, index_t t, index_t s) {
       return inside(t, s) && seen(b, t, s);
@@ -61,7 +69,7 @@ pairs<Real> filtered(const Filter& r, const filter_geometry& geo, const options&
 
 template <class Real, class Q, class K, class V, class Filter>
 forward_result<Real> conv(const Q& q, const K& k, const V& v, const Filter& filter, const options& opt = {}) {
-  const auto geo = geometry_of(v, filter, opt.causal);
+  const auto geo = geometry_of(v, filter, opt);
   return forward(read_tensors<Real>(q, k, v), filtered<Real>(filter, geo, opt), opt.gate_fn);
 }
 
@@ -83,7 +91,7 @@ template <class Real, class Q, class K, class V, class Filter, class DY>
 backward_result<Real> conv_backward(const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy,
                                     const options& opt = {}) {
   const auto x = read_tensors<Real>(q, k, v);
-  const auto geo = geometry_of(v, filter, opt.causal);
+  const auto geo = geometry_of(v, filter, opt);
   const auto p = filtered<Real>(filter, geo, opt);
   pair_gradient<Real> dw(x.B(), p.H, x.Tq(), x.Tk()), dw_terms = dw;
   auto out = backward(x, p, opt.gate_fn, read_sequence<Real>(dy), dw, dw_terms);

@@ -15,7 +15,7 @@ template <class Real, class Q, class K, class V, class Bias>
 forward_result<Real> full(const Q& q, const K& k, const V& v, const Bias& bias, const options& opt = {}) {
   const auto x = read_tensors<Real>(q, k, v);
   auto p = read_bias<Real>(bias);
-  p.visible = visibility(opt);
+  set_options(opt, p);
   return forward(x, p, opt.gate_fn);
 }
 
@@ -41,7 +41,7 @@ backward_result<Real> full_backward(const Q& q, const K& k, const V& v, const Bi
                                     const options& opt = {}) {
   const auto x = read_tensors<Real>(q, k, v);
   auto p = read_bias<Real>(bias);
-  p.visible = visibility(opt);
+  set_options(opt, p);
   pair_gradient<Real> dw(x.B(), p.H, x.Tq(), x.Tk()), dw_terms = dw;
   auto out = backward(x, p, opt.gate_fn, read_sequence<Real>(dy), dw, dw_terms);
   finish_bias(bias, dw, dw_terms, out);

@@ -11,12 +11,14 @@ template <class Real, class Bias>
 pairs<Real> windowed(const Bias& bias, const window& win, const options& opt) {
   pairs<Real> p;
   if constexpr (is_banded_bias<Bias>) {
-    p = read_bias<Real>(bias, win);
+    p = read_bias<Real>(bias, win, opt.first_query);
   } else {
     p = read_bias<Real>(bias);
   }
-  p.inside = [win](index_t t, index_t s) { return t - win.before <= s && s <= t + win.after; };
-  p.visible = visibility(opt);
+  p.inside = [win, first = opt.first_query](index_t t, index_t s) {
+    return first + t - win.before <= s && s <= first + t + win.after;
+  };
+  set_options(opt, p);
   if (opt.outside == outside::excluded) {
     p.visible = [seen = p.visible, inside = p.inside](index_t b, index_t t, index_t s) {
       return inside(t, s) && seen(b, t, s);
@@ -39,8 +41,8 @@ backward_result<Real> local_backward(const Q& q, const K& k, const V& v, const B
   pair_gradient<Real> dw(x.B(), p.H, x.Tq(), x.Tk()), dw_terms = dw;
   auto out = backward(x, p, opt.gate_fn, read_sequence<Real>(dy), dw, dw_terms);
   if constexpr (is_banded_bias<Bias>) {
-    out.dw = fold_bias(bias, win, dw).first;
-    out.terms.dw = fold_bias(bias, win, dw_terms).first;
+    out.dw = fold_bias(bias, win, opt.first_query, dw).first;
+    out.terms.dw = fold_bias(bias, win, opt.first_query, dw_terms).first;
   } else {
     finish_bias(bias, dw, dw_terms, out);
   }

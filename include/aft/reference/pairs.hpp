@@ -18,7 +18,15 @@ struct pairs {
   visible_function visible;                                           ///< (b,t,s)
   std::function<bool(index_t t, index_t s)> inside;                   ///< elsewhere the bias is 0
   std::function<Real(index_t b, index_t h, index_t t, index_t s)> w;  ///< asked only where visible and inside
+  std::function<bool(index_t b, index_t t)> padding;                  ///< rows that give 0 whatever they hold
 };
+
+/// What the options say of pairs and rows.
+template <class Real>
+void set_options(const options& opt, pairs<Real>& p) {
+  p.visible = visibility(opt);
+  p.padding = [opt](index_t b, index_t t) { return is_padding(opt, b, t); };
+}
 
 inline bool everywhere(index_t, index_t) {
   return true;
@@ -132,13 +140,13 @@ bias_gradient<Real> fold_factors(const factorized_bias<U, V>& bias, const pair_g
   return g;
 }
 
-// --- banded: entry j of row t is w[t, t - before + j] --------------------------------------------------------------
+// --- banded: entry j of row t is w[t, first_query + t - before + j] ------------------------------------------------
 
 template <class Real, class W>
-pairs<Real> read_bias(const banded_bias<W>& bias, const window& win) {
+pairs<Real> read_bias(const banded_bias<W>& bias, const window& win, index_t first_query) {
   pairs<Real> p;
   p.H = W::rank() == 2 ? 1 : bias.w.extent(0);
-  p.w = [w = bias.w, before = win.before](index_t, index_t h, index_t t, index_t s) {
+  p.w = [w = bias.w, before = win.before - first_query](index_t, index_t h, index_t t, index_t s) {
     const index_t j = s - t + before;
     if constexpr (W::rank() == 2) return static_cast<Real>(w(t, j));
     if constexpr (W::rank() == 3) return static_cast<Real>(w(h, t, j));
@@ -147,14 +155,15 @@ pairs<Real> read_bias(const banded_bias<W>& bias, const window& win) {
 }
 
 template <class Real, class W>
-bias_gradient<Real> fold_bias(const banded_bias<W>& bias, const window& win, const pair_gradient<Real>& dw) {
+bias_gradient<Real> fold_bias(const banded_bias<W>& bias, const window& win, index_t first_query,
+                              const pair_gradient<Real>& dw) {
   bias_gradient<Real> g;
   g.first.resize(static_cast<std::size_t>(bias.w.size()));
   for (index_t b = 0; b < dw.B; ++b)
     for (index_t h = 0; h < dw.H; ++h)
       for (index_t t = 0; t < dw.Tq; ++t)
         for (index_t j = 0; j < win.width(); ++j) {
-          const index_t s = t - win.before + j;
+          const index_t s = first_query + t - win.before + j;
           if (s < 0 || s >= dw.Tk) continue;
           g.first[static_cast<std::size_t>((h * dw.Tq + t) * win.width() + j)] += dw(b, h, t, s);
         }

@@ -9,7 +9,7 @@ namespace aft::reference {
 template <class Real>
 pairs<Real> unbiased(const options& opt) {
   pairs<Real> p;
-  p.visible = visibility(opt);
+  set_options(opt, p);
   p.inside = [](index_t, index_t) { return false; };
   return p;
 }

@@ -2,6 +2,7 @@
 /// @file bias_gradient.hpp  Where the tiles of dw go: dense or banded storage, factors, or the taps of a filter.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "pair_bias_gradient.hpp"
@@ -222,7 +223,9 @@ class bias_gradient_job {
   /// dr[j] = sum of dw[t, t + j - left] over the queries whose tap j falls on the grid.
   void add_diagonals(index_t r0, index_t r1, index_t s0, index_t s1, const C* dw, C* sums) const {
     const backward_problem& p = *p_;
-    const auto& g = p.grid;
+    std::array<index_t, 3> g = p.grid;
+    // Of a sequence there may be more keys than queries: one row that holds both.
+    if (g[0] == 1 && g[1] == 1) g[2] = std::max(p.Tq, p.Tk);
     for (index_t t = r0; t < r1; ++t) {
       for (index_t s = s0; s < s1; ++s) {
         const index_t j2 = s % g[2] - t % g[2] + p.left[2];

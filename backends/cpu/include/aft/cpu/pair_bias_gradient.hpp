@@ -294,7 +294,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
   const auto touches = [&](index_t panel, index_t s0, index_t s1) {
     const index_t r0 = panel * M;
     const index_t r1 = end_of(panel);
-    if (p.causal && s0 >= r1) return false;
+    if (p.causal && s0 >= r1 + p.first_query) return false;
     return !p.win.bounded || (s0 < r1 + p.win.after && s1 > r0 - p.win.before);
   };
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {

@@ -24,7 +24,7 @@ template <class C>
 inline bool multiplies_in_pairs(const problem& p) {
   const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
   const pair_geometry g = query_geometry(p);
-  return has_bf16_dot<C> && p.v.type == dtype::bf16 && narrow(p.k) && narrow(p.y) && narrow(p.average) && !p.lse.set &&
+  return has_bf16_dot<C> && p.narrow_products && p.v.type == dtype::bf16 && narrow(p.k) && narrow(p.y) && narrow(p.average) && !p.lse.set &&
          !g.bounded;
 }
 

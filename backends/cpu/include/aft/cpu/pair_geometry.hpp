@@ -15,7 +15,8 @@ struct pair_geometry {
   index_t R = 0, K = 0;
   bool bounded = false;  ///< a window limits the dense part; pairs outside are constant or excluded
   index_t before = 0, after = 0;
-  int causal = 0;         ///< +1: columns <= row are seen; -1: columns >= row
+  int causal = 0;         ///< +1: columns <= row + ahead are seen; -1: columns >= row + ahead
+  index_t ahead = 0;      ///< how far the causal edge lies from the diagonal, negative where transposed
   bool constant = false;  ///< pairs outside the window have bias 0 and are folded once
 
   struct span {
@@ -31,12 +32,13 @@ struct pair_geometry {
       hi = r1 + after;
     }
     // Where causality cuts through the panel each row ends elsewhere, so that stretch is dense too.
+    const index_t first = r0 + ahead, end = r1 + ahead;
     if (causal > 0) {
-      hi = bounded && !constant && hi < r1 ? hi : r1;
-      if (constant && lo > r0 + 1) lo = r0 + 1;
+      hi = bounded && !constant && hi < end ? hi : end;
+      if (constant && lo > first + 1) lo = first + 1;
     } else if (causal < 0) {
-      lo = bounded && !constant && lo > r0 ? lo : r0;
-      if (constant && hi < r1 - 1) hi = r1 - 1;
+      lo = bounded && !constant && lo > first ? lo : first;
+      if (constant && hi < end - 1) hi = end - 1;
     }
     lo = lo < 0 ? 0 : (lo > K ? K : lo);
     hi = hi > K ? K : hi;
@@ -87,6 +89,7 @@ inline pair_geometry query_geometry(const problem& p) {
   g.R = p.Tq;
   g.K = p.Tk;
   g.causal = p.causal ? 1 : 0;
+  g.ahead = p.first_query;
   // A mask per query makes every pair its own case; the window then only decides the weights.
   g.constant = p.win.bounded && !p.excluded && !p.pair_mask();
   g.bounded = p.win.bounded && (p.excluded || g.constant);
@@ -100,6 +103,7 @@ inline pair_geometry key_geometry(const problem& p) {
   g.R = p.Tk;
   g.K = p.Tq;
   g.causal = -g.causal;
+  g.ahead = -p.first_query;
   g.before = p.win.after;
   g.after = p.win.before;
   return g;

@@ -142,7 +142,7 @@ class key_scan {
   static index_t padded(const stretch& x) { return (x.count + lanes<C> - 1) / lanes<C> * lanes<C>; }
 
  private:
-  bool as_stored() const { return p_.mask == nullptr && (p_.lengths == nullptr || !plan_.packed()); }
+  bool as_stored() const { return p_.mask == nullptr && (p_.lengths.data == nullptr || !plan_.packed()); }
 
   bool lowers() const { return p_.d >= lanes<C>; }
 

@@ -364,7 +364,7 @@ class lane_group {
 
 /// Whether hide_keys has anything to do.
 inline bool hides_keys(const problem& p) {
-  return p.lengths != nullptr || (p.mask != nullptr && !p.pair_mask());
+  return p.lengths.data != nullptr || (p.mask != nullptr && !p.pair_mask());
 }
 
 /// hide_keys where there is something to hide; out of line, since every kernel asks for it.

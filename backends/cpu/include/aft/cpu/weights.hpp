@@ -45,7 +45,7 @@ class pair_weights {
   }
 
   /// Whether row t and those after it have the log-weights of keys below s1 as they are stored.
-  bool as_stored(index_t t, index_t s1) const { return stores_rows() && (!p_->causal || s1 <= t + 1); }
+  bool as_stored(index_t t, index_t s1) const { return stores_rows() && (!p_->causal || s1 <= t + 1 + p_->first_query); }
   /// Whether some rows have.
   bool stores_rows() const { return in_rows(bias_kind::dense) && !p_->win.bounded && !p_->pair_mask(); }
   /// Those rows, from key s0 on.
@@ -71,18 +71,14 @@ class pair_weights {
   AFT_COMPILE_ONCE void columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
     if (p_->bias.kind == bias_kind::factorized && !p_->win.bounded && !p_->pair_mask()) {
       dot(factors_.v, p_->Tk, s0, s1, factors_.u_blocked, p_->Tq, t0, t1, out, ld);
-      for (index_t s = s0; p_->causal && s < s1; ++s)
-        for (index_t t = t0; t < t1 && t < s; ++t) out[(s - s0) * ld + t - t0] = -std::numeric_limits<C>::infinity();
-      return;
+      return cover_columns(s0, s1, t0, t1, out, ld);
     }
     if (in_rows(bias_kind::dense) && !p_->win.bounded && !p_->pair_mask()) {
       for (index_t t = t0; t < t1; t += lanes<C>) {
         const index_t count = t1 - t < lanes<C> ? t1 - t : lanes<C>;
         transpose_columns<C>(dense_row(t) + s0, p_->bias.w.sr, count, s1 - s0, out + (t - t0), ld);
       }
-      for (index_t s = s0; p_->causal && s < s1; ++s)
-        for (index_t t = t0; t < t1 && t < s; ++t) out[(s - s0) * ld + t - t0] = -std::numeric_limits<C>::infinity();
-      return;
+      return cover_columns(s0, s1, t0, t1, out, ld);
     }
     constexpr index_t most = 64;
     C line[most];
@@ -104,6 +100,13 @@ class pair_weights {
   }
 
  private:
+  /// -inf where causality hides a pair of a transposed bias.
+  void cover_columns(index_t s0, index_t s1, index_t t0, index_t t1, C* out, index_t ld) const {
+    for (index_t s = s0; p_->causal && s < s1; ++s)
+      for (index_t t = t0; t < t1 && t + p_->first_query < s; ++t)
+        out[(s - s0) * ld + t - t0] = -std::numeric_limits<C>::infinity();
+  }
+
   /// Whether w is of this kind, and in rows of the arithmetic type.
   bool in_rows(bias_kind kind) const {
     return p_->bias.kind == kind && p_->bias.w.type == dtype_of<C> && p_->bias.w.sc == 1;
@@ -126,7 +129,8 @@ class pair_weights {
   };
   span inside_of(index_t t, index_t s0, index_t s1) const {
     index_t seen = s1;
-    if (p_->causal && t + 1 < s1) seen = t + 1 > s0 ? t + 1 : s0;
+    const index_t past = t + 1 + p_->first_query;
+    if (p_->causal && past < s1) seen = past > s0 ? past : s0;
     if (!p_->win.bounded) return {s0, seen, seen};
     const index_t first = clamp(t - p_->win.before, s0, seen);
     return {first, clamp(t + p_->win.after + 1, first, seen), seen};
@@ -244,9 +248,12 @@ class pair_weights {
   void filter_row(index_t t, index_t s0, index_t s1, C outside, C* out) const {
     for (index_t s = s0; s < s1; ++s) out[s - s0] = outside;
     const auto& g = p_->grid;
-    const index_t x2 = t % g[2];
-    const index_t x1 = (t / g[2]) % g[1];
-    const index_t x0 = t / (g[2] * g[1]);
+    // Of a sequence there may be more queries than keys: positions there are no coordinates of a grid.
+    const bool flat = g[0] == 1 && g[1] == 1;
+    const index_t length = flat ? p_->Tk : g[2];
+    const index_t x2 = flat ? t : t % g[2];
+    const index_t x1 = flat ? 0 : (t / g[2]) % g[1];
+    const index_t x0 = flat ? 0 : t / (g[2] * g[1]);
     const index_t size = size_of(p_->bias.r_type);
     for (index_t j0 = 0; j0 < p_->taps[0]; ++j0) {
       const index_t y0 = x0 + j0 - p_->left[0];
@@ -254,12 +261,12 @@ class pair_weights {
       for (index_t j1 = 0; j1 < p_->taps[1]; ++j1) {
         const index_t y1 = x1 + j1 - p_->left[1];
         if (y1 < 0 || y1 >= g[1]) continue;
-        const index_t line = (y0 * g[1] + y1) * g[2];
+        const index_t line = (y0 * g[1] + y1) * length;
         // Taps of this line that fall on the grid and into [s0, s1).
         const index_t shift = line + x2 - p_->left[2];
         index_t a = p_->left[2] - x2 > s0 - shift ? p_->left[2] - x2 : s0 - shift;
         if (a < 0) a = 0;
-        index_t e = g[2] + p_->left[2] - x2 < s1 - shift ? g[2] + p_->left[2] - x2 : s1 - shift;
+        index_t e = length + p_->left[2] - x2 < s1 - shift ? length + p_->left[2] - x2 : s1 - shift;
         if (e > p_->taps[2]) e = p_->taps[2];
         if (a >= e) continue;
         const index_t at = h_ * p_->bias.r_sh + j0 * p_->bias.r_sj[0] + j1 * p_->bias.r_sj[1] + a * p_->bias.r_sj[2];

@@ -85,7 +85,7 @@ struct product_plan {
  private:
   explicit product_plan(const backward_problem& p) {
     before = p.win.before;
-    after = p.causal && p.win.after > 0 ? 0 : p.win.after;
+    after = p.causal && p.win.after > p.first_query ? p.first_query : p.win.after;
     const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
     strips = (p.Tq + E - 1) / E;
     tiles = (width + E + K - 2) / K + 1;
