@@ -115,8 +115,11 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
     p.taps[3 - axes + i] = taps;
     p.left[3 - axes + i] = c.opt.causal ? taps - 1 : (taps - 1) / 2;
   }
-  // Key t + first_query + j - left: the backend counts from t.
-  p.left[2] -= c.opt.first_query;
+  // Key t + first_query + j - left: the backend counts from t. Beyond the last key's taps a query reads none, wherever
+  // it stands.
+  const index_t furthest = p.Tk + p.taps[2];
+  p.first_query = c.opt.first_query < furthest ? c.opt.first_query : furthest;
+  p.left[2] -= p.first_query;
 }
 
 /// Whether an axis of a bias says the same at every index: over batch elements or heads its gradient may then be one

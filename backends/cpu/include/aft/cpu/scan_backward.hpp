@@ -7,6 +7,7 @@
 #include "parallel.hpp"
 #include "scan_backward_pass.hpp"
 #include "scan_bias.hpp"
+#include "scan_split.hpp"
 #include "scratch.hpp"
 
 namespace aft {
@@ -18,12 +19,15 @@ namespace scan {
 template <class C>
 class backward_call {
  public:
-  backward_call(const backward_problem& p, const cpu& exec, scratch& memory)
+  /// `first`: of a call that was cut, the part on the keys that all rows see besides; else null.
+  backward_call(const backward_problem& p, const backward_problem* first, const cpu& exec, scratch& memory)
       : p_(p),
         threads_(p.B * p.d * (p.Tq + p.Tk) < scan_tuning<C>::serial ? 1 : thread_count(exec)),
         plan_(p, threads_),
         pass_(p, plan_),
+        first_(first),
         row_chunks_(key_scan<C>::chunks(p.Tq)) {
+    if (first != nullptr) earlier_.emplace(*first, plan_);
     const index_t key_chunks = key_scan<C>::chunks(p.Tk);
     whole_ = plan_.whole(threads_, p.causal);
     const index_t tasks = plan_.count() * std::max<index_t>(1, std::max(row_chunks_, key_chunks));
@@ -33,6 +37,8 @@ class backward_call {
     const auto lay_out = [&](scratch& from) {
       desks_ = from.take_each<C>(desk_size, threads_);
       if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), threads_, from);
+      if (!pass_.given() && earlier_)
+        prefix_->follow(earlier_prefix_.emplace(*first_, plan_, earlier_->keys(), threads_, from));
       if (!pass_.sums_wanted() || whole_) return;
       sums_ = from.take<C>(plan_.count() * row_chunks_ * sums_size());
       after_ = from.take<C>(plan_.count() * kept() * sums_size());
@@ -42,7 +48,10 @@ class backward_call {
 
   void run() const {
     const auto desks = [&](int thread) { return desk(thread); };
-    if (prefix_ && !(pass_.sums_wanted() && whole_)) prefix_->run(threads_, desks);
+    if (prefix_ && !(pass_.sums_wanted() && whole_)) {
+      if (earlier_prefix_) earlier_prefix_->run(threads_, desks);
+      prefix_->run(threads_, desks);
+    }
     if (!pass_.sums_wanted()) {
       each_chunk([&](index_t i, index_t c, const backward_desk<C>& mine) {
         pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), true);
@@ -69,6 +78,7 @@ class backward_call {
 
   /// The keys that any row sees are those before it; without a row there are none, and no value counts.
   index_t seen(const stretch& x) const { return p_.Tq == 0 ? 0 : pass_.keys().end(x); }
+  index_t seen_earlier(const stretch& x) const { return p_.Tq == 0 ? 0 : earlier_->keys().end(x); }
 
   template <class F>
   void each_chunk(const F& f) const {
@@ -91,6 +101,7 @@ class backward_call {
       const backward_desk<C> mine = desk(thread);
       const stretch x = plan_.at(i);
       // k and v are read again and again, but from the caches.
+      if (earlier_prefix_) earlier_prefix_->run_stretch(i, mine);
       if (prefix_) prefix_->run_stretch(i, mine);
       mine.after.clear(plan_.width());
       known_rows<C> same;
@@ -105,6 +116,10 @@ class backward_call {
       }
       if (!p_.causal) pass_.key_gradients(x, 0, seen(x), mine);
       pass_.no_gradients(x, seen(x), mine);
+      if (earlier_) {
+        earlier_->key_gradients(x, 0, seen_earlier(x), mine);
+        earlier_->no_gradients(x, seen_earlier(x), mine);
+      }
       fence_stores();
     });
   }
@@ -125,6 +140,7 @@ class backward_call {
         merge_suffixes<C>(sum, sums(i, c), key_scan<C>::padded(plan_.at(i)));
       }
       pass_.no_gradients(plan_.at(i), seen(plan_.at(i)), desk(thread));
+      if (earlier_) earlier_->no_gradients(plan_.at(i), seen_earlier(plan_.at(i)), desk(thread));
     });
     if (p_.causal) {
       each_chunk([&](index_t i, index_t c, const backward_desk<C>& theirs) {
@@ -133,16 +149,23 @@ class backward_call {
         pass_.template chunk<true>(plan_.at(i), c, mine, known(i, c, mine), true);
         fence_stores();
       });
-      return;
+    } else {
+      uniform_keys(pass_, p_.Tk, [&](const stretch& x) { return seen(x); });
     }
-    const index_t chunks = key_scan<C>::chunks(p_.Tk);
+    if (earlier_) uniform_keys(*earlier_, first_->Tk, [&](const stretch& x) { return seen_earlier(x); });
+  }
+
+  /// Gradients of keys that all rows see, from the sums of all rows.
+  template <class Seen>
+  void uniform_keys(const backward_pass<C>& pass, index_t count, const Seen& end_of) const {
+    const index_t chunks = key_scan<C>::chunks(count);
     parallel_for(plan_.count() * chunks, threads_, item_order::runs, [&](index_t n, int thread) {
       backward_desk<C> mine = desk(thread);
       const auto [i, c] = plan_.part_of(n, chunks);
       const stretch x = plan_.at(i);
       mine.after = after(i, 0);
       const index_t s0 = c * scan_tuning<C>::chunk;
-      pass_.key_gradients(x, s0, std::min(s0 + scan_tuning<C>::chunk, seen(x)), mine);
+      pass.key_gradients(x, s0, std::max(s0, std::min(s0 + scan_tuning<C>::chunk, end_of(x))), mine);
       fence_stores();
     });
   }
@@ -151,12 +174,14 @@ class backward_call {
   int threads_;
   scan_plan<C> plan_;
   backward_pass<C> pass_;
+  const backward_problem* first_;
+  std::optional<backward_pass<C>> earlier_;  ///< of `first`
   index_t row_chunks_;
   bool whole_ = false;
   per_thread<C> desks_;
   C* sums_ = nullptr;
   C* after_ = nullptr;
-  std::optional<key_prefix<C>> prefix_;
+  std::optional<key_prefix<C>> prefix_, earlier_prefix_;
 };
 
 }  // namespace scan
@@ -166,7 +191,13 @@ template <class C>
 void scan_backward(const backward_problem& p, const cpu& exec) {
   if (p.B == 0 || p.d == 0) return scan::zero_bias_gradient<C>(p);
   scratch memory(exec);
-  const scan::backward_call<C> call(p, exec, memory);
+  if (!p.causal || p.first_query == 0) {
+    const scan::backward_call<C> call(p, nullptr, exec, memory);
+    scan::zero_bias_gradient<C>(p);
+    return call.run();
+  }
+  const backward_problem first = scan::earlier_keys(p, p.first_query), later = scan::later_keys(p, p.first_query);
+  const scan::backward_call<C> call(later, &first, exec, memory);
   scan::zero_bias_gradient<C>(p);
   call.run();
 }

@@ -7,6 +7,7 @@
 #include "gates.hpp"
 #include "parallel.hpp"
 #include "scan_keys.hpp"
+#include "scan_split.hpp"
 #include "scratch.hpp"
 
 namespace aft {
@@ -223,14 +224,16 @@ class forward_pass {
 
 }  // namespace scan
 
-/// A problem in which every visible pair has bias 0 and no mask depends on the query.
+/// Rows of p that also see all keys of `first`, if there is one: of a call that was cut.
 template <class C>
-void scan_forward(const problem& p, const cpu& exec) {
+void scan_forward(const problem& p, const problem* first, const cpu& exec) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   const index_t work = p.B * p.d * (p.Tq + p.Tk);
   const int threads = work < scan_tuning<C>::serial ? 1 : thread_count(exec);
   const scan::scan_plan<C> plan(p, threads);
   const scan::forward_pass<C> pass(p, plan);
+  std::optional<scan::key_scan<C>> earlier;
+  if (first != nullptr) earlier.emplace(*first, plan, scan::traffic::of_forward(*first, plan).far_keys);
   const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
   const bool whole = plan.whole(threads, p.causal);
   const int team = static_cast<int>(
@@ -239,10 +242,12 @@ void scan_forward(const problem& p, const cpu& exec) {
   scratch memory(exec);
   const index_t size = scan::forward_desk<C>::size(plan.width());
   per_thread<C> desks;
-  std::optional<scan::key_prefix<C>> prefix;
+  std::optional<scan::key_prefix<C>> prefix, earlier_prefix;
   const auto lay_out = [&](scratch& from) {
     desks = from.take_each<C>(size, team);
-    if (!whole) prefix.emplace(p, plan, pass.keys(), team, from);
+    if (whole) return;
+    prefix.emplace(p, plan, pass.keys(), team, from);
+    if (earlier) prefix->follow(earlier_prefix.emplace(*first, plan, *earlier, team, from));
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   const auto desk = [&](int thread) { return scan::forward_desk<C>(desks.of(thread), plan.width()); };
@@ -250,6 +255,7 @@ void scan_forward(const problem& p, const cpu& exec) {
     parallel_for(plan.count(), team, item_order::runs, [&](index_t i, int thread) {
       const scan::forward_desk<C> mine = desk(thread);
       mine.before.clear(plan.width());
+      if (earlier) earlier->fold_all(plan.at(i), mine);
       if (p.causal) {
         for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
       } else {
@@ -260,6 +266,7 @@ void scan_forward(const problem& p, const cpu& exec) {
     });
     return;
   }
+  if (earlier_prefix) earlier_prefix->run(team, desk);
   prefix->run(team, desk);
   parallel_for(plan.count() * row_chunks, team, item_order::runs, [&](index_t n, int thread) {
     const auto [i, c] = plan.part_of(n, row_chunks);
@@ -274,6 +281,14 @@ void scan_forward(const problem& p, const cpu& exec) {
     }
     fence_stores();
   });
+}
+
+/// A problem in which every visible pair has bias 0 and no mask depends on the query.
+template <class C>
+void scan_forward(const problem& p, const cpu& exec) {
+  if (!p.causal || p.first_query == 0) return scan_forward<C>(p, nullptr, exec);
+  const problem first = scan::earlier_keys(p, p.first_query);
+  scan_forward<C>(scan::later_keys(p, p.first_query), &first, exec);
 }
 
 }  // namespace cpu_impl

@@ -176,6 +176,9 @@ class key_prefix {
     before_ = memory.take<C>(plan.count() * kept_ * one);
   }
 
+  /// The sums over all keys of `earlier` come before the first chunk. It has run before this does.
+  void follow(const key_prefix& earlier) { earlier_ = &earlier; }
+
   template <class Desk>
   void run(int threads, const Desk& desk) const {
     // Without keys the sums are those of none.
@@ -215,7 +218,11 @@ class key_prefix {
   /// Joins the n chunks of a round from `first` on with those before them.
   void merge(index_t i, index_t first, index_t n) const {
     const index_t width = plan_.width();
-    if (first == 0) before(i, 0).clear(width);
+    if (first == 0 && earlier_ != nullptr) {
+      std::copy_n(earlier_->total(i).base, fold_lanes<C>::arrays * width, before(i, 0).base);
+    } else if (first == 0) {
+      before(i, 0).clear(width);
+    }
     for (index_t c = 0; c < n; ++c) {
       const fold_lanes<C> sum = before(i, first + c + 1);
       if (kept_ > 1) std::copy_n(before(i, first + c).base, fold_lanes<C>::arrays * width, sum.base);
@@ -234,6 +241,7 @@ class key_prefix {
   index_t round_;  ///< chunks that are folded before they are joined
   C* folds_ = nullptr;
   C* before_ = nullptr;
+  const key_prefix* earlier_ = nullptr;
 };
 
 }  // namespace scan

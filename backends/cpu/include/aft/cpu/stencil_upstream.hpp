@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gates.hpp"
+#include "padding.hpp"
 #include "stencil_queries.hpp"
 #include "stencil_rows.hpp"
 
@@ -30,10 +31,12 @@ struct upstream_rows {
 template <class C>
 struct gradient_fields {
   const backward_problem& p;
+  const lane_tile<C>& tile;
   lane_rows<C> k, v, q, dy, average, lse, dq;
 
-  gradient_fields(const backward_problem& from, const lane_tile<C>& tile)
+  gradient_fields(const backward_problem& from, const lane_tile<C>& of)
       : p(from),
+        tile(of),
         k(p.k, p.grid, tile, p.d / p.hk),
         v(p.v, p.grid, tile, 1),
         q(p.q, p.grid, tile, 1),
@@ -100,6 +103,7 @@ template <class C>
   const vec<C> zero(C(0));
   C* const q = block.average;
   C* const dq = block.lse;
+  if (p.pads_queries()) empty_padding<C>(p, fields.tile, t0, t1, rows.inverse + t0 * L);
   fields.dy.read(t0, t1, rows.g + t0 * L);
   if (p.gate_fn != gate::none) fields.q.read(t0, t1, q);
   const auto apply = [&](const auto& both) __attribute__((always_inline)) {

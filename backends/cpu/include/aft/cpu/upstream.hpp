@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gates.hpp"
+#include "padding.hpp"
 #include "parallel.hpp"
 #include "row_state.hpp"
 #include "scratch.hpp"
@@ -191,6 +192,7 @@ inline gradient_inputs prepare_gradient(const backward_problem& p, bool gates_la
     add_state_bases<C>(memory, p, in.state);
     recompute(forward, in.state);
   }
+  if (p.pads_queries()) empty_padding<C>(p, in.state);
   return in;
 }
 

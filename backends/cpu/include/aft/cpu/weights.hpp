@@ -45,7 +45,9 @@ class pair_weights {
   }
 
   /// Whether row t and those after it have the log-weights of keys below s1 as they are stored.
-  bool as_stored(index_t t, index_t s1) const { return stores_rows() && (!p_->causal || s1 <= t + 1 + p_->first_query); }
+  bool as_stored(index_t t, index_t s1) const {
+    return stores_rows() && (!p_->causal || s1 <= t + 1 + p_->first_query);
+  }
   /// Whether some rows have.
   bool stores_rows() const { return in_rows(bias_kind::dense) && !p_->win.bounded && !p_->pair_mask(); }
   /// Those rows, from key s0 on.
