@@ -240,11 +240,45 @@ TEST_CASE("errors name the argument and write nothing; empty maps are fine") {
               {"'out'", "batch axis", "2", "got 1"});
   check_parts(error_of([&] {
                 aft::attention_map(k, aft::dense_bias{w}, aft::window::strict(2),
-                                   tensor_view<float, 4>{written.data(), {B, Tq, Tk, hk}});
+                                   tensor_view<float, 4>{written.data(), {B, Tk, Tk, hk}});
               }),
-              {"'out'", "(Tq) to be 4", "got 3"});
+              {"'out'", "(Tq) to be 3", "got 4"});
+  check_parts(run({B, Tq, Tk, hk}, w, {.first_query = -2}), {"'first_query'", "got -2"});
+  check_parts(run({B, Tq, Tk, hk}, w, {.query_lengths = tensor_view<const float, 1>{memory.data(), {B}}}),
+              {"'query_lengths'", "got float"});
   for (float x : written) CHECK(x == 42.0f);
   const tensor_view<const float, 3> empty{nullptr, {B, 0, hk}};
   aft::attention_map(empty, aft::dense_bias{tensor_view<const float, 2>{nullptr, {Tq, 0}}},
                      tensor_view<float, 4>{nullptr, {B, Tq, 0, hk}});
+}
+
+TEST_CASE("the last rows of a map alone are those of the whole, and rows of padding are 0") {
+  constexpr index_t T = 9, last = 3, hk = 2;
+  std::vector<float> k(T * hk), w(T * T), r(4);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 7 % 11) / 4 - 1;
+  for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(i * 5 % 13) / 3 - 2;
+  for (std::size_t i = 0; i < r.size(); ++i) r[i] = static_cast<float>(i) / 2 - 1;
+  const tensor_view<const float, 2> keys{k.data(), {T, hk}}, rows{w.data(), {T, T}}, filter{r.data(), {1, 4}};
+  const tensor_view<const float, 2> last_rows{w.data() + (T - last) * T, {last, T}};
+  std::vector<double> whole(T * T * hk), part(last * T * hk);
+  const tensor_view<double, 3> all{whole.data(), {T, T, hk}}, some{part.data(), {last, T, hk}};
+  const auto expect_same = [&] {
+    for (std::size_t i = 0; i < part.size(); ++i) CHECK(part[i] == whole[whole.size() - part.size() + i]);
+  };
+  for (bool causal : {false, true}) {
+    const aft::options everything{.causal = causal}, end{.causal = causal, .first_query = T - last};
+    aft::attention_map(keys, aft::dense_bias{rows}, all, everything);
+    aft::attention_map(keys, aft::dense_bias{last_rows}, some, end);
+    expect_same();
+    aft::attention_map(keys, aft::dense_bias{rows}, aft::window{2, 1}, all, everything);
+    aft::attention_map(keys, aft::dense_bias{last_rows}, aft::window{2, 1}, some, end);
+    expect_same();
+    aft::attention_map(keys, filter, all, everything);
+    aft::attention_map(keys, filter, some, end);
+    expect_same();
+  }
+  const std::int32_t length = 2;
+  aft::attention_map(keys, aft::dense_bias{rows}, all,
+                     {.query_lengths = tensor_view<const std::int32_t, 1>{&length, {1}}});
+  for (std::size_t i = 0; i < whole.size(); ++i) CHECK((whole[i] == 0) == (i >= 2 * T * hk));
 }

@@ -218,7 +218,7 @@ TEST_CASE("local: lengths, window and width") {
   SUBCASE("cross lengths") {
     const in3 longer{memory.data(), {B, Tk, d}};
     const auto message = error_of([&] { aft::local(x, longer, longer, dense, aft::window::strict(2), y); });
-    check_parts(message, {"aft::local", "(T) to be 5", "got 7"});
+    check_parts(message, {"aft::local", "'w'", "(Tk) to be 7", "got 5"});
   }
   SUBCASE("negative width") {
     const auto message = error_of([&] { aft::local(x, x, x, dense, aft::window::strict(-1), y); });
@@ -236,7 +236,7 @@ TEST_CASE("local: lengths, window and width") {
   SUBCASE("banded rows") {
     const aft::banded_bias band{in2{memory.data(), {4, 3}}};
     const auto message = error_of([&] { aft::local(x, x, x, band, aft::window::inclusive(1), y); });
-    check_parts(message, {"'w'", "(T) to be 5", "got 4"});
+    check_parts(message, {"'w'", "(Tq) to be 5", "got 4"});
   }
   CHECK(written.untouched());
 }

@@ -49,19 +49,29 @@ TEST_CASE("mask: accepted shapes and types") {
   }
   bool flags[Tk] = {};
   CHECK(c.simple({.mask = aft::tensor_view<bool, 3>{flags, {1, 1, Tk}}}) == "no shape_error");
+  CHECK(c.simple({.mask = aft::tensor_view<bool, 1>{flags, {Tk}}}) == "no shape_error");
+  CHECK(c.simple({.mask = tensor<std::int8_t, 3>({B, Tq, Tk}).view}) == "no shape_error");
+  CHECK(c.simple({.mask = tensor<std::int8_t, 2>({Tq, Tk}).view}) == "no shape_error");
+  CHECK(c.simple({.mask = tensor<std::uint8_t, 2>({1, Tk}).view}) == "no shape_error");
+  CHECK(c.simple({.mask = tensor<std::uint8_t, 1>({Tk}).view}) == "no shape_error");
 }
 
 TEST_CASE("mask: refused") {
   call<float> c;
   check_parts(c.simple({.mask = tensor<float, 3>({B, Tq, Tk}).view}), {"aft::simple", "'mask'", "uint8", "got float"});
-  check_parts(c.simple({.mask = tensor<std::int32_t, 3>({B, Tq, Tk}).view}), {"'mask'", "uint8", "unsupported type"});
+  check_parts(c.simple({.mask = tensor<std::int32_t, 3>({B, Tq, Tk}).view}),
+              {"'mask'", "uint8, int8 or bool", "int32"});
   check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({3, Tq, Tk}).view}),
               {"'mask'", "extent 0 (B) to be 1 or 2", "got 3"});
   check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({B, 4, Tk}).view}),
               {"'mask'", "extent 1 (Tq) to be 1 or 5", "got 4"});
   check_parts(c.simple({.mask = tensor<std::uint8_t, 3>({B, Tq, 1}).view}),
               {"'mask'", "extent 2 (Tk) to be 7", "got 1"});
-  check_parts(c.simple({.mask = tensor<std::uint8_t, 2>({Tq, Tk}).view}), {"'mask'", "rank 3", "got 2"});
+  check_parts(c.simple({.mask = tensor<std::uint8_t, 2>({B, Tk}).view}),
+              {"'mask'", "extent 0 (Tq) to be 1 or 5", "got 2"});
+  check_parts(c.simple({.mask = tensor<std::uint8_t, 1>({Tq}).view}), {"'mask'", "extent 0 (Tk) to be 7", "got 5"});
+  check_parts(c.simple({.mask = tensor<std::uint8_t, 4>({B, 1, Tq, Tk}).view}),
+              {"'mask'", "rank 1 (Tk), 2 (Tq, Tk) or 3 (B, Tq, Tk)", "got 4"});
   check_parts(c.simple({.mask = aft::tensor_view<std::uint8_t, 3>{nullptr, {B, Tq, Tk}}}), {"'mask'", "70", "null"});
   check_parts(c.simple({.mask = aft::tensor_view<std::uint8_t, 3, aft::device_space>{nullptr, {B, Tq, Tk}}}),
               {"'mask'", "host view", "device view"});
@@ -69,13 +79,55 @@ TEST_CASE("mask: refused") {
 
 TEST_CASE("key_lengths") {
   call<float> c;
+  CHECK(c.simple({.key_lengths = tensor<std::int32_t, 1>({B}).view}) == "no shape_error");
   CHECK(c.simple({.key_lengths = tensor<std::int64_t, 1>({B}).view}) == "no shape_error");
   CHECK(c.simple({.key_lengths = tensor<long long, 1>({B}).view}) == "no shape_error");
   check_parts(c.simple({.key_lengths = tensor<std::int64_t, 1>({3}).view}),
               {"'key_lengths'", "extent 0 (B) to be 2", "got 3"});
-  check_parts(c.simple({.key_lengths = tensor<std::int32_t, 1>({B}).view}), {"'key_lengths'", "int64"});
+  check_parts(c.simple({.key_lengths = tensor<float, 1>({B}).view}), {"'key_lengths'", "int64 or int32", "got float"});
   check_parts(c.simple({.key_lengths = tensor<std::int64_t, 2>({B, 1}).view}), {"'key_lengths'", "rank 1", "got 2"});
   check_parts(c.simple({.key_lengths = aft::tensor_view<std::int64_t, 1>{nullptr, {B}}}), {"'key_lengths'", "null"});
+}
+
+TEST_CASE("query_lengths") {
+  call<float> c;
+  CHECK(c.simple({.query_lengths = tensor<std::int64_t, 1>({B}).view}) == "no shape_error");
+  CHECK(c.simple({.query_lengths = tensor<std::int32_t, 1>({B}).view}) == "no shape_error");
+  check_parts(c.simple({.query_lengths = tensor<std::uint8_t, 1>({B}).view}),
+              {"'query_lengths'", "int64 or int32", "got uint8"});
+  check_parts(c.simple({.query_lengths = tensor<std::int64_t, 1>({Tq}).view}),
+              {"'query_lengths'", "extent 0 (B) to be 2", "got 5"});
+  check_parts(c.simple({.query_lengths = aft::tensor_view<std::int32_t, 1>{nullptr, {B}}}),
+              {"'query_lengths'", "null"});
+  check_parts(c.simple({.query_lengths = aft::tensor_view<std::int32_t, 1, aft::device_space>{nullptr, {B}}}),
+              {"'query_lengths'", "host view", "device view"});
+}
+
+TEST_CASE("first_query") {
+  call<float> c;
+  CHECK(c.simple({.causal = true, .first_query = 3}) == "no shape_error");
+  CHECK(c.simple({.first_query = index_t{1} << 61}) == "no shape_error");
+  check_parts(c.simple({.first_query = -1}), {"aft::simple", "'first_query'", "0 to 2^61", "got -1"});
+  check_parts(c.simple({.first_query = INT64_MAX}), {"'first_query'", "got 9223372036854775807"});
+  std::vector<float> memory(2000, 0.5f), written(2000);
+  const aft::tensor_view<const float, 4> x{memory.data(), {B, 3, 4, d}};
+  const aft::tensor_view<const float, 3> filter{memory.data(), {3, 3, 3}};
+  const aft::tensor_view<float, 4> y{written.data(), {B, 3, 4, d}};
+  check_parts(error_of([&] { aft::conv(x, x, x, filter, y, {.first_query = 1}); }),
+              {"aft::conv", "'first_query'", "0 on a grid", "got 1 with 2 axes"});
+}
+
+TEST_CASE("what later versions will have is refused, not passed over") {
+  call<float> c;
+  const tensor<std::int64_t, 1> some({B});
+  check_parts(c.simple({.slot_ids = some.view}), {"aft::simple", "'slot_ids'", "not in this version"});
+  check_parts(c.simple({.query_offsets = some.view}), {"'query_offsets'", "not in this version", "(2)"});
+  check_parts(c.simple({.key_offsets = some.view}), {"'key_offsets'", "not in this version"});
+  CHECK(c.simple({.arithmetic = aft::arithmetic::full, .stream = {}}) == "no shape_error");
+  check_parts(error_of([&] {
+                aft::simple_backward(c.q, c.k, c.v, c.q, aft::no_grad, aft::no_grad, c.y, {.slot_ids = some.view});
+              }),
+              {"aft::simple_backward", "'slot_ids'"});
 }
 
 TEST_CASE("lse: shape, type, writability") {
@@ -178,5 +230,10 @@ TEST_CASE("options is an aggregate with a default for every member") {
   CHECK(opt.outside == aft::outside::zero_bias);
   CHECK(opt.mask.empty());
   CHECK_FALSE(static_cast<bool>(opt.key_lengths));
+  CHECK(opt.query_lengths.empty());
+  CHECK(opt.first_query == 0);
+  CHECK(opt.arithmetic == aft::arithmetic::automatic);
+  CHECK(opt.stream.empty());
+  CHECK((opt.slot_ids.empty() && opt.query_offsets.empty() && opt.key_offsets.empty()));
   static_assert(std::is_aggregate_v<aft::options>);
 }
