@@ -53,14 +53,16 @@ inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::ran
 ///
 /// Shapes: filter (H, taps) with q, v, y (B, T, d) or (T, d); filter (H, kh, kw) with (B, H, W, d); filter
 /// (H, kd, kh, kw) with (B, D, H, W, d). k has hk channels in place of d; the papers tie hk to the heads of the filter.
-/// The number of heads divides d and channel c uses head c / (d/heads); hk divides d likewise. Taps may be odd or even
-/// and more than the grid is wide; a filter without taps is AFT-simple. left = (taps-1)/2 per axis ("same" placement);
-/// with options.causal, for 1-D grids only, left = taps-1. It is a cross-correlation, as in every deep-learning
-/// framework: y at t reads key t + j - left with weight exp(filter[j]). Types: q, k, v, y hold one of float, double,
-/// half, bfloat16; the filter holds the same or float (double for double). Options: all; a mask is (B|1, T|1, T) with T
-/// the number of grid points in row-major order, key_lengths counts points in that order, lse and average have the
-/// grid's shape, (B, H, W, hk) and (B, H, W, d). Strides, errors: as aft::full; causal on a 2-D or 3-D grid is a
-/// shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
+/// On a sequence q and y may have another length Tq than k and v: query t then stands at position
+/// p = options.first_query + t among the keys, and such a call takes the time of one on the sequence that holds both,
+/// and O(T d) scratch. The number of heads divides d and channel c uses head c / (d/heads); hk divides d likewise. Taps
+/// may be odd or even and more than the grid is wide; a filter without taps is AFT-simple. left = (taps-1)/2 per axis
+/// ("same" placement); with options.causal, for 1-D grids only, left = taps-1. It is a cross-correlation, as in every
+/// deep-learning framework: y at p reads key p + j - left with weight exp(filter[j]). Types: q, k, v, y hold one of
+/// float, double, half, bfloat16; the filter holds the same or float (double for double). Options: all; a mask is (B|1,
+/// T|1, T) with T the number of grid points in row-major order, key_lengths counts points in that order, lse and
+/// average have the grid's shape, (B, H, W, hk) and (B, H, W, d). Strides, errors: as aft::full; causal on a 2-D or 3-D
+/// grid is a shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
 template <executor E, class Q, class K, class V, class Filter, class Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
           const options& opt = {}) {

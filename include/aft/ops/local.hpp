@@ -29,14 +29,14 @@ constexpr bool check_local_bias() {
 /// AFT-local: as aft::full, with w[t,s] inside the window and 0 outside. Keys outside still count (global
 /// connectivity), unless options.outside is outside::excluded.
 ///
-/// Shapes: q, v, y (B, T, d); k (B, T, hk); rank 2, (time, channels), is a batch of one. Queries and keys are the same
-/// positions, so their numbers are equal. `bias` is a dense_bias or factorized_bias with the shapes of aft::full, of
-/// which only the entries inside the window are used, or a banded_bias with w (T, width) or (H, T, width), where
-/// entry j of row t belongs to key t - before + j and width is win.width().
-/// `win` holds the keys t - before <= s <= t + after; either may be negative (a window to one side of t) as long as
-/// the width is at least 0. Width 0, window::strict(0), is AFT-simple; `simple` itself is 3 to 4.5 times as fast.
-/// Types, strides, options, errors: as aft::full.
-/// Cost: O(B T width d) multiply-adds and O(T (d + width)) exponentials, whatever T is outside the window.
+/// Shapes: q, y (B, Tq, d); v (B, Tk, d); k (B, Tk, hk); rank 2, (time, channels), is a batch of one. Query t stands at
+/// position p = options.first_query + t among the keys; usually Tq and Tk are equal and first_query is 0. `bias` is a
+/// dense_bias or factorized_bias with the shapes of aft::full, of which only the entries inside the window are used, or
+/// a banded_bias with w (Tq, width) or (H, Tq, width), where entry j of row t belongs to key p - before + j and width
+/// is win.width(). `win` holds the keys p - before <= s <= p + after; either may be negative (a window to one side of
+/// p) as long as the width is at least 0. Width 0, window::strict(0), is AFT-simple; `simple` itself is 3 to 4.5 times
+/// as fast. Types, strides, options, errors: as aft::full. Cost: O(B T width d) multiply-adds and O(T (d + width))
+/// exponentials, whatever T is outside the window.
 template <executor E, class Q, class K, class V, class Bias, class Y>
 void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
            const options& opt = {}) {

@@ -13,7 +13,8 @@ inline namespace AFT_ISA {
 /// AFT-simple: y[b,t,c] = gate(q[b,t,c]) * sum_s a[s,c] v[b,s,c] with a = softmax over s of k[b,s,c].
 ///
 /// Shapes: q, y (B, Tq, d); v (B, Tk, d); k (B, Tk, hk), where hk divides d and value channel c uses key channel
-/// c / (d/hk); rank 2, (time, channels), is a batch of one. Tq and Tk may differ (cross attention).
+/// c / (d/hk); rank 2, (time, channels), is a batch of one. Tq and Tk may differ (cross attention); with options.causal
+/// query t sees keys up to options.first_query + t.
 /// Types, strides, options, errors: as aft::full.
 /// Cost: O(B T d), bound by memory; with options.causal a running fold over the keys, still O(B T d). A mask that
 /// differs between queries makes it O(B Tq Tk d).
