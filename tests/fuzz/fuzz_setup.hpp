@@ -94,7 +94,17 @@ inline aft::test::setup read_shape(byte_reader& in) {
   s.seed = in.byte();
   s.save = in.flag();
   s.narrow_average = in.flag();
-  s.in_place = in.byte() % 4 == 1;
+  // The bits of one byte, so that inputs that were written down before keep their meaning.
+  const unsigned more = in.byte();
+  s.in_place = more % 4 == 1;
+  s.query_lengths = (more >> 2) % 4 == 1;
+  s.narrow_integers = (more & 16u) != 0;
+  const bool moved = (more >> 5) % 4 == 1 && s.grid.size() <= 1;
+  if ((more & 128u) != 0 && s.mask == mask_form::batch_pairs) s.mask = mask_form::flat_pairs;
+  if (!moved) return s;
+  s.first_query = in.flag() ? in.in(0, 30) : in.in(0, 160);
+  if (s.call == op::local) s.Tk = length(in);
+  if (s.call == op::conv) s.queries = length(in);
   return s;
 }
 

@@ -69,6 +69,16 @@ setup random_setup(op call, unsigned seed) {
       s.taps.push_back(1 + d.up_to(axes == 1 ? 9 : 4));
     }
   }
+  // Drawn last, so that what was drawn before these options existed stays as it was.
+  s.query_lengths = d.one_in(4);
+  s.narrow_integers = d.one_in(2);
+  if (s.mask == mask_form::pairs && d.one_in(2)) s.mask = mask_form::flat_pairs;
+  if (s.mask == mask_form::keys && d.one_in(2)) s.mask = mask_form::flat_keys;
+  if (d.one_in(4) && s.grid.size() <= 1) {
+    s.first_query = d.of<index_t>({0, 1, 2, 7, 14, 30});
+    if (call == op::local) s.Tk = d.length();
+    if (call == op::conv) s.queries = d.length();
+  }
   return s;
 }
 
