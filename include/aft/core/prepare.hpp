@@ -43,7 +43,7 @@ struct participants {
 
 inline participants participants_of(const call& c) {
   participants result;
-  if (c.opt.gate_fn != gate::none) result.queries[result.query_count++] = &c.q;
+  if (c.opt->gate_fn != gate::none) result.queries[result.query_count++] = &c.q;
   result.queries[result.query_count++] = c.backward ? &c.dy : &c.y;
   result.keys[0] = &c.k;
   result.keys[1] = &c.v;
@@ -76,12 +76,12 @@ void for_each_participant(const participants& all, Add&& add) {
     queries.add(*all.queries[all.query_count - 1], first_position(all.queries[all.query_count - 1]->view));
     add_bias_queries(queries, c.bias);
     // Where two tensors alone disagree, self-attention is likelier than cross attention.
-    if (c.opt.first_query == 0) queries.expect(c.v.view.extent(first));
+    if (c.opt->first_query == 0) queries.expect(c.v.view.extent(first));
     p.Tq = queries.settle();
     votes keys(c.op, "Tk");
     for (const argument* a : all.keys) keys.add(*a, first_position(a->view));
     add_bias_keys(keys, c.bias);
-    if (c.opt.first_query == 0) keys.expect(p.Tq);
+    if (c.opt->first_query == 0) keys.expect(p.Tq);
     p.Tk = keys.settle();
     p.grid = {1, 1, p.Tq};
     return;
@@ -147,7 +147,7 @@ void for_each_participant(const participants& all, Add&& add) {
     fail(c.op, {"window"}, "before + after + 1 to be at least 0", before + after + 1);
   }
   // Keys t + first_query - before <= s <= t + first_query + after: the backend counts from t.
-  p.win = {true, before - c.opt.first_query, after + c.opt.first_query};
+  p.win = {true, before - c.opt->first_query, after + c.opt->first_query};
   if (c.bias.kind == bias_kind::banded) return;
   // No key is further than Tq before a query or Tk after one, so a larger reach means the same; the cut keeps t + after
   // far from overflow.
@@ -160,12 +160,12 @@ void for_each_participant(const participants& all, Add&& add) {
 
 /// Only an operator with a window or a filter has an outside.
 inline void set_visibility(const call& c, problem& p) {
-  const index_t first = c.opt.first_query;
+  const index_t first = c.opt->first_query;
   // From Tk - 1 on the first row sees all keys, and every other one.
-  p.causal = c.opt.causal && (first == 0 || first < p.Tk - 1);
+  p.causal = c.opt->causal && (first == 0 || first < p.Tk - 1);
   p.first_query = first < p.Tk ? first : p.Tk;
-  p.narrow_products = c.opt.arithmetic == arithmetic::automatic;
-  p.excluded = (c.windowed || c.bias.kind == bias_kind::filter) && c.opt.outside == outside::excluded;
+  p.narrow_products = c.opt->arithmetic == arithmetic::automatic;
+  p.excluded = (c.windowed || c.bias.kind == bias_kind::filter) && c.opt->outside == outside::excluded;
 }
 
 /// Checks everything and only then builds the problem: a shape_error leaves every output as it was.
@@ -178,7 +178,7 @@ inline void set_visibility(const call& c, problem& p) {
   settle_extents(c, p);
   set_window(c, p);
   set_visibility(c, p);
-  p.gate_fn = c.opt.gate_fn;
+  p.gate_fn = c.opt->gate_fn;
   p.bias = to_bias_ref(c, c.bias, p);
   set_filter_geometry(c, p);
   require_gradient(c, c.dq, p, p.Tq, p.d);

@@ -107,18 +107,18 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   if (c.bias.kind != bias_kind::filter) return;
   const any_view& r = c.bias.r.view;
   const std::size_t axes = r.rank() - 1;
-  if (c.opt.causal && axes != 1) {
+  if (c.opt->causal && axes != 1) {
     fail(c.op, {"causal"}, "false on a grid of more than one axis", text("true with ") << axes << " axes");
   }
   for (std::size_t i = 0; i < axes; ++i) {
     const index_t taps = r.extent(1 + i);
     p.taps[3 - axes + i] = taps;
-    p.left[3 - axes + i] = c.opt.causal ? taps - 1 : (taps - 1) / 2;
+    p.left[3 - axes + i] = c.opt->causal ? taps - 1 : (taps - 1) / 2;
   }
   // Key t + first_query + j - left: the backend counts from t. Beyond the last key's taps a query reads none, wherever
   // it stands.
   const index_t furthest = p.Tk + p.taps[2];
-  p.first_query = c.opt.first_query < furthest ? c.opt.first_query : furthest;
+  p.first_query = c.opt->first_query < furthest ? c.opt->first_query : furthest;
   p.left[2] -= p.first_query;
 }
 

@@ -26,7 +26,7 @@ struct tensors {
 
 [[gnu::cold]] inline tensors tensors_of(const call& c) {
   tensors all;
-  if (c.opt.gate_fn != gate::none) all.input(c.q);
+  if (c.opt->gate_fn != gate::none) all.input(c.q);
   all.input(c.k);
   all.input(c.v);
   all.input(c.bias.w);

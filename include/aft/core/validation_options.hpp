@@ -72,8 +72,8 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
     const char* name;
     const any_view& view;
   } later[] = {
-      {"slot_ids", c.opt.slot_ids}, {"query_offsets", c.opt.query_offsets}, {"key_offsets", c.opt.key_offsets}};
-  if (!c.opt.stream.empty()) fail(c.op, {"stream"}, "none, as streams are not in this version", "a stream");
+      {"slot_ids", c.opt->slot_ids}, {"query_offsets", c.opt->query_offsets}, {"key_offsets", c.opt->key_offsets}};
+  if (!c.opt->stream.empty()) fail(c.op, {"stream"}, "none, as streams are not in this version", "a stream");
   for (const auto& option : later) {
     if (!option.view.empty())
       fail(c.op, {option.name}, "an empty view, as it is not in this version",
@@ -85,7 +85,7 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
 inline constexpr index_t furthest_position = index_t{1} << 61;
 
 [[gnu::cold]] inline void require_first_query(const call& c, std::size_t axes) {
-  const index_t first = c.opt.first_query;
+  const index_t first = c.opt->first_query;
   if (first < 0 || first > furthest_position) fail(c.op, {"first_query"}, "0 to 2^61", first);
   if (axes != 1 && first != 0) {
     fail(c.op, {"first_query"}, "0 on a grid of more than one axis",

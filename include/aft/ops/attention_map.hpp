@@ -160,7 +160,7 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
   c.no_batch = K::rank() == 2 && Out::rank() == 3;
   c.k.view = k;
   c.y = {"out", out};
-  c.opt = opt;
+  c.opt = &opt;
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
   c.query_lengths.view = opt.query_lengths;
@@ -201,7 +201,7 @@ void run_map(const E& exec, const call& c, const any_view& out) {
 /// anything is written, device_error with aft::cuda. Cost: O(B Tq Tk channels) exponentials, on one thread with scratch
 /// O(Tk); with aft::cuda twice as many on a thread for every (b, t, channel), without scratch.
 template <executor E, class K, class Bias, class Out>
-void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, const options& opt = {}) {
+void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, const options& opt = default_options) {
   constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
   if constexpr (tensors_fit) {
     if constexpr (checks::check_map_bias<E, K, Bias>()) {
@@ -216,7 +216,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, 
 /// The map of aft::local: the bias inside the window, 0 outside it.
 template <executor E, class K, class Bias, class Out>
 void attention_map(const E& exec, const K& k, const Bias& bias, const window& win, const Out& out,
-                   const options& opt = {}) {
+                   const options& opt = default_options) {
   constexpr bool tensors_fit = checks::check_map_tensors<E, K, Out>();
   if constexpr (tensors_fit) {
     static_assert(K::rank() <= 3, "aft::attention_map: wrong rank: k is (B, T, hk) or (T, hk)");
@@ -233,11 +233,12 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
 
 /// Both without an executor.
 template <detail::not_executor K, class Bias, class Out>
-void attention_map(const K& k, const Bias& bias, const Out& out, const options& opt = {}) {
+void attention_map(const K& k, const Bias& bias, const Out& out, const options& opt = default_options) {
   attention_map(typename detail::executor_for<K>::type{}, k, bias, out, opt);
 }
 template <detail::not_executor K, class Bias, class Out>
-void attention_map(const K& k, const Bias& bias, const window& win, const Out& out, const options& opt = {}) {
+void attention_map(const K& k, const Bias& bias, const window& win, const Out& out,
+                   const options& opt = default_options) {
   attention_map(typename detail::executor_for<K>::type{}, k, bias, win, out, opt);
 }
 

@@ -65,7 +65,7 @@ inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::ran
 /// grid is a shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
 template <executor E, class Q, class K, class V, class Filter, class Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
-          const options& opt = {}) {
+          const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
@@ -84,7 +84,7 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
 
 /// aft::conv on the executor that works on the views' memory: aft::cpu{} for host views.
 template <detail::not_executor Q, class K, class V, class Filter, class Y>
-void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, const options& opt = {}) {
+void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, const options& opt = default_options) {
   conv(typename detail::executor_for<V>::type{}, q, k, v, filter, y, opt);
 }
 
@@ -92,7 +92,7 @@ void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, 
 /// a tap that reaches no key anywhere has gradient 0.
 template <executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV, class DFilter>
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,
-                   const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = {}) {
+                   const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
@@ -113,7 +113,7 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
 /// aft::conv_backward on the executor that works on the views' memory.
 template <detail::not_executor Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV, class DFilter>
 void conv_backward(const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq, const DK& dk,
-                   const DV& dv, const DFilter& dfilter, const options& opt = {}) {
+                   const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   conv_backward(typename detail::executor_for<V>::type{}, q, k, v, filter, dy, dq, dk, dv, dfilter, opt);
 }
 

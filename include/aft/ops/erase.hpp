@@ -136,7 +136,7 @@ call make_call(const char* op, const Q& q, const K& k, const V& v, const options
   c.q.view = q;
   c.k.view = k;
   c.v.view = v;
-  c.opt = opt;
+  c.opt = &opt;
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
   c.query_lengths.view = opt.query_lengths;

@@ -44,7 +44,8 @@ constexpr bool check_full_bias() {
 /// With gate::none q is not read, its shape is not checked. Errors: shape_error before anything is written, naming the
 /// argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk) exponentials; scratch O(T d) plus tiles of a fixed size.
 template <executor E, class Q, class K, class V, class Bias, class Y>
-void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, const options& opt = {}) {
+void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y,
+          const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
@@ -60,7 +61,7 @@ void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, c
 
 /// aft::full on the executor that works on the views' memory: aft::cpu{} for host views.
 template <detail::not_executor Q, class K, class V, class Bias, class Y>
-void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, const options& opt = {}) {
+void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, const options& opt = default_options) {
   full(typename detail::executor_for<V>::type{}, q, k, v, bias, y, opt);
 }
 
@@ -74,7 +75,7 @@ void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, cons
 /// Errors: shape_error before anything is written. Cost: about twice the forward call.
 template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
 void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq,
-                   const DK& dk, const DV& dv, const DBias& dbias, const options& opt = {}) {
+                   const DK& dk, const DV& dv, const DBias& dbias, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
@@ -94,7 +95,7 @@ void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias
 /// aft::full_backward on the executor that works on the views' memory.
 template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
 void full_backward(const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq, const DK& dk,
-                   const DV& dv, const DBias& dbias, const options& opt = {}) {
+                   const DV& dv, const DBias& dbias, const options& opt = default_options) {
   full_backward(typename detail::executor_for<V>::type{}, q, k, v, bias, dy, dq, dk, dv, dbias, opt);
 }
 

@@ -39,7 +39,7 @@ constexpr bool check_local_bias() {
 /// exponentials, whatever T is outside the window.
 template <executor E, class Q, class K, class V, class Bias, class Y>
 void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
-           const options& opt = {}) {
+           const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
@@ -58,7 +58,7 @@ void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, 
 /// aft::local on the executor that works on the views' memory: aft::cpu{} for host views.
 template <detail::not_executor Q, class K, class V, class Bias, class Y>
 void local(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
-           const options& opt = {}) {
+           const options& opt = default_options) {
   local(typename detail::executor_for<V>::type{}, q, k, v, bias, win, y, opt);
 }
 
@@ -67,7 +67,7 @@ void local(const Q& q, const K& k, const V& v, const Bias& bias, const window& w
 template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
 void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win,
                     const DY& dy, const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias,
-                    const options& opt = {}) {
+                    const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
@@ -89,7 +89,7 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
 /// aft::local_backward on the executor that works on the views' memory.
 template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
 void local_backward(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const DY& dy, const DQ& dq,
-                    const DK& dk, const DV& dv, const DBias& dbias, const options& opt = {}) {
+                    const DK& dk, const DV& dv, const DBias& dbias, const options& opt = default_options) {
   local_backward(typename detail::executor_for<V>::type{}, q, k, v, bias, win, dy, dq, dk, dv, dbias, opt);
 }
 

@@ -19,7 +19,7 @@ inline namespace AFT_ISA {
 /// Cost: O(B T d), bound by memory; with options.causal a running fold over the keys, still O(B T d). A mask that
 /// differs between queries makes it O(B Tq Tk d).
 template <executor E, class Q, class K, class V, class Y>
-void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const options& opt = {}) {
+void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
@@ -33,14 +33,14 @@ void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const
 
 /// aft::simple on the executor that works on the views' memory: aft::cpu{} for host views.
 template <detail::not_executor Q, class K, class V, class Y>
-void simple(const Q& q, const K& k, const V& v, const Y& y, const options& opt = {}) {
+void simple(const Q& q, const K& k, const V& v, const Y& y, const options& opt = default_options) {
   simple(typename detail::executor_for<V>::type{}, q, k, v, y, opt);
 }
 
 /// Gradients of aft::simple, with the meaning and the rules of aft::full_backward.
 template <executor E, class Q, class K, class V, class DY, class DQ, class DK, class DV>
 void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk,
-                     const DV& dv, const options& opt = {}) {
+                     const DV& dv, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
   constexpr bool gradients_fit = checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
@@ -55,7 +55,7 @@ void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY
 /// aft::simple_backward on the executor that works on the views' memory.
 template <detail::not_executor Q, class K, class V, class DY, class DQ, class DK, class DV>
 void simple_backward(const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk, const DV& dv,
-                     const options& opt = {}) {
+                     const options& opt = default_options) {
   simple_backward(typename detail::executor_for<V>::type{}, q, k, v, dy, dq, dk, dv, opt);
 }
 
