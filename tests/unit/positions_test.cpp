@@ -176,3 +176,28 @@ TEST_CASE("positions: the bits of a row of a call do not depend on how many padd
       CHECK_MESSAGE(first_difference(padded, run_backward(dtype::f32, s, x)).empty(), describe(s, dtype::f32));
     }
 }
+
+TEST_CASE("positions: nothing of padding is read in a given lse and average") {
+  for (bool causal : {false, true})
+    for (setup s : calls(12, 12, 0, causal)) {
+      s.query_lengths = true;
+      s.save = true;
+      const numbers x = random_numbers(s);
+      setup forward = s;
+      forward.in_place = false;
+      results saved = run_forward(dtype::f32, forward, x);
+      const results before = run_backward(dtype::f32, s, x, default_executor(), &saved);
+      for (index_t b = 0; b < s.B; ++b) {
+        const index_t from = x.query_lengths[static_cast<std::size_t>(b)];
+        const auto poison = [&](std::vector<long double>& rows, index_t channels) {
+          if (rows.empty()) return;
+          std::fill(rows.begin() + (b * s.Tq + from) * channels, rows.begin() + (b + 1) * s.Tq * channels,
+                    std::numeric_limits<long double>::quiet_NaN());
+        };
+        poison(saved.average, s.d);
+        poison(saved.lse, s.hk);
+      }
+      const results after = run_backward(dtype::f32, s, x, default_executor(), &saved);
+      CHECK_MESSAGE(first_difference(before, after).empty(), describe(s, dtype::f32));
+    }
+}
