@@ -14,6 +14,15 @@ namespace mix {
 /// All outputs of a few calls, one after the other.
 std::vector<float> AFT_MIX_NAME();
 
+#define AFT_MIX_TEXT_(name) #name
+#define AFT_MIX_TEXT(name) AFT_MIX_TEXT_(name)
+#define AFT_MIX_JOIN_(name) name##_namespace
+#define AFT_MIX_JOIN(name) AFT_MIX_JOIN_(name)
+/// The namespace in which this file's code lies.
+const char* AFT_MIX_JOIN(AFT_MIX_NAME)() {
+  return AFT_MIX_TEXT(AFT_ISA);
+}
+
 // An anonymous namespace would hide what is tested: these are compiled per file by being spelled per file.
 inline namespace AFT_ISA {
 

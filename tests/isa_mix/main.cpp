@@ -2,14 +2,19 @@
 // Runs the calls compiled for each instruction set that this machine has, in both orders of first use.
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 namespace mix {
 std::vector<float> low();
 std::vector<float> high();
+const char* low_namespace();
+const char* high_namespace();
 }  // namespace mix
 
 int main() {
+  std::printf("%s and %s\n", mix::low_namespace(), mix::high_namespace());
+  if (std::strcmp(mix::low_namespace(), mix::high_namespace()) == 0) return std::puts("files share their code"), 1;
   const std::vector<float> first = mix::low();
   if (first.empty()) return std::puts("low: a wrong shape was accepted"), 1;
   if (!__builtin_cpu_supports(AFT_HIGH_FEATURE)) {

@@ -72,8 +72,45 @@ def violations(name, text, exists):
                 yield f"{name}:{number}: {own} must not see {target}"
 
 
+def included(name, text, headers):
+    """The project's headers that one header includes."""
+    for match in filter(None, map(INCLUDE.match, text.splitlines())):
+        beside = (pathlib.PurePosixPath(name).parent / match.group(2)).as_posix()
+        for target in (match.group(2), beside):
+            if target in headers:
+                yield target
+
+
+def unreachable(headers, entry):
+    """Headers beside the entry, at any depth, that it does not lead to: nobody's call compiles them."""
+    seen, todo = set(), [entry]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += included(name, headers[name], headers)
+    folder = entry.rsplit("/", 1)[0] + "/"
+    return sorted(name for name in headers if name.startswith(folder) and name not in seen)
+
+
+def unknown_in_comments(name, text, known):
+    """Headers of the project that a comment sends its reader to and that are not there."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if "//" not in line:
+            continue
+        for target in re.findall(r"[\w/]+\.(?:hpp|cuh)\b", line.split("//", 1)[1]):
+            if not any(k == target or k.endswith("/" + target) for k in known) and "xsimd" not in target:
+                yield f"{name}:{number}: names {target}, which does not exist"
+
+
 def self_test():
     """The check itself must see what it is there for."""
+    tree = {"aft/x/backend.hpp": '#include "a.hpp"', "aft/x/a.hpp": "#include <aft/x/b.hpp>", "aft/x/b.hpp": "",
+            "aft/x/c.hpp": '#include "a.hpp"', "aft/y/d.hpp": ""}
+    assert unreachable(tree, "aft/x/backend.hpp") == ["aft/x/c.hpp"]
+    assert list(unknown_in_comments("a.hpp", "int a;  // see gone.hpp", {"aft/x/a.hpp"}))
+    assert not list(unknown_in_comments("a.hpp", "// a.hpp and x/a.hpp\nint gone.hpp;", {"aft/x/a.hpp"}))
+
     def bad(name, line):
         return list(violations(name, line, lambda target: True))
     assert bad("aft/core/a.hpp", "#include <aft/math/b.hpp>")
@@ -98,9 +135,14 @@ def main():
         for path in sorted(base.rglob("*")):
             if path.suffix in SUFFIXES:
                 headers[path.relative_to(base).as_posix()] = path
+    texts = {name: path.read_text(encoding="utf-8") for name, path in headers.items()}
+    known = set(texts) | {path.relative_to(top).as_posix() for path in (top / "tests").rglob("*.hpp")}
     found = []
-    for name, path in headers.items():
-        found += violations(name, path.read_text(encoding="utf-8"), headers.__contains__)
+    for name, text in texts.items():
+        found += violations(name, text, headers.__contains__)
+        found += unknown_in_comments(name, text, known)
+    for entry in ("aft/cpu/backend.hpp", "aft/cuda/backend.hpp"):
+        found += [f"{name}: nothing that {entry} includes leads here" for name in unreachable(texts, entry)]
     print("\n".join(found) if found else f"{len(headers)} headers follow the include order")
     if not headers:
         sys.exit("no headers found")

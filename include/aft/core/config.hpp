@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "test_hooks.hpp"
+
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(__ASSOCIATIVE_MATH__)
 // Exactness rests on NaN, infinities and on the order of floating-point operations; all three are licensed away by it.
 #error "aft does not work under -ffast-math, nor under parts of it that drop NaN or reorder sums"
@@ -55,9 +57,9 @@
 #if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
 #define AFT_JOIN_ARCHS_(isa, a, b, c, d, e, f, g, h, ...) isa##_sm##a##x##b##x##c##x##d##x##e##x##f##x##g##x##h
 #define AFT_JOIN_ARCHS(isa, ...) AFT_JOIN_ARCHS_(isa, __VA_ARGS__, , , , , , , , )
-#define AFT_ISA AFT_JOIN_ARCHS(AFT_HOST_ISA, __CUDA_ARCH_LIST__)
+#define AFT_ISA AFT_JOIN_ARCHS(AFT_WITH_HOOKS(AFT_HOST_ISA), __CUDA_ARCH_LIST__)
 #else
-#define AFT_ISA AFT_HOST_ISA
+#define AFT_ISA AFT_WITH_HOOKS(AFT_HOST_ISA)
 #endif
 
 /// Compiled once, whatever constants its callers pass. GCC would write such a function out again for each of them,

@@ -31,7 +31,7 @@ struct exp_constants<float> {
   // So are maxima below it: beside them -4096, where arguments are cut, has to count as 0.
   static constexpr float lowest = -2048.0f;
   static constexpr float largest = 3.402823466e+38f;
-  // den below it, or a weight scale above its inverse, proves nothing any more: see fold_check.hpp.
+  // den below it, or a weight scale above its inverse, proves nothing any more: see row_proof.hpp.
   static constexpr float proof = 0x1p-60f;
   static constexpr float value_floor = 0x1p-30f;
 };

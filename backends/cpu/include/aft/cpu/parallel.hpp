@@ -24,9 +24,6 @@ inline int thread_count(const cpu& exec) {
 #endif
 }
 
-#if !defined(AFT_PARALLEL_GRAIN)
-#define AFT_PARALLEL_GRAIN (index_t{1} << 22)
-#endif
 /// Multiply-adds that another thread must find to be worth starting: some 36 us of a core's peak, where a team starts
 /// in 2 to 5 us, in 12 while other guests are busy, and a call takes several teams. With half of it two threads took 28
 /// to 39 us for a window of 63 on 256 x 64 where one takes 29; with a quarter 39 to 45 for gradients of 64 x 64 where

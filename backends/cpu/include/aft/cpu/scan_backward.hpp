@@ -6,7 +6,6 @@
 
 #include "parallel.hpp"
 #include "scan_backward_pass.hpp"
-#include "scan_bias.hpp"
 #include "scan_split.hpp"
 #include "scratch.hpp"
 
@@ -189,16 +188,14 @@ class backward_call {
 /// Of the problems that scan_forward takes. Uses p.lse and p.average where both are set.
 template <class C>
 void scan_backward(const backward_problem& p, const cpu& exec) {
-  if (p.B == 0 || p.d == 0) return scan::zero_bias_gradient<C>(p);
+  if (p.B == 0 || p.d == 0) return;
   scratch memory(exec);
   if (!p.causal || p.first_query == 0) {
     const scan::backward_call<C> call(p, nullptr, exec, memory);
-    scan::zero_bias_gradient<C>(p);
     return call.run();
   }
   const backward_problem first = scan::earlier_keys(p, p.first_query), later = scan::later_keys(p, p.first_query);
   const scan::backward_call<C> call(later, &first, exec, memory);
-  scan::zero_bias_gradient<C>(p);
   call.run();
 }
 

@@ -4,17 +4,6 @@
 
 #include "simd.hpp"
 
-#if !defined(AFT_WEIGHT_BYTES)
-#define AFT_WEIGHT_BYTES (index_t{16} << 20)  // the tests set less, to have several blocks on small sizes
-#endif
-
-#if !defined(AFT_SLAB_BYTES)
-#define AFT_SLAB_BYTES (index_t{1} << 19)  // less in the tests, as above
-#endif
-#if !defined(AFT_SLAB_KEYS)
-#define AFT_SLAB_KEYS 4096
-#endif
-
 namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {

@@ -39,7 +39,7 @@ struct tuning_stencil {
   /// Bytes of a row that a forward call over a sequence works on together; half of them take 0.97 to 1.03 of its time
   /// (Emerald Rapids, 2026-11).
   static constexpr index_t sequence_bytes = 1024;
-#if defined(AFT_SEQUENCE_KEYS)  // the tests' sizes are small
+#if AFT_SEQUENCE_KEYS > 0  // the tests' sizes are small
   static constexpr index_t sequence = AFT_SEQUENCE_KEYS, sequence_twice = sequence, sequence_apart = sequence,
                            sequence_few = sequence;
 #else
