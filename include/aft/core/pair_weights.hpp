@@ -49,14 +49,16 @@ class pair_weights {
     return load_element(m.data, m.type, b * m.sb + h * m.sh + row * m.sr + column * m.sc);
   }
 
-  /// In long double, whose range holds the product of any two doubles on x86.
+  /// Where a part of it leaves the range, though the sum need not, by factors that are 2^520 times smaller.
   double product(index_t h, index_t t, index_t s) const {
-    long double sum = 0;
-    for (index_t n = 0; n < p_.bias.rank; ++n) {
-      sum += static_cast<long double>(entry(p_.bias.u, 0, h, t, n)) *
-             static_cast<long double>(entry(p_.bias.v, 0, h, s, n));
-    }
-    return static_cast<double>(sum);
+    const double sum = product(h, t, s, 1);
+    return sum - sum == 0 ? sum : product(h, t, s, 0x1p-520) * 0x1p520 * 0x1p520;
+  }
+  double product(index_t h, index_t t, index_t s, double scale) const {
+    double sum = 0;
+    for (index_t n = 0; n < p_.bias.rank; ++n)
+      sum += (entry(p_.bias.u, 0, h, t, n) * scale) * (entry(p_.bias.v, 0, h, s, n) * scale);
+    return sum;
   }
 
   index_t tap_index(int axis, index_t t, index_t s) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <aft/core/dispatch.hpp>
+#include <aft/core/float_environment.hpp>
 #include <aft/core/pair_weights.hpp>
 #include <aft/core/prepare.hpp>
 
@@ -79,7 +80,7 @@ inline problem prepare_map(const call& c) {
 
 /// a = exp(x - max) / sum exp(x - max) over the keys that (b, t, c) sees, with x = k + w. Everything is halved before
 /// it is added, so that the sum of two finite numbers is finite; the difference of two such sums is doubled again.
-inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_resource* memory) {
+[[gnu::noinline]] inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_resource* memory) {
   constexpr double hidden = -std::numeric_limits<double>::infinity();
   const pair_weights weights(p);
   std::pmr::vector<double> w(static_cast<std::size_t>(p.Tk), memory);
@@ -173,6 +174,7 @@ void run_map(const E& exec, const call& c, const any_view& out) {
   require_executor(c.op, exec);
   problem p = prepare_map(c);
   if constexpr (std::is_same_v<E, cpu>) {
+    const float_environment own;
     fill_map(p, out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
   } else {
     const std::size_t query_axis = out.rank() - 3;

@@ -5,6 +5,7 @@
 
 #include <aft/core/dispatch.hpp>
 #include <aft/core/filter_stats.hpp>
+#include <aft/core/float_environment.hpp>
 #include <aft/core/validation_memory.hpp>
 
 #include "erase.hpp"
@@ -50,7 +51,7 @@ inline double load_at(const any_view& v, index_t i) {
   return load_element(v.data(), v.type(), i * v.stride(0));
 }
 
-inline void reparameterize_all(const filter_call& c) {
+[[gnu::noinline]] inline void reparameterize_all(const filter_call& c) {
   for (index_t h = 0; h < c.r.view.extent(0); ++h) {
     const tap_row r(c.r.view, h);
     const tap_row out(c.out.view, h);
@@ -65,7 +66,7 @@ inline void reparameterize_all(const filter_call& c) {
 
 /// With z = (r - mean) / std: dr[j] = gain/std (dout[j] - mean(dout) - z[j] sum(dout z) / (N-1)), dgain = sum(dout z),
 /// dshift = sum(dout).
-inline void reparameterize_backward_all(const filter_call& c) {
+[[gnu::noinline]] inline void reparameterize_backward_all(const filter_call& c) {
   for (index_t h = 0; h < c.r.view.extent(0); ++h) {
     const tap_row r(c.r.view, h);
     const tap_row dout(c.dout.view, h);
@@ -163,6 +164,7 @@ void reparameterize([[maybe_unused]] const E& exec, const R& r, const Gain& gain
     checks::require_executor(c.op, exec);
     checks::require_filter_call(c);
     if constexpr (std::is_same_v<E, cpu>) {
+      const float_environment own;
       checks::reparameterize_all(c);
     } else {
       run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);
@@ -204,6 +206,7 @@ void reparameterize_backward([[maybe_unused]] const E& exec, const R& r, const G
     checks::require_executor(c.op, exec);
     checks::require_filter_call(c);
     if constexpr (std::is_same_v<E, cpu>) {
+      const float_environment own;
       checks::reparameterize_backward_all(c);
     } else {
       run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <aft/core/dispatch.hpp>
+#include <aft/core/float_environment.hpp>
 
 #include "moved_filter.hpp"
 #include "padding.hpp"
@@ -45,7 +46,7 @@ inline double forward_work(const problem& p) {
 
 /// All rows, those of padding too where that is simpler.
 template <class C, family F>
-inline void forward_rows(const problem& p, const cpu& given) {
+[[gnu::noinline]] inline void forward_rows(const problem& p, const cpu& given) {
   const cpu exec = limit_threads(given, forward_work(p));
   if constexpr (F == family::conv) {
     if (is_stencil(p)) {
@@ -63,46 +64,52 @@ inline void forward_rows(const problem& p, const cpu& given) {
   pair_forward<C, F == family::local>(p, row_state{}, exec, memory);
 }
 
+template <class C, family F>
+[[gnu::noinline]] inline void gradients(const backward_problem& p, const cpu& given) {
+  const bool weights_wanted = p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none;
+  if (!weights_wanted && !p.dq.set) return;
+  if constexpr (F == family::simple) {
+    if (is_scan(p)) {
+      if (!p.pads_queries()) return scan_backward<C>(p, given);
+      for_each_length(p, [&](const backward_problem& part) { scan_backward<C>(part, given); });
+      return write_padding_gradient<C>(p, given);
+    }
+  }
+  const cpu exec = limit_threads(given, 2 * forward_work(p));
+  if constexpr (F == family::conv) {
+    if (is_stencil(p) && moves_queries(p)) {
+      return moved_backward<C>(p, exec, [&](const backward_problem& joint) { stencil_backward<C>(joint, exec); });
+    }
+  }
+  scratch memory(exec);
+  if (p.pads_queries() && !is_stencil(p) && states_rows(p)) {
+    backward_problem without = p;
+    without.lse = without_padding<C>(p, exec, memory);
+    without.query_lengths = {};
+    return gradients<C, F>(without, given);
+  }
+  if (!weights_wanted && states_rows(p) && !p.pads_queries()) return query_gradient<C>(p, exec);
+  if constexpr (F == family::conv) {
+    if (is_stencil(p)) return stencil_backward<C>(p, exec);
+  }
+  bias_gradient_pass<C> pass = nullptr;
+  if constexpr (F != family::simple) pass = &bias_gradient_job<C>::run_tiles;
+  pair_backward<C, F == family::local>(p, exec, pass, memory);
+}
+
 }  // namespace cpu_impl
 
 template <class C, family F>
 void cpu_forward(const problem& p, const cpu& given) {
+  const float_environment own;
   cpu_impl::forward_rows<C, F>(p, given);
   if (p.pads_queries()) cpu_impl::write_padding<C>(p, given);
 }
 
 template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& given) {
-  const bool weights_wanted = p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none;
-  if (!weights_wanted && !p.dq.set) return;
-  if constexpr (F == family::simple) {
-    if (cpu_impl::is_scan(p)) {
-      if (!p.pads_queries()) return cpu_impl::scan_backward<C>(p, given);
-      cpu_impl::for_each_length(p, [&](const backward_problem& part) { cpu_impl::scan_backward<C>(part, given); });
-      return cpu_impl::write_padding_gradient<C>(p, given);
-    }
-  }
-  const cpu exec = cpu_impl::limit_threads(given, 2 * cpu_impl::forward_work(p));
-  if constexpr (F == family::conv) {
-    if (cpu_impl::is_stencil(p) && cpu_impl::moves_queries(p)) {
-      return cpu_impl::moved_backward<C>(
-          p, exec, [&](const backward_problem& joint) { cpu_impl::stencil_backward<C>(joint, exec); });
-    }
-  }
-  cpu_impl::scratch memory(exec);
-  if (p.pads_queries() && !cpu_impl::is_stencil(p) && cpu_impl::states_rows(p)) {
-    backward_problem without = p;
-    without.lse = cpu_impl::without_padding<C>(p, exec, memory);
-    without.query_lengths = {};
-    return cpu_backward<C, F>(without, given);
-  }
-  if (!weights_wanted && cpu_impl::states_rows(p) && !p.pads_queries()) return cpu_impl::query_gradient<C>(p, exec);
-  if constexpr (F == family::conv) {
-    if (cpu_impl::is_stencil(p)) return cpu_impl::stencil_backward<C>(p, exec);
-  }
-  cpu_impl::bias_gradient_pass<C> pass = nullptr;
-  if constexpr (F != family::simple) pass = &cpu_impl::bias_gradient_job<C>::run_tiles;
-  cpu_impl::pair_backward<C, F == family::local>(p, exec, pass, memory);
+  const float_environment own;
+  cpu_impl::gradients<C, F>(p, given);
 }
 
 }  // namespace AFT_ISA

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <aft/core/executors.hpp>
+#include <aft/core/float_environment.hpp>
 
 #include "function_ref.hpp"
 
@@ -84,7 +85,10 @@ AFT_COMPILE_ONCE inline void run_items(index_t n, [[maybe_unused]] int threads, 
           order == item_order::spread ? item_share{i, count, n} : item_share{n * i / count, 1, n * (i + 1) / count};
     }
 #pragma omp parallel num_threads(team)
-    run_shares(shares, count, omp_get_thread_num() * count / omp_get_num_threads(), omp_get_thread_num(), body);
+    {
+      const float_environment own;
+      run_shares(shares, count, omp_get_thread_num() * count / omp_get_num_threads(), omp_get_thread_num(), body);
+    }
     return;
   }
 #endif
