@@ -59,7 +59,7 @@ class lattice_search {
   /// This turns contiguous and equally strided axes, nearly all there are, into one term.
   [[gnu::cold]] void compress() {
     for (std::size_t i = 1; i < size_; ++i) {
-      for (std::size_t j = i; j > 0 && terms_[j].step < terms_[j - 1].step; --j) std::swap(terms_[j], terms_[j - 1]);
+      for (std::size_t j = i; j > 0 && terms_[j].step < terms_[j - 1].step; --j) (std::swap)(terms_[j], terms_[j - 1]);
     }
     for (std::size_t i = 0; i < size_; ++i) {
       for (std::size_t j = i + 1; j < size_;) {

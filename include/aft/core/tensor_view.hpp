@@ -29,9 +29,9 @@ template <std::size_t Rank>
 struct dims {
   std::array<index_t, Rank> value{};
   [[gnu::always_inline]] constexpr dims(const std::array<index_t, Rank>& a) : value(a) {}
-  template <class... I>
-  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...))
-      [[gnu::always_inline]] constexpr dims(I... i)
+  template <class... Index>
+  requires(sizeof...(Index) == Rank && (std::convertible_to<Index, index_t> && ...))
+      [[gnu::always_inline]] constexpr dims(Index... i)
       : value{static_cast<index_t>(i)...} {}
 };
 
@@ -89,9 +89,9 @@ class tensor_view {
     return n;
   }
 
-  template <class... I>
-  requires(sizeof...(I) == Rank && (std::convertible_to<I, index_t> && ...)) [[gnu::always_inline]] constexpr T&
-  operator()(I... index) const {
+  template <class... Index>
+  requires(sizeof...(Index) == Rank && (std::convertible_to<Index, index_t> && ...)) [[gnu::always_inline]] constexpr T&
+  operator()(Index... index) const {
     const array at{static_cast<index_t>(index)...};
     index_t offset = 0;
     for (std::size_t i = 0; i < Rank; ++i) offset += at[i] * strides_[i];

@@ -25,7 +25,8 @@ namespace checks {
   return shape << ")";
 }
 
-[[noreturn, gnu::cold]] inline void fail(const char* op, const argument& a, const text& expected, const text& got) {
+[[gnu::__noreturn__, gnu::cold]] inline void fail(const char* op, const argument& a, const text& expected,
+                                                  const text& got) {
   text message(op);
   message << ": argument '" << a.name << "'" << a.owner << ": expected " << expected << ", got " << got;
   throw shape_error(message.str());

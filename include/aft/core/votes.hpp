@@ -50,7 +50,7 @@ class votes {
 
   void cast(const ballot& b) { ballots_[size_++] = b; }
 
-  [[noreturn, gnu::cold]] void refuse(const ballot& wrong, const ballot& witness) const {
+  [[gnu::__noreturn__, gnu::cold]] void refuse(const ballot& wrong, const ballot& witness) const {
     const text what = wrong.present ? axis_text(wrong.axis, axis_name_) : text("a batch axis (B)");
     fail(op_, *wrong.who, text() << what << " to be " << witness.extent << " as in '" << witness.who->name << "'",
          text(wrong.extent) << (wrong.present ? "" : " (a view without that axis is a batch of one)"));

@@ -69,7 +69,8 @@ constexpr bool dl_space(index_t device) {
   return device == 2 || device == 13;
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_dlpack(const std::string& expected, const std::string& came) {
+[[gnu::__noreturn__, gnu::cold, gnu::noinline]] inline void refuse_dlpack(const std::string& expected,
+                                                                          const std::string& came) {
   throw shape_error("aft::from_dlpack: expected " + expected + ", got " + came);
 }
 

@@ -28,9 +28,9 @@ struct factorized_bias {
   U u;
   V v;
 };
-template <class T1, std::size_t R1, class S1, class T2, std::size_t R2, class S2>
-factorized_bias(tensor_view<T1, R1, S1>, tensor_view<T2, R2, S2>)
-    -> factorized_bias<tensor_view<T1, R1, S1>, tensor_view<T2, R2, S2>>;
+template <class TU, std::size_t RankU, class SpaceU, class TV, std::size_t RankV, class SpaceV>
+factorized_bias(tensor_view<TU, RankU, SpaceU>, tensor_view<TV, RankV, SpaceV>)
+    -> factorized_bias<tensor_view<TU, RankU, SpaceU>, tensor_view<TV, RankV, SpaceV>>;
 
 /// For `local` only: (Tq,width) or (H,Tq,width), entry j of row t belongs to key s = t - before + j, where width is
 /// before + after + 1 of the window. Entries whose key does not exist are never read; their gradient is 0.

@@ -80,9 +80,9 @@ template <class A, class B>
 inline constexpr bool same_bias<dense_bias<A>, dense_bias<B>> = A::rank() == B::rank();
 template <class A, class B>
 inline constexpr bool same_bias<banded_bias<A>, banded_bias<B>> = A::rank() == B::rank();
-template <class A1, class A2, class B1, class B2>
-inline constexpr bool same_bias<factorized_bias<A1, A2>, factorized_bias<B1, B2>> =
-    A1::rank() == B1::rank() && A2::rank() == B2::rank();
+template <class AU, class AV, class BU, class BV>
+inline constexpr bool same_bias<factorized_bias<AU, AV>, factorized_bias<BU, BV>> =
+    AU::rank() == BU::rank() && AV::rank() == BV::rank();
 
 /// The gradient of a bias of type Bias: the same bias over mutable views, or no_grad.
 template <class E, class T, class Bias, class DBias>

@@ -88,7 +88,7 @@ forward_result<Real> forward(const tensors<Real>& x, const pairs<Real>& p, gate 
         Real num = 0, largest = 0;
         for (std::size_t i = 0; i < r.s.size(); ++i) {
           num += r.e[i] * x.v(b, r.s[i], c);
-          largest = std::max(largest, std::abs(x.v(b, r.s[i], c)));
+          largest = (std::max)(largest, (std::abs)(x.v(b, r.s[i], c)));
         }
         // A row that sees no key is 0 by definition, not 0/0.
         const Real average = r.s.empty() ? Real{0} : num / r.den;
@@ -123,7 +123,7 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
         Real num = 0, largest = 0;
         for (std::size_t i = 0; i < r.s.size(); ++i) {
           num += r.e[i] * x.v(b, r.s[i], c);
-          largest = std::max(largest, std::abs(x.v(b, r.s[i], c)));
+          largest = (std::max)(largest, (std::abs)(x.v(b, r.s[i], c)));
         }
         const Real o = r.s.empty() ? Real{0} : num / r.den;
         // o is only as good as an average is promised to be, to units of the largest |v| that the row sees.
@@ -133,14 +133,14 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
         // An empty row has no gradient even where dy or q is NaN: its output does not depend on anything.
         const bool used = gated && !r.s.empty();
         out.dq.push_back(used ? dy(b, t, c) * gate_slope(gate_fn, x.q(b, t, c)) * o : Real{0});
-        terms.dq.push_back(used ? std::abs(dy(b, t, c)) * o_terms : Real{0});
+        terms.dq.push_back(used ? (std::abs)(dy(b, t, c)) * o_terms : Real{0});
         if (!r.s.empty()) {
           // Of a row that hands out no number there is nothing to be near to, nor does it excuse the others.
           const auto raise = [](Real& most, Real size) {
-            if (std::isfinite(size)) most = std::max(most, size);
+            if (std::isfinite(size)) most = (std::max)(most, size);
           };
-          raise(out.row_dv, std::abs(g));
-          raise(out.row_dx, 2 * std::abs(g) * o_terms);
+          raise(out.row_dv, (std::abs)(g));
+          raise(out.row_dx, 2 * (std::abs)(g)*o_terms);
         }
         const index_t h = c / (x.d() / p.H);
         for (std::size_t i = 0; i < r.s.size(); ++i) {
@@ -148,11 +148,11 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
           const Real a = r.e[i] / r.den;
           const Real v = x.v(b, s, c);
           const Real dx = a * g * (v - o);
-          const Real dx_terms = a * std::abs(g) * (std::abs(v) + o_terms);
+          const Real dx_terms = a * (std::abs)(g) * ((std::abs)(v) + o_terms);
           const auto at_v = static_cast<std::size_t>((b * x.Tk() + s) * x.d() + c);
           const auto at_k = static_cast<std::size_t>((b * x.Tk() + s) * x.k.channels + x.key_channel(c));
           out.dv[at_v] += a * g;
-          terms.dv[at_v] += a * std::abs(g);
+          terms.dv[at_v] += a * (std::abs)(g);
           out.dk[at_k] += dx;
           terms.dk[at_k] += dx_terms;
           if (!p.inside(t, s)) continue;

@@ -25,7 +25,7 @@ void finish_bias(const Bias& bias, const pair_gradient<Real>& dw, const pair_gra
                  backward_result<Real>& out) {
   if constexpr (is_factorized_bias<Bias>) {
     auto g = fold_factors(bias, dw, [](Real f) { return f; });
-    auto terms = fold_factors(bias, dw_terms, [](Real f) { return std::abs(f); });
+    auto terms = fold_factors(bias, dw_terms, [](Real f) { return (std::abs)(f); });
     out.du = std::move(g.first);
     out.dv_factor = std::move(g.second);
     out.terms.du = std::move(terms.first);

@@ -103,7 +103,7 @@ auto factor(const V& f, index_t h, index_t t, index_t n) {
 template <class Real, class U, class V>
 pairs<Real> read_bias(const factorized_bias<U, V>& bias) {
   pairs<Real> p;
-  p.H = std::max(factor_heads(bias.u), factor_heads(bias.v));
+  p.H = (std::max)(factor_heads(bias.u), factor_heads(bias.v));
   p.inside = everywhere;
   p.w = [u = bias.u, v = bias.v](index_t, index_t h, index_t t, index_t s) {
     Real sum = 0;

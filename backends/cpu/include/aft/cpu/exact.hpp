@@ -68,17 +68,17 @@ template <class C>
       const vec<C> value = load(v + s * L);
       const auto seen = differs<C>(key, vec<C>(-inf));
       // A NaN fails every comparison, so "not within" also catches it.
-      const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range);
+      const auto within = ((xsimd::abs)(key) <= range) && ((xsimd::abs)(weight) <= range);
       beyond = xsimd::select(seen && !within, vec<C>(C(1)), beyond);
       const half_sum<C> z = add_halves<C>(key, weight);
-      const auto ordinary = xsimd::abs(z.hi) < vec<C>(inf);
+      const auto ordinary = (xsimd::abs)(z.hi) < vec<C>(inf);
       tainted = xsimd::select(seen && !ordinary, vec<C>(C(1)), tainted);
       const auto higher = seen && ordinary && ((z.hi > most_hi) || ((z.hi == most_hi) && (z.lo > most_lo)));
       most_hi = xsimd::select(higher, z.hi, most_hi);
       most_lo = xsimd::select(higher, z.lo, most_lo);
       const vec<C> e = exponent_of<C>(key) + exponent_of<C>(weight);
       top = xsimd::select(seen && within && (e > top), e, top);
-      const vec<C> size = xsimd::abs(value);
+      const vec<C> size = (xsimd::abs)(value);
       vmax = xsimd::select(seen && (size < vec<C>(inf)) && (size > vmax), size, vmax);
     }
   }
@@ -104,8 +104,8 @@ template <class C>
     const vec<C> key = load(k + s * L);
     const auto seen = differs<C>(key, vec<C>(-inf));
     const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
-    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
-    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select((xsimd::abs)(key) <= range, key, zero));
+    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select((xsimd::abs)(weight) <= range, weight, zero));
     term x;
     x.factor = ew.mantissa;
     x.mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);
@@ -207,7 +207,7 @@ template <class C>
   const vec<C> ratio = num / safe;
   const vec<C> hull = load(largest) * value_scaled;
   vec<C> average = ratio * load(unscale);
-  const auto over = (xsimd::abs(average) == vec<C>(inf)) && (xsimd::abs(ratio) < vec<C>(inf));
+  const auto over = ((xsimd::abs)(average) == vec<C>(inf)) && ((xsimd::abs)(ratio) < vec<C>(inf));
   average = xsimd::select(over, xsimd::select(ratio > zero, hull, -hull) * load(unscale), average);
   average = xsimd::select(empty, zero, average);
   const vec<C> exponent = xsimd::select(exact_lane, guard_bits, top + guard_bits);

@@ -18,13 +18,13 @@ struct exact_factor {
   /// a x
   vec<C> times(const vec<C>& x) const {
     const vec<C> product = mantissa * x;
-    const auto fits = xsimd::abs(product) <= vec<C>(exp_constants<C>::largest);
+    const auto fits = (xsimd::abs)(product) <= vec<C>(exp_constants<C>::largest);
     return xsimd::select(fits, raise<C>(product, exponent), raise<C>(mantissa, exponent) * x);
   }
   /// a g d
   vec<C> times(const vec<C>& g, const vec<C>& d) const {
     const vec<C> product = g * d;
-    const auto fits = xsimd::abs(product) <= vec<C>(exp_constants<C>::largest);
+    const auto fits = (xsimd::abs)(product) <= vec<C>(exp_constants<C>::largest);
     return xsimd::select(fits, times(product), times(g) * d);
   }
   /// a g (x - y)
@@ -42,7 +42,7 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
                                     const vec<C>& exponent, const vec<C>& base_hi, const vec<C>& base_lo) {
   const vec<C> zero(C(0));
   const vec<C> range(exp_constants<C>::range);
-  const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range) && (base_hi == zero);
+  const auto within = ((xsimd::abs)(key) <= range) && ((xsimd::abs)(weight) <= range) && (base_hi == zero);
   const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(within, key, zero));
   const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(within, weight, zero));
   exact_factor<C> a{ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent};

@@ -63,7 +63,7 @@ inline vec<C> pow2(const vec<C>& j) {
 template <class C>
 inline vec_mask<C> difference_overflows(const vec<C>& x, const vec<C>& y) {
   const vec<C> largest(exp_constants<C>::largest);
-  return (xsimd::abs(x - y) > largest) & (xsimd::abs(x) <= largest) & (xsimd::abs(y) <= largest);
+  return ((xsimd::abs)(x - y) > largest) & ((xsimd::abs)(x) <= largest) & ((xsimd::abs)(y) <= largest);
 }
 
 /// m * 2^j for integral j <= 127 (1023); what falls below the normal range may become 0.
@@ -188,8 +188,8 @@ inline split_log<C> log_parts(const vec<C>& x, const vec<C>& shift) {
   const vec<C> m = (x * pow2<C>(-half_e)) * pow2<C>(half_e - e);
   const auto upper = m > vec<C>(C(1.41421356237309504880));
   const vec<C> n = e + shift + xsimd::select(upper, vec<C>(C(1)), vec<C>(C(0)));
-  const vec<C> near = xsimd::select(upper, m * vec<C>(C(0.5)), m);
-  return {n, mul_add(n, vec<C>(k::ln2_lo), log_near_one<C>(near))};
+  const vec<C> reduced = xsimd::select(upper, m * vec<C>(C(0.5)), m);
+  return {n, mul_add(n, vec<C>(k::ln2_lo), log_near_one<C>(reduced))};
 }
 
 /// The same as one number, with an error of at most 1 ulp of max(1, |result|).

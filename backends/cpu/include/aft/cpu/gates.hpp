@@ -34,7 +34,7 @@ inline vec<C> growth(const vec<C>& x) {
 template <class C>
 inline vec<C> decay(const vec<C>& x) {
   const vec<C> low(sizeof(C) == 4 ? C(-105) : C(-750));
-  const split_exp<C> e = exp_parts<C>(max_ignoring_nan<C>(-xsimd::abs(x), low));
+  const split_exp<C> e = exp_parts<C>(max_ignoring_nan<C>(-(xsimd::abs)(x), low));
   return times_pow2<C>(e.mantissa, e.exponent);
 }
 
@@ -49,28 +49,28 @@ inline vec<C> sigmoid(const vec<C>& x) {
 /// leading digits of a small x there.
 template <class C>
 inline vec<C> tanh(const vec<C>& x) {
-  const vec<C> a = xsimd::abs(x);
+  const vec<C> a = (xsimd::abs)(x);
   const vec<C> z = x * x;
-  vec<C> near;
+  vec<C> inner;
   if constexpr (sizeof(C) == 4) {
-    near = vec<C>(-5.70498872745e-3f);
-    near = mul_add(near, z, vec<C>(2.06390887954e-2f));
-    near = mul_add(near, z, vec<C>(-5.37397155531e-2f));
-    near = mul_add(near, z, vec<C>(1.33314422036e-1f));
-    near = mul_add(near, z, vec<C>(-3.33332819422e-1f));
+    inner = vec<C>(-5.70498872745e-3f);
+    inner = mul_add(inner, z, vec<C>(2.06390887954e-2f));
+    inner = mul_add(inner, z, vec<C>(-5.37397155531e-2f));
+    inner = mul_add(inner, z, vec<C>(1.33314422036e-1f));
+    inner = mul_add(inner, z, vec<C>(-3.33332819422e-1f));
   } else {
-    near = vec<C>(-9.64399179425052238628e-1);
-    near = mul_add(near, z, vec<C>(-9.92877231001918586564e1));
-    near = mul_add(near, z, vec<C>(-1.61468768441708447952e3));
+    inner = vec<C>(-9.64399179425052238628e-1);
+    inner = mul_add(inner, z, vec<C>(-9.92877231001918586564e1));
+    inner = mul_add(inner, z, vec<C>(-1.61468768441708447952e3));
     vec<C> q = z + vec<C>(1.12811678491632931402e2);
     q = mul_add(q, z, vec<C>(2.23548839060100448583e3));
     q = mul_add(q, z, vec<C>(4.84406305325125486048e3));
-    near = near / q;
+    inner = inner / q;
   }
   const vec<C> e = decay<C>(a + a);
   const vec<C> one(C(1));
-  const vec<C> far = (one - e) / (one + e);
-  return xsimd::select(a < vec<C>(C(0.625)), mul_add(near * z, x, x), xsimd::select(x < vec<C>(C(0)), -far, far));
+  const vec<C> outer = (one - e) / (one + e);
+  return xsimd::select(a < vec<C>(C(0.625)), mul_add(inner * z, x, x), xsimd::select(x < vec<C>(C(0)), -outer, outer));
 }
 
 }  // namespace gate_detail
@@ -104,7 +104,7 @@ struct sigmoid_parts {
   explicit sigmoid_parts(const vec<C>& growth) {
     const vec<C> one(C(1));
     value = one / (one + growth);
-    rest = min_ignoring_nan<C>(growth, vec<C>(C(1) / std::numeric_limits<C>::min())) * value;
+    rest = min_ignoring_nan<C>(growth, vec<C>(C(1) / (std::numeric_limits<C>::min)())) * value;
   }
 };
 template <class C>

@@ -23,10 +23,10 @@ struct asked_lines {
 
   /// The weights of another tile as deep as this one.
   static asked_lines of_weights(const C* a) {
-    return {{a, a, a, a}, {tuning<C>::rows}, std::numeric_limits<index_t>::max()};
+    return {{a, a, a, a}, {tuning<C>::rows}, (std::numeric_limits<index_t>::max)()};
   }
   /// As many lines from p on as the tile has steps.
-  static asked_lines from(const C* p) { return {{p, p, p, p}, {line}, std::numeric_limits<index_t>::max()}; }
+  static asked_lines from(const C* p) { return {{p, p, p, p}, {line}, (std::numeric_limits<index_t>::max)()}; }
   static constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
 };
 

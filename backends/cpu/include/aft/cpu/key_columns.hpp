@@ -114,7 +114,7 @@ template <class C>
   vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
   for (index_t s = 0; s < count; ++s) {
     const vec<C> key = load(P + s * N + L);
-    const vec<C> size = xsimd::abs(load(P + s * N));
+    const vec<C> size = (xsimd::abs)(load(P + s * N));
     const auto seen = differs<C>(key, vec<C>(-inf));
     top = max_ignoring_nan<C>(top, key);
     // One maximum after the other is all that a key waits for.
@@ -140,14 +140,14 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   using k_ = exp_constants<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   column_scale<C> cs;
-  C small[lanes<C>];
+  C least[lanes<C>];
   for (index_t l = 0; l < lanes<C>; ++l) {
     const C top = range.key_top[l];
     const bool none = top == -inf;
     const bool beyond = !none && (top > k_::range || top < k_::lowest);
     const bool usual = none || (top >= ordinary<C>::key_low && top <= ordinary<C>::key_high);
     cs.base[l] = beyond ? top : C(0);
-    small[l] = usual || beyond ? C(0) : top;
+    least[l] = usual || beyond ? C(0) : top;
     const C high = range.value_top[l];
     value_scales[l] = cs.unscale[l] = C(1);
     if (!(high >= ordinary<C>::value_low && high <= ordinary<C>::value_high))
@@ -155,7 +155,7 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
     // Values all of one size (or 0) are summed safely; where some are far smaller a row may see only those.
     cs.floor[l] = range.value_low[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
   }
-  store(cs.exponent, exponent_of<C>(load(small)));
+  store(cs.exponent, exponent_of<C>(load(least)));
   return cs;
 }
 

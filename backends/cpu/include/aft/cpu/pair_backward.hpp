@@ -51,7 +51,7 @@ template <class C>
     const vec<C> key = load(k + r * L);
     const vec<C> value = load(v + r * L);
     const auto hidden = (key == vec<C>(-inf)) || unused;
-    const auto within = xsimd::abs(key) <= range;
+    const auto within = (xsimd::abs)(key) <= range;
     const split_exp<C> e = exp_weight<C>(xsimd::select(within, key, zero));
     const vec<C> exponent = e.exponent + (load(cs.exponent) + vec<C>(rs.exponent[r]));
     const vec<C> factor = times_pow2<C>(e.mantissa, xsimd::select(exponent > most, most, exponent));
@@ -65,7 +65,7 @@ template <class C>
       dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, exponent), dv);
       dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * unscale) * unlift, exponent), dk_lane);
     }
-    const auto finite = (xsimd::abs(dv) <= largest) && (xsimd::abs(dk_lane) <= largest);
+    const auto finite = ((xsimd::abs)(dv) <= largest) && ((xsimd::abs)(dk_lane) <= largest);
     const auto factor_proven = within && (exponent <= most) && (vec<C>(rs.base[r]) == zero);
     const auto proven = hidden || (factor_proven && finite);
     if (kept != nullptr) {
@@ -96,7 +96,7 @@ template <class C>
 template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
   const pair_instances<C> instances(p);
-  const auto array = static_cast<std::size_t>(p.B * std::max(p.Tq, p.Tk) * p.d) * sizeof(C);
+  const auto array = static_cast<std::size_t>(p.B * (std::max)(p.Tq, p.Tk) * p.d) * sizeof(C);
   bool products = false;
   if constexpr (windows) {
     // Sums for wide windows of long sequences with few channels would be more than all arrays of the call.
@@ -158,7 +158,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   const gradient_inputs in =
       prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
         scratch own(exec);
-        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - std::min(held, tile_bytes));
+        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - (std::min)(held, tile_bytes));
       });
   lay_out(memory);
 

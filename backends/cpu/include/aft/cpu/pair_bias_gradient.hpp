@@ -255,12 +255,12 @@ template <class C>
     for (index_t x = 0; x < N; x += L) {
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
-      const auto within = xsimd::abs(weight) <= range;
+      const auto within = (xsimd::abs)(weight) <= range;
       const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, weight, zero));
       const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
       const vec<C> power = pow2<C>(xsimd::select(exponent > most, most, exponent));
       const vec<C> dw = e.mantissa * power * load(c + (r - r0) * N + x) * back * lower;
-      const auto proven = hidden || (within && (exponent <= most) && (xsimd::abs(dw) <= largest));
+      const auto proven = hidden || (within && (exponent <= most) && ((xsimd::abs)(dw) <= largest));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
       store(add, xsimd::select(hidden, zero, dw));

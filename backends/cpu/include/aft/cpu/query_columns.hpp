@@ -52,7 +52,7 @@ template <class C>
       const vec<C> g = xsimd::select(empty, zero, state.inverse * up.g(t - t0, i, soon));
       const vec<C> o = xsimd::select(empty, zero, up.o(t - t0, i, soon));
       // One maximum after the other is all that a row waits for.
-      const vec<C> upper = xsimd::abs(g), average = xsimd::abs(o);
+      const vec<C> upper = (xsimd::abs)(g), average = (xsimd::abs)(o);
       top = max_ignoring_nan<C>(top, xsimd::select(empty, none, -state.exponent));
       high = max_ignoring_nan<C>(high, xsimd::select(upper < inf, upper, zero));
       most = max_ignoring_nan<C>(most, xsimd::select(average < inf, average, zero));

@@ -13,7 +13,7 @@ namespace cpu_impl {
 template <class C>
 inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor) {
   const vec<C> enough(exp_constants<C>::proof), largest(exp_constants<C>::largest);
-  return (den >= enough) && (den <= largest) && (xsimd::abs(o) <= largest) && (xsimd::abs(num) >= floor * den);
+  return (den >= enough) && (den <= largest) && ((xsimd::abs)(o) <= largest) && ((xsimd::abs)(num) >= floor * den);
 }
 
 /// The same for many rows at once, lane by lane.
@@ -26,7 +26,7 @@ class proof_of_rows {
   void add(const vec<C>& num, const vec<C>& den, const vec<C>& o) {
     dens_.add(den);
     averages_.add(o);
-    if (with_floor_) above_ = above_ && (xsimd::abs(num) >= floor_ * den);
+    if (with_floor_) above_ = above_ && ((xsimd::abs)(num) >= floor_ * den);
   }
   vec_mask<C> proven() const {
     using k_ = exp_constants<C>;

@@ -77,7 +77,7 @@ template <class C, bool columns = false>
 inline lane_state<C> state_from_lse(const vec<C>& lse) {
   const vec<C> zero(C(0));
   const auto empty = lse == vec<C>(-std::numeric_limits<C>::infinity());
-  const auto beyond = xsimd::abs(lse) > vec<C>(exp_constants<C>::range);
+  const auto beyond = (xsimd::abs)(lse) > vec<C>(exp_constants<C>::range);
   // exp(-lse) = mantissa 2^i, and the state divides by 2^exponent.
   const vec<C> x = xsimd::select(beyond, zero, -lse);
   const split_exp<C> e = columns ? exp_weight<C>(x) : exp_weight_whole<C>(x);

@@ -63,8 +63,8 @@ class backward_pass {
   known_rows<C> again(const stretch& x, index_t c, const backward_desk<C>& desk) const {
     constexpr index_t chunk = scan_tuning<C>::chunk;
     const index_t t0 = c * chunk;
-    const index_t t1 = std::min(t0 + chunk, p_.Tq);
-    const index_t s1 = std::max(t0, std::min(t1, keys_.end(x)));
+    const index_t t1 = (std::min)(t0 + chunk, p_.Tq);
+    const index_t s1 = (std::max)(t0, (std::min)(t1, keys_.end(x)));
     known_rows<C> rows = kept(desk, chunk, t0, plan_.width());
     if (t0 < s1) {
       keys_.fold(x, t0, s1, desk, row_keeper{&rows});
@@ -79,7 +79,7 @@ class backward_pass {
       for (index_t t = s1 + 1; t < t1; ++t)
         for (const panel<C>& part : parts) std::copy_n(part.row(r), plan_.width(), part.row(t - t0));
     }
-    for (index_t t = t0; t < t1; ++t) rows.far = rows.far || far(rows.base.row(t - t0), x);
+    for (index_t t = t0; t < t1; ++t) rows.rebased = rows.rebased || some_base(rows.base.row(t - t0), x);
     return rows;
   }
 
@@ -91,8 +91,8 @@ class backward_pass {
     } else {
       keys_.last_row(x, desk, {rows.o, {}, rows.inverse, rows.power, rows.base});
     }
-    rows.far = far(rows.base.data, x);
-    rows.same = !rows.far && !some_empty(rows.inverse.data, x);
+    rows.rebased = some_base(rows.base.data, x);
+    rows.same = !rows.rebased && !some_empty(rows.inverse.data, x);
     return rows;
   }
 
@@ -101,8 +101,8 @@ class backward_pass {
   void chunk(const stretch& x, index_t c, const backward_desk<C>& desk, const known_rows<C>& known,
              bool write_dq) const {
     const index_t t0 = c * scan_tuning<C>::chunk;
-    const index_t t1 = std::min(t0 + scan_tuning<C>::chunk, p_.Tq);
-    const index_t s1 = Emit ? std::max(t0, std::min(t1, keys_.end(x))) : t0;
+    const index_t t1 = (std::min)(t0 + scan_tuning<C>::chunk, p_.Tq);
+    const index_t s1 = Emit ? (std::max)(t0, (std::min)(t1, keys_.end(x))) : t0;
     suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
     bool same = false;
     if (sums_wanted_) {
@@ -154,12 +154,12 @@ class backward_pass {
       constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
       const bool whole = in_place(part);
       const index_t rows = panel_rows<C>(ways_.far_key_grads && whole);
-      const auto emit = [&](const suffix_keys<C>& keys, index_t n) {
+      const auto emit_panel = [&](const suffix_keys<C>& keys, index_t n) {
         job.keys = keys;
         rows == few ? emit_keys<C, few>(job, part, n) : emit_keys<C, many>(job, part, n);
       };
       for_panels(
-          s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, desk); }, emit,
+          s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, desk); }, emit_panel,
           [&](index_t s, index_t n, const suffix_keys<C>& keys) { close(part, s, n, keys); });
     });
   }
@@ -196,7 +196,7 @@ class backward_pass {
     return {{at, stride}, {at + one, stride}, {at + 2 * one, stride}, {at + 3 * one, stride}, t0, false};
   }
 
-  bool far(const C* base, const stretch& x) const {
+  bool some_base(const C* base, const stretch& x) const {
     const vec<C> zero(C(0));
     auto some = differs<C>(zero, zero);
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) some = some | (differs<C>(load(base + l), zero));
@@ -220,7 +220,7 @@ class backward_pass {
   template <class F>
   void panels(index_t t0, index_t t1, const F& f) const {
     if (p_.causal) return downwards(t0, t1, f);
-    for (index_t t = t0; t < t1; t += scan_tuning<C>::rows) f(t, std::min(scan_tuning<C>::rows, t1 - t));
+    for (index_t t = t0; t < t1; t += scan_tuning<C>::rows) f(t, (std::min)(scan_tuning<C>::rows, t1 - t));
   }
 
   /// Panels of [t0, t1) from the last to the first, cut at multiples of their height.
@@ -228,7 +228,7 @@ class backward_pass {
   static void downwards(index_t t0, index_t t1, const F& f) {
     constexpr index_t rows = scan_tuning<C>::rows;
     for (index_t end = t1; end > t0;) {
-      const index_t begin = std::max(t0, (end - 1) / rows * rows);
+      const index_t begin = (std::max)(t0, (end - 1) / rows * rows);
       f(begin, end - begin);
       end = begin;
     }
@@ -241,7 +241,7 @@ class backward_pass {
 
   [[gnu::noinline]] suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
     suffix_keys<C> out;
-    out.far = ways_.far_key_grads;
+    out.uncached = ways_.far_key_grads;
     out.k = keys_.read_keys(x, s, n, desk.keys);
     if (dk_.set()) {
       out.v = v_.read(x, s, n, desk.values);

@@ -51,7 +51,7 @@ struct fold_view {
   C* exponent = nullptr;
   C* unit = nullptr;
   /// The same for nearest_keys, once a value has come that is neither 0 nor extreme, and if den_unit is 1.
-  C* near = nullptr;
+  C* ordinary_size = nullptr;
 
   fold_view() = default;
   fold_view(C* at, index_t width)
@@ -63,7 +63,7 @@ struct fold_view {
         base(at + 5 * width),
         exponent(at + 6 * width),
         unit(at + 7 * width),
-        near(at + 8 * width) {}
+        ordinary_size(at + 8 * width) {}
 };
 
 /// What becomes of a row: nothing, y alone, or whatever fold_rows asks for.
@@ -163,7 +163,7 @@ inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, c
   }
   const vec<C> none(-std::numeric_limits<C>::infinity());
   store(view.limit + l, xsimd::select(special, none, highest_step<C>(f.exponent)));
-  store(view.near + l, xsimd::select(special | (peak == zero), none, near_limit<C>(f.exponent, unit)));
+  store(view.ordinary_size + l, xsimd::select(special | (peak == zero), none, near_limit<C>(f.exponent, unit)));
 }
 
 /// The sums and results that a kernel works on.
@@ -172,7 +172,7 @@ struct fold_job {
   fold_lanes<C> chunk, before;
   fold_view<C> view;
   fold_rows<C> out;
-  bool far = false;  ///< the arrays are in memory, not in a cache
+  bool uncached = false;  ///< the arrays are in memory, not in a cache
   /// The past is brought down to the chunk's frame. Not where lanes of one vector may be of several batch elements:
   /// rows without a key of their own then pass through the fold, alone they do not, and sums of subnormal numbers would
   /// differ by their unit.
@@ -219,7 +219,7 @@ inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, co
   // An average of finite values is no larger than the largest, but near the end of the range rounding could make it
   // infinite.
   const auto beyond =
-      differs<C>(unit, one) & (xsimd::abs(o) > peak) & (xsimd::abs(n) <= vec<C>(exp_constants<C>::largest));
+      differs<C>(unit, one) & ((xsimd::abs)(o) > peak) & ((xsimd::abs)(n) <= vec<C>(exp_constants<C>::largest));
   o = xsimd::select(beyond, xsimd::select(n < zero, -peak, peak), o);
   o = xsimd::select(none, zero, o);
   const auto scaled = none | differs<C>(unit, one);

@@ -16,7 +16,7 @@ struct row_inputs {
   panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
   panel<C> lse{};            ///< null where suffix_rows has inverse and power instead
   bool around = false;       ///< dq is written around the caches
-  bool far = false;          ///< the arrays are in memory, not in a cache
+  bool uncached = false;     ///< the arrays are in memory, not in a cache
 };
 
 /// Sizes between which A and B, if they are not 0, and an exponential may be multiplied before or after its power of
@@ -44,7 +44,7 @@ template <class C, bool given>
   const vec<C> ln2(C(0.6931)), reach(exp_constants<C>::bias - C(8)), most(falling_exponent<C>);
   // Two panels of nine arrays have more lines in a set than the first-level cache: asked for there, 17 MB take 1.1
   // times as long (Emerald Rapids, 2026-11).
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::whole(of, -1, width, in.far); };
+  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::whole(of, -1, width, in.uncached); };
   const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq), next_o = next(row.o),
                        next_lse = next(in.lse), next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk),
                        next_dv = next(keys.dv);
@@ -76,8 +76,8 @@ template <class C, bool given>
     }
     // Frames stay as they are, every row has seen a key, and none meets tiny numbers alone, whatever comes with it.
     auto plain = (size_q <= near_q) & (o_peak <= high) & ((load(chunk.o_peak + l) >= low) | (o_peak == zero));
-    const auto near = (size_k <= (most - xsimd::abs(power)) * ln2) & (load(view.base + l) == zero) &
-                      (power == load(view.b_power + l));
+    const auto ordinary_size = (size_k <= (most - (xsimd::abs)(power)) * ln2) & (load(view.base + l) == zero) &
+                               (power == load(view.b_power + l));
     if constexpr (given) {
       plain = plain & (least >= (one - limit) * ln2) & (greatest <= (reach - limit) * ln2) &
               (greatest <= vec<C>(exp_constants<C>::range));
@@ -113,12 +113,12 @@ template <class C, bool given>
       a = mul_add(weight[r], g[r], a);
       b = mul_add(weight[r] * g[r], load(row.o.row(r) + i) - centre, b);
       const suffix_sums<C> sum(past, a, b);
-      sizes.add_unless_zero(xsimd::abs(sum.a));
-      sizes.add_unless_zero(xsimd::abs(sum.b));
+      sizes.add_unless_zero((xsimd::abs)(sum.a));
+      sizes.add_unless_zero((xsimd::abs)(sum.b));
       to_v[r] = sum.a;
       to_k[r] = sum.b;
     }
-    if (xsimd::all(near & sizes.within(C(1) / falling_size<C>, falling_size<C>))) {
+    if (xsimd::all(ordinary_size & sizes.within(C(1) / falling_size<C>, falling_size<C>))) {
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         const vec<C> e = exp_near<C>(load(keys.k.row(r) + i), -power);

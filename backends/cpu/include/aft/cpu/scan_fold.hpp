@@ -22,8 +22,8 @@ template <class C>
   const vec<C> range(exp_constants<C>::range), headroom(scan_tuning<C>::headroom), empty(empty_exponent<C>);
   const vec<C> low(scan_tuning<C>::value_low), high(scan_tuning<C>::value_high);
   for (index_t i = 0; i < width; i += lanes<C>) {
-    const vec<C> k = load(row + i), size = xsimd::abs(load(v + i));
-    const auto seen = xsimd::abs(k) <= range;
+    const vec<C> k = load(row + i), size = (xsimd::abs)(load(v + i));
+    const auto seen = (xsimd::abs)(k) <= range;
     store(to + i, xsimd::select(seen, exponent_of<C>(k) + headroom, empty));
     store(peaks + i, xsimd::select(seen & (size >= low) & (size <= high), size, vec<C>(C(0))));
   }
@@ -49,24 +49,24 @@ template <class C, emission What>
   vec<C> den = load(chunk.den + l);
 
   const frame<C> f = chunk.in(l);
-  const vec<C> near = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
-  const split_exp<C> e = exp_weight<C>(near);
+  const vec<C> clamped = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
+  const split_exp<C> e = exp_weight<C>(clamped);
   frame<C> next = f;
-  next.exponent = xsimd::select(near > highest_key<C>(f.exponent),
-                                exponent_of<C>(near) + vec<C>(scan_tuning<C>::headroom), f.exponent);
+  next.exponent = xsimd::select(clamped > highest_key<C>(f.exponent),
+                                exponent_of<C>(clamped) + vec<C>(scan_tuning<C>::headroom), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
 
   const auto wide = differs<C>(f.base, zero);
-  const auto far = (!hidden) & (wide | (xsimd::abs(x) > vec<C>(exp_constants<C>::range)));
-  if (xsimd::any(far | wide)) {
+  const auto distant = (!hidden) & (wide | ((xsimd::abs)(x) > vec<C>(exp_constants<C>::range)));
+  if (xsimd::any(distant | wide)) {
     const joined<C> j = join_far<C>(f, {x, zero});
     // k = +inf has no finite maximum to subtract: inf - inf.
     const auto endless = x == vec<C>(std::numeric_limits<C>::infinity());
-    weight = xsimd::select(far, xsimd::select(endless, x - x, j.second), xsimd::select(wide, zero, weight));
-    scale = xsimd::select(far, j.first, xsimd::select(wide, one, scale));
-    next.base = xsimd::select(far, j.common.base, f.base);
-    next.exponent = xsimd::select(far, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
+    weight = xsimd::select(distant, xsimd::select(endless, x - x, j.second), xsimd::select(wide, zero, weight));
+    scale = xsimd::select(distant, j.first, xsimd::select(wide, one, scale));
+    next.base = xsimd::select(distant, j.common.base, f.base);
+    next.exponent = xsimd::select(distant, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
   }
   num = mul_add(weight, times_pow2<C>(v, -shift), num * scale);
   den = mul_add(weight, one, den * scale);
@@ -75,7 +75,7 @@ template <class C, emission What>
   store(chunk.peak + l, peak);
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
-  if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(peak, old_peak)))
+  if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(peak, old_peak)))
     look_back<C, What != emission::nothing>(chunk, job.before, job.view, l, job.lowers);
   if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
@@ -96,7 +96,7 @@ inline vec_mask<C> in_range(const vec<C> (&k)[rows], const vec<C>& limit) {
 
 /// Which columns fold_columns takes: those whose keys and queries are all near, so that exp_near serves them, or others
 /// that need no change of frame.
-enum class reach { near, wide };
+enum class reach { ordinary, wide };
 
 /// Folds whole panels of n rows from `at` on, up to the first column that is of another kind; returns where it stopped.
 /// A function for each kind, without a call in its loops, so that constants stay in registers, and for many panels: a
@@ -111,8 +111,8 @@ template <class C, emission What, reach Reach, index_t rows>
   const fold_view<C> view = job.view;
   const panel<C> all_keys = in.keys, all_values = in.values;
   const fold_rows<C> out = in.out;
-  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.far);
-  const bool far = job.far;
+  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.uncached);
+  const bool uncached = job.uncached;
   const bool around = out.around, asked = out.asked;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
@@ -121,7 +121,7 @@ template <class C, emission What, reach Reach, index_t rows>
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
     const auto next = [&](const panel<C>& of) {
-      return lines_ahead<C>::with_turn(of.from(at.r), width, far, end == width, rows).down(at.i);
+      return lines_ahead<C>::with_turn(of.from(at.r), width, uncached, end == width, rows).down(at.i);
     };
     const auto here = [&](const panel<C>& of) { return row_walk<C>(of.from(at.r), rows, at.i); };
     row_walk<C> keys = here(all_keys), values = here(all_values), q = here(out.q), y = here(out.y);
@@ -158,18 +158,18 @@ template <class C, emission What, reach Reach, index_t rows>
         next_q.next_column();
         next_y.next_column();
       }
-      const auto near = (size <= load(view.near + l)) & (size_q <= near_q) & (peak <= high);
+      const auto within = (size <= load(view.ordinary_size + l)) & (size_q <= near_q) & (peak <= high);
       // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
       const vec<C> exponent = load(chunk.exponent + l);
       vec<C> weight[rows], growth[rows];
-      if constexpr (Reach == reach::near) {
-        if (!xsimd::all(near)) return {at.r, i};
+      if constexpr (Reach == reach::ordinary) {
+        if (!xsimd::all(within)) return {at.r, i};
 #pragma GCC unroll 4
         for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
 #pragma GCC unroll 4
         for (index_t r = 0; gated && r < rows; ++r) growth[r] = exp_near<C, true>(queries[r], zero);
       } else {
-        if (What != emission::any && xsimd::all(near)) return {at.r, i};
+        if (What != emission::any && xsimd::all(within)) return {at.r, i};
         auto plain = (peak <= high) & in_range<C, rows>(k, load(view.limit + l));
         // A row may see tiny values alone, whatever the panel's later rows hold.
         vec<C> seen = load(chunk.peak + l);
@@ -182,7 +182,7 @@ template <class C, emission What, reach Reach, index_t rows>
         store(chunk.peak + l, seen);
         const vec<C> limit =
             What == emission::nothing ? nearest_keys<C>(exponent) : near_limit<C>(exponent, load(view.den_unit + l));
-        store(view.near + l, xsimd::select(seen == zero, load(view.near + l), limit));
+        store(view.ordinary_size + l, xsimd::select(seen == zero, load(view.ordinary_size + l), limit));
 #pragma GCC unroll 4
         for (index_t r = 0; r < rows; ++r) {
           const split_exp<C> e = exp_weight<C>(k[r]);
@@ -198,7 +198,7 @@ template <class C, emission What, reach Reach, index_t rows>
       for (index_t r = 0; r < rows; ++r) {
         num = mul_add(weight[r], v[r], num);
         den += weight[r];
-        if constexpr (gated && Reach == reach::near) {
+        if constexpr (gated && Reach == reach::ordinary) {
           // The unit is 1, and sums cost less here than products.
           put(y.here(), growth_quotient<C>(num + past.num_before, den + past.den_before, growth[r]), around);
           y.next();
@@ -226,7 +226,7 @@ inline panel_place fold_ordinary(const fold_job<C>& job, const strip& x, const f
                                  panel_place at) {
   while (at.r + rows <= n) {
     // What else is wanted besides y takes longer than the wide kind, which serves all.
-    if constexpr (What != emission::any) at = fold_columns<C, What, reach::near, rows>(job, x, in, n, at);
+    if constexpr (What != emission::any) at = fold_columns<C, What, reach::ordinary, rows>(job, x, in, n, at);
     if (at.r + rows > n) break;
     const panel_place wide = fold_columns<C, What, reach::wide, rows>(job, x, in, n, at);
     if (wide.r == at.r && wide.i == at.i) break;
@@ -241,7 +241,7 @@ template <class C, emission What, index_t rows>
   if constexpr (What != emission::nothing) job.out = in.out;
   for (panel_place at; at.r < n;) {
     at = fold_ordinary<C, What, rows>(job, x, in, n, at);
-    const index_t end = std::min(at.r + rows, n);
+    const index_t end = (std::min)(at.r + rows, n);
     for (index_t r = at.r; r < end; ++r)
       fold_any<C, What>(job, x.lane + at.i, at.i, r, in.keys.row(r) + at.i, in.values.row(r) + at.i);
     at = at.behind(at.i + lanes<C>, x.width, rows);

@@ -124,7 +124,7 @@ inline vec<C> value_shift(const vec<C>& peak) {
 /// The largest finite |v| so far.
 template <class C>
 inline vec<C> raise_peak(const vec<C>& peak, const vec<C>& v) {
-  const vec<C> a = xsimd::abs(v);
+  const vec<C> a = (xsimd::abs)(v);
   return xsimd::select((a > peak) & (a <= vec<C>(exp_constants<C>::largest)), a, peak);
 }
 

@@ -15,7 +15,7 @@ namespace scan {
 template <class C>
 inline vec<C> exponent_bits(const vec<C>& x) {
   using k = exp_constants<C>;
-  const ivec<C> raised = (to_bits<C>(xsimd::abs(x)) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
+  const ivec<C> raised = (to_bits<C>((xsimd::abs)(x)) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
   return from_bits<C>(raised) - vec<C>(k::magic + k::bias);
 }
 
@@ -30,15 +30,15 @@ inline void find_key_limits(const suffix_view<C>& view, index_t l) {
   const vec<C> b = load(view.b_after + l);
   const vec<C> power = load(view.a_power + l);
   const auto plain = (load(view.base + l) == zero) & (power == load(view.b_power + l)) &
-                     (xsimd::abs(a) < vec<C>(scan_tuning<C>::value_high)) &
-                     (xsimd::abs(b) < vec<C>(scan_tuning<C>::value_high)) &
-                     ((a == zero) | (xsimd::abs(a) > vec<C>(exp_constants<C>::proof))) &
-                     ((b == zero) | (xsimd::abs(b) > vec<C>(exp_constants<C>::proof)));
+                     ((xsimd::abs)(a) < vec<C>(scan_tuning<C>::value_high)) &
+                     ((xsimd::abs)(b) < vec<C>(scan_tuning<C>::value_high)) &
+                     ((a == zero) | ((xsimd::abs)(a) > vec<C>(exp_constants<C>::proof))) &
+                     ((b == zero) | ((xsimd::abs)(b) > vec<C>(exp_constants<C>::proof)));
   const vec<C> low_a = xsimd::select(a == zero, zero, exponent_bits<C>(a));
   const vec<C> low_b = xsimd::select(b == zero, zero, exponent_bits<C>(b));
   const vec<C> low = min_ignoring_nan<C>(min_ignoring_nan<C>(low_a, low_b), zero);
   const vec<C> size = min_ignoring_nan<C>(room - power, reach + low + power) * vec<C>(C(0.6931));
-  store(view.near + l, xsimd::select(plain, size, vec<C>(-std::numeric_limits<C>::infinity())));
+  store(view.ordinary_size + l, xsimd::select(plain, size, vec<C>(-std::numeric_limits<C>::infinity())));
 }
 
 /// The gradients of whole panels of n keys from `at` on, up to the first column that is for emit_key; returns where it
@@ -48,13 +48,13 @@ template <class C, index_t rows>
                                                                panel_place at) {
   const suffix_keys<C> all = job.keys;
   const suffix_view<C> view = job.view;
-  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.keys.far);
+  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.keys.uncached);
   const vec<C> zero(C(0));
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
     const suffix_keys<C> keys = all.from(at.r);
     const auto next = [&](const panel<C>& of) {
-      return lines_ahead<C>::with_turn(of, width, keys.far, end == width, rows);
+      return lines_ahead<C>::with_turn(of, width, keys.uncached, end == width, rows);
     };
     const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
     for (index_t i = at.i; i < end; i += lanes<C>) {
@@ -64,10 +64,10 @@ template <class C, index_t rows>
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         k[r] = load(keys.k.row(r) + i);
-        next_k.ask_last(r, i, keys.far);
+        next_k.ask_last(r, i, keys.uncached);
         size = larger_size<C>(size, k[r]);
       }
-      if (!xsimd::all(size <= load(view.near + l))) return {at.r, i};
+      if (!xsimd::all(size <= load(view.ordinary_size + l))) return {at.r, i};
       const vec<C> down = -load(view.a_power + l);
       const vec<C> a = load(view.a_after + l);
       vec<C> weight[rows];
@@ -78,7 +78,7 @@ template <class C, index_t rows>
         const vec<C> centre = load(view.centre + l);
 #pragma GCC unroll 4
         for (index_t r = 0; r < rows; ++r) {
-          next_v.ask_last(r, i, keys.far);
+          next_v.ask_last(r, i, keys.uncached);
           if (!keys.dk_around) next_dk.ask_to_write(r, i);
           const vec<C> off = load(keys.v.row(r) + i) - centre;
           put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_around);
@@ -112,7 +112,7 @@ template <class C, index_t rows>
 [[gnu::noinline]] void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
   for (panel_place at; at.r < n;) {
     at = emit_ordinary_keys<C, rows>(job, x, n, at);
-    emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, std::min(at.r + rows, n));
+    emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, (std::min)(at.r + rows, n));
     at = at.behind(at.i + lanes<C>, x.width, rows);
   }
 }

@@ -60,16 +60,16 @@ template <class C>
 class key_scan {
  public:
   /// Without values only the weights are summed.
-  key_scan(const problem& p, const scan_plan<C>& plan, bool far, bool with_values = true)
-      : p_(p), plan_(plan), k_(p.k, p.d, p.d / p.hk), v_(p.v, p.d, 1), with_values_(with_values), far_(far) {}
+  key_scan(const problem& p, const scan_plan<C>& plan, bool uncached, bool with_values = true)
+      : p_(p), plan_(plan), k_(p.k, p.d, p.d / p.hk), v_(p.v, p.d, 1), with_values_(with_values), uncached_(uncached) {}
 
   static index_t chunks(index_t n) { return scan_plan<C>::chunks(n); }
 
   /// Keys from here on are hidden from the whole stretch, or seen by no row of a causal problem.
   index_t end(const stretch& x) const {
     index_t most = 0;
-    for (index_t b = plan_.first_batch(x); b <= plan_.last_batch(x); ++b) most = std::max(most, p_.key_limit(b));
-    return p_.causal ? std::min(most, p_.Tq) : most;
+    for (index_t b = plan_.first_batch(x); b <= plan_.last_batch(x); ++b) most = (std::max)(most, p_.key_limit(b));
+    return p_.causal ? (std::min)(most, p_.Tq) : most;
   }
 
   /// desk.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
@@ -77,7 +77,7 @@ class key_scan {
   void fold(const stretch& x, index_t s0, index_t s1, const key_desk<C>& desk, const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     constexpr bool wanted = what != emission::nothing;
-    fold_job<C> job{desk.chunk, desk.before, desk.view, {}, far_, lowers()};
+    fold_job<C> job{desk.chunk, desk.before, desk.view, {}, uncached_, lowers()};
     job.chunk.clear(padded(x));
     if (s0 < s1) {
       plan_.for_strips(x, [&](const strip& part) {
@@ -86,7 +86,7 @@ class key_scan {
     }
     start<wanted>(x, job);
     constexpr index_t few = scan_tuning<C>::far_rows;
-    const index_t rows = panel_rows<C>(far_ && what != emission::any);
+    const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
     plan_.for_strips(x, [&](const strip& part) {
       const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
       const auto open = [&](index_t s, index_t n) {
@@ -109,7 +109,7 @@ class key_scan {
   void fold_all(const stretch& x, const key_desk<C>& desk) const {
     const index_t last = end(x);
     for (index_t s = 0; s < last; s += scan_tuning<C>::chunk) {
-      fold(x, s, std::min(s + scan_tuning<C>::chunk, last), desk, no_rows{});
+      fold(x, s, (std::min)(s + scan_tuning<C>::chunk, last), desk, no_rows{});
       advance(x, desk);
     }
   }
@@ -119,7 +119,7 @@ class key_scan {
 
   /// The row that sees exactly the keys of desk.before, at lane positions of `out`. Changes desk.chunk.
   void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
-    const fold_job<C> job{desk.chunk, desk.before, desk.view, out, far_, lowers()};
+    const fold_job<C> job{desk.chunk, desk.before, desk.view, out, uncached_, lowers()};
     job.chunk.clear(padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
@@ -157,7 +157,7 @@ class key_scan {
   columns<C> k_;
   columns<C> v_;
   bool with_values_;
-  bool far_;
+  bool uncached_;
 };
 
 /// The sums over all keys, or over those before each chunk, by threads: round by round some chunks are summed apart and
@@ -168,9 +168,9 @@ class key_prefix {
   key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, int threads, scratch& memory)
       : plan_(plan),
         keys_(keys),
-        chunks_(key_scan<C>::chunks(p.causal ? std::min(p.Tk, p.Tq) : p.Tk)),
+        chunks_(key_scan<C>::chunks(p.causal ? (std::min)(p.Tk, p.Tq) : p.Tk)),
         kept_(p.causal ? chunks_ + 1 : 1),
-        round_(std::min(chunks_, (scan_tuning<C>::round * threads + plan.count() - 1) / plan.count())) {
+        round_((std::min)(chunks_, (scan_tuning<C>::round * threads + plan.count() - 1) / plan.count())) {
     const index_t one = fold_lanes<C>::arrays * plan.width();
     folds_ = memory.take<C>(plan.count() * round_ * one);
     before_ = memory.take<C>(plan.count() * kept_ * one);
@@ -184,7 +184,7 @@ class key_prefix {
     // Without keys the sums are those of none.
     if (chunks_ == 0) parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, 0, 0); });
     for (index_t first = 0; first < chunks_; first += round_) {
-      const index_t n = std::min(round_, chunks_ - first);
+      const index_t n = (std::min)(round_, chunks_ - first);
       parallel_for(plan_.count() * n, threads, item_order::runs, [&](index_t item, int thread) {
         const auto [i, c] = plan_.part_of(item, n);
         fold(i, first, c, desk(thread));
@@ -203,7 +203,7 @@ class key_prefix {
   }
 
   /// The sums over keys before chunk c of stretch i, of causal rows; over all keys from the last chunk on.
-  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * kept_ + std::min(c, kept_ - 1)); }
+  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * kept_ + (std::min)(c, kept_ - 1)); }
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
@@ -212,7 +212,7 @@ class key_prefix {
     const stretch x = plan_.at(i);
     const index_t s0 = (first + c) * scan_tuning<C>::chunk;
     desk.chunk = at(folds_, i * round_ + c);
-    keys_.fold(x, s0, std::max(s0, std::min(s0 + scan_tuning<C>::chunk, keys_.end(x))), desk, no_rows{});
+    keys_.fold(x, s0, (std::max)(s0, (std::min)(s0 + scan_tuning<C>::chunk, keys_.end(x))), desk, no_rows{});
   }
 
   /// Joins the n chunks of a round from `first` on with those before them.

@@ -38,8 +38,8 @@ struct panel {
 /// The column of a strip from which on columns of the next panel are asked for; 0 where these are asked for from the
 /// start. Two panels of what lies in a cache do not fit the first-level one, so there the distance is short.
 template <class C>
-inline index_t turn_of(index_t width, bool far) {
-  return far || width <= scan_tuning<C>::reach ? 0 : width - scan_tuning<C>::reach;
+inline index_t turn_of(index_t width, bool uncached) {
+  return uncached || width <= scan_tuning<C>::reach ? 0 : width - scan_tuning<C>::reach;
 }
 
 /// A place that moves through a panel: down the rows of a column, or along a row. One variable each: compilers make one
@@ -102,25 +102,25 @@ class lines_ahead {
   }
   /// All of the next panel, of memory (`far`) in the order in which it lies there if its rows follow one another: asked
   /// for row by row it takes 1.4 times as long.
-  static lines_ahead whole(const panel<C>& rows, index_t step, index_t width, bool far,
+  static lines_ahead whole(const panel<C>& rows, index_t step, index_t width, bool uncached,
                            index_t count = scan_tuning<C>::rows) {
     lines_ahead lines(rows, step, count);
-    if (far) lines.in_order(width);
+    if (uncached) lines.in_order(width);
     return lines;
   }
   /// For the columns before or `beyond` the turn, see turn_of; without one the whole next panel.
-  static lines_ahead with_turn(const panel<C>& rows, index_t width, bool far, bool beyond,
+  static lines_ahead with_turn(const panel<C>& rows, index_t width, bool uncached, bool beyond,
                                index_t count = scan_tuning<C>::rows) {
-    const index_t turn = turn_of<C>(width, far);
-    if (turn == 0) return whole(rows, 1, width, far, count);
+    const index_t turn = turn_of<C>(width, uncached);
+    if (turn == 0) return whole(rows, 1, width, uncached, count);
     lines_ahead lines(rows, 1, count);
     lines.ahead_ = beyond ? lines.ahead_ - turn * lines.column_ : (width - turn) * lines.column_;
     return lines;
   }
   [[gnu::always_inline]] void ask(index_t r, index_t i) const { prefetch(from_, ahead_ + r * row_ + i * column_); }
   /// Of memory (`far`) that will not be read again.
-  [[gnu::always_inline]] void ask_last(index_t r, index_t i, bool far) const {
-    if (far) {
+  [[gnu::always_inline]] void ask_last(index_t r, index_t i, bool uncached) const {
+    if (uncached) {
       prefetch_once(from_, ahead_ + r * row_ + i * column_);
     } else {
       ask(r, i);
@@ -180,7 +180,7 @@ inline void for_panels(index_t t0, index_t t1, index_t rows, bool in_place, cons
                        const Close& close) {
   const index_t step = in_place ? t1 - t0 : rows;
   for (index_t t = t0; t < t1; t += step) {
-    const index_t n = std::min(step, t1 - t);
+    const index_t n = (std::min)(step, t1 - t);
     const auto opened = open(t, n);
     f(opened, n);
     close(t, n, opened);

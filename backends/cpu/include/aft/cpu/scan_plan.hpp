@@ -51,7 +51,7 @@ class scan_plan {
       // Channels that share a key stay together, for dk sums over them.
       // Others are cut between cache lines, each of which one thread then writes.
       constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
-      const index_t unit = group == 1 ? std::max(lanes<C>, line) : group * ((lanes<C> + group - 1) / group);
+      const index_t unit = group == 1 ? (std::max)(lanes<C>, line) : group * ((lanes<C> + group - 1) / group);
       pieces_ = (p.d + tune::stretch - 1) / tune::stretch;
       const bool alone = p.B >= threads && divides(p.B * pieces_, threads);
       by_chunk_ = !p.causal && !alone && levels(p.B, p.Tk, threads) && levels(p.B, p.Tq, threads);

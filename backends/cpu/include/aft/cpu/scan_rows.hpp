@@ -16,7 +16,7 @@ template <class C>
 struct known_rows {
   panel<C> o, inverse, power, base;
   index_t t0 = 0;
-  bool far = false;
+  bool rebased = false;
   bool same = false;  ///< one row for all, which sees keys and has no base
 };
 
@@ -54,7 +54,7 @@ class gradient_rows {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         dq_(p.dq, p.d, 1),
-        far_(ways.far_rows),
+        uncached_(ways.far_rows),
         around_(ways.around),
         step_(p.causal ? -1 : 1) {}
 
@@ -74,7 +74,7 @@ class gradient_rows {
   }
 
   /// Whether add_falling may do for whole panels.
-  bool falling(const known_rows<C>& known) const { return gate_ == gate::sigmoid && !known.far; }
+  bool falling(const known_rows<C>& known) const { return gate_ == gate::sigmoid && !known.rebased; }
 
   /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` with their keys.
   void add_falling(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, C* zeros,
@@ -120,7 +120,7 @@ class gradient_rows {
     job.rows.g = {desk.g, x.width};
     const bool write = write_dq && dq_.set();
     const bool in_place = dy_.direct(x) && q_.direct(x) && (!write || dq_.direct(x));
-    const index_t together = panel_rows<C>(far_ && in_place);
+    const index_t together = panel_rows<C>(uncached_ && in_place);
     const auto open = [&](index_t from, index_t count) { return open_same(x, from, count, desk, write); };
     const auto add = [&](const same_inputs<C>& in, index_t count) {
       together == few ? same_panels<C, few>(job, in, x, count) : same_panels<C, rows>(job, in, x, count);
@@ -141,16 +141,16 @@ class gradient_rows {
     C* const high = desk.q;
     std::fill_n(low, x.width, exp_constants<C>::largest);
     std::fill_n(high, x.width, -exp_constants<C>::largest);
-    if (!by_row_ && known.o.stride == 0) t1 = std::min(t1, t0 + 1);
+    if (!by_row_ && known.o.stride == 0) t1 = (std::min)(t1, t0 + 1);
     for (index_t t = t0; t < t1; t += rows) {
-      const index_t n = std::min(rows, t1 - t);
+      const index_t n = (std::min)(rows, t1 - t);
       const panel<C> o = by_row_ ? average_.read(x, t, n, desk.o) : at(known.o, t - known.t0, x);
       if (widen(x, n, o, low, high))
         widen_by_zeros(x, n, o, by_row_ ? lse_.read(x, t, n, desk.lse) : at(known.inverse, t - known.t0, x), low, high);
     }
     for (index_t i = 0; i < x.width; ++i) {
       const bool some = low[i] <= high[i];
-      centre[x.lane + i] = !some ? C(0) : (low[i] > C(0) ? low[i] : std::min(high[i], C(0)));
+      centre[x.lane + i] = !some ? C(0) : (low[i] > C(0) ? low[i] : (std::min)(high[i], C(0)));
     }
   }
 
@@ -161,7 +161,7 @@ class gradient_rows {
     in.q = q_.read(x, t, n, desk.q);
     if (write) in.dq = dq_.open(x, t, desk.dq);
     in.around = around_ && write && dq_.direct(x) && on_lines(in.dq);
-    in.far = far_;
+    in.uncached = uncached_;
     return in;
   }
 
@@ -175,7 +175,7 @@ class gradient_rows {
       for (index_t r = 0; r < n; ++r) {
         const vec<C> value = load(o.row(r) + i);
         const auto none = value == zero;
-        const auto odd = none | (xsimd::abs(value) > vec<C>(exp_constants<C>::largest));
+        const auto odd = none | ((xsimd::abs)(value) > vec<C>(exp_constants<C>::largest));
         zeros = zeros | none;
         least = min_ignoring_nan<C>(least, xsimd::select(odd, least, value));
         most = max_ignoring_nan<C>(most, xsimd::select(odd, most, value));
@@ -196,8 +196,8 @@ class gradient_rows {
         const auto counts = (load(o.row(r) + i) == zero) & differs<C>(load(weight.row(r) + i), nothing);
         const vec<C> least = load(low + i);
         const vec<C> most = load(high + i);
-        store(low + i, xsimd::select(counts, xsimd::min(least, zero), least));
-        store(high + i, xsimd::select(counts, xsimd::max(most, zero), most));
+        store(low + i, xsimd::select(counts, (xsimd::min)(least, zero), least));
+        store(high + i, xsimd::select(counts, (xsimd::max)(most, zero), most));
       }
     }
   }
@@ -208,7 +208,7 @@ class gradient_rows {
     rows.inverse = at(known.inverse, t - known.t0, x);
     rows.power = at(known.power, t - known.t0, x);
     rows.base = at(known.base, t - known.t0, x);
-    rows.far = known.far;
+    rows.rebased = known.rebased;
     return rows;
   }
 
@@ -236,7 +236,7 @@ class gradient_rows {
     rows.g = {desk.g, x.width};
     if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
     in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
-    in.far = far_;
+    in.uncached = uncached_;
     return rows;
   }
 
@@ -248,16 +248,16 @@ class gradient_rows {
       for (index_t r = 0; r < n; ++r) {
         const vec<C> minus = -load(lse.row(r) + i);
         const auto hidden = minus == vec<C>(std::numeric_limits<C>::infinity());
-        const auto near = xsimd::abs(minus) <= range;
-        const split_exp<C> e = exp_weight<C>(xsimd::select(near, minus, zero));
+        const auto moderate = (xsimd::abs)(minus) <= range;
+        const split_exp<C> e = exp_weight<C>(xsimd::select(moderate, minus, zero));
         // 1 where finite: a row whose lse is NaN or +inf has no weights.
         const vec<C> one = vec<C>(C(1)) + minus * zero;
-        store(rows.inverse.row(r) + i, xsimd::select(hidden, zero, xsimd::select(near, e.mantissa, one)));
+        store(rows.inverse.row(r) + i, xsimd::select(hidden, zero, xsimd::select(moderate, e.mantissa, one)));
         store(rows.power.row(r) + i, xsimd::select(hidden, vec<C>(-empty_exponent<C>), xsimd::floor(e.exponent)));
-        const vec<C> base = xsimd::select(near | (xsimd::abs(minus) > vec<C>(exp_constants<C>::largest)), zero,
+        const vec<C> base = xsimd::select(moderate | ((xsimd::abs)(minus) > vec<C>(exp_constants<C>::largest)), zero,
                                           xsimd::select(minus == minus, minus, zero));
         store(rows.base.row(r) + i, base);
-        if (xsimd::any(differs<C>(base, zero))) rows.far = true;
+        if (xsimd::any(differs<C>(base, zero))) rows.rebased = true;
       }
     }
   }
@@ -309,7 +309,7 @@ class gradient_rows {
   bool by_row_;  ///< average and lse are what the caller gave, and differ from row to row
   bool with_average_, with_weights_;
   columns<C> dy_, q_, average_, lse_, dq_;
-  bool far_, around_;
+  bool uncached_, around_;
   index_t step_;  ///< of the panels, see backward_pass::panels
 };
 

@@ -27,10 +27,10 @@ template <class C>
 struct same_inputs {
   panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
   bool around = false;       ///< dq is written around the caches
-  bool far = false;          ///< the arrays are in memory, not in a cache
+  bool uncached = false;     ///< the arrays are in memory, not in a cache
 
   /// The rows from r on.
-  same_inputs from(index_t r) const { return {dy.from(r), q.from(r), dq.from(r), around, far}; }
+  same_inputs from(index_t r) const { return {dy.from(r), q.from(r), dq.from(r), around, uncached}; }
 };
 
 /// What sums without a term are after their first row, as suffix_any leaves them, but for A. Rows see keys, and their
@@ -44,7 +44,7 @@ inline bool enter_same_frames(const suffix_lanes<C>& chunk, const suffix_view<C>
     const vec<C> power = load(rows.power.data + l);
     const vec<C> exponent = power + vec<C>(scan_tuning<C>::headroom);
     const vec<C> o = load(rows.o.data + l);
-    const vec<C> size = xsimd::abs(o);
+    const vec<C> size = (xsimd::abs)(o);
     store(chunk.exponent + l, exponent);
     store(chunk.o_peak + l, raise_peak<C>(zero, o));
     store(view.weight + l, times_pow2<C>(load(rows.inverse.data + l), power - exponent));
@@ -67,7 +67,7 @@ template <class C, index_t rows>
   const C* const limit = job.view.limit;
   const C* const weights = job.view.weight;
   const same_inputs<C> all = inputs;
-  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, inputs.far);
+  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, inputs.uncached);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>);
@@ -77,7 +77,7 @@ template <class C, index_t rows>
     const index_t end = at.i < turn ? turn : width;
     const same_inputs<C> in = all.from(at.r);
     const auto next = [&](const panel<C>& of) {
-      return lines_ahead<C>::with_turn(of, width, in.far, end == width, rows);
+      return lines_ahead<C>::with_turn(of, width, in.uncached, end == width, rows);
     };
     const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
     for (index_t i = at.i; i < end; i += lanes<C>) {
@@ -88,8 +88,8 @@ template <class C, index_t rows>
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         // Between the fold of the keys and their gradients, which read them again: k and v are to stay in the cache.
-        next_dy.ask_last(r, i, in.far);
-        next_q.ask_last(r, i, in.far);
+        next_dy.ask_last(r, i, in.uncached);
+        next_q.ask_last(r, i, in.uncached);
         if (in.dq.data != nullptr && !in.around) next_dq.ask_to_write(r, i);
         size = larger_size<C>(size, load(in.q.row(r) + i));
       }

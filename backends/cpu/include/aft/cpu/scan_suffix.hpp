@@ -22,12 +22,12 @@ namespace scan {
 template <class C>
 struct suffix_rows {
   panel<C> g, o, inverse, power, base;
-  bool far = false;  ///< some base is not 0
+  bool rebased = false;  ///< some base is not 0
 
   /// The same from the last of n rows to the first.
   suffix_rows reversed(index_t n) const {
     const auto turned = [n](const panel<C>& of) { return panel<C>{of.row(n - 1), -of.stride}; };
-    return {turned(g), turned(o), turned(inverse), turned(power), turned(base), far};
+    return {turned(g), turned(o), turned(inverse), turned(power), turned(base), rebased};
   }
 };
 
@@ -37,11 +37,11 @@ struct suffix_keys {
   panel<C> k{}, v{}, dk{}, dv{};
   bool dk_around = false;  ///< written around the caches
   bool dv_around = false;
-  bool far = false;  ///< keys and values are in memory, not in a cache
+  bool uncached = false;  ///< keys and values are in memory, not in a cache
 
   /// Those from key r on.
   suffix_keys from(index_t r) const {
-    return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_around, dv_around, far};
+    return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_around, dv_around, uncached};
   }
 };
 
@@ -139,7 +139,7 @@ template <class C, bool Emit>
   const auto hidden = inverse == zero;
   const vec<C> g = xsimd::select(hidden, zero, load(job.rows.g.row(r) + i));
   const vec<C> o = xsimd::select(hidden, zero, load(job.rows.o.row(r) + i));
-  const frame<C> row{job.rows.far ? xsimd::select(hidden, zero, load(job.rows.base.row(r) + i)) : zero,
+  const frame<C> row{job.rows.rebased ? xsimd::select(hidden, zero, load(job.rows.base.row(r) + i)) : zero,
                      xsimd::select(hidden, empty, load(job.rows.power.row(r) + i))};
   const frame<C> f = chunk.in(l);
 
@@ -159,13 +159,13 @@ template <class C, bool Emit>
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(inverse, row.exponent - next.exponent);
   const auto wide = differs<C>(f.base, zero);
-  const auto far = (!hidden) & (wide | differs<C>(row.base, zero));
-  if (xsimd::any(far | wide)) {
+  const auto distant = (!hidden) & (wide | differs<C>(row.base, zero));
+  if (xsimd::any(distant | wide)) {
     const joined<C> j = join_far<C>(f, row);
-    weight = xsimd::select(far, inverse * j.second, xsimd::select(wide, zero, weight));
-    scale = xsimd::select(far, j.first, xsimd::select(wide, one, scale));
-    next.base = xsimd::select(far, j.common.base, f.base);
-    next.exponent = xsimd::select(far, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
+    weight = xsimd::select(distant, inverse * j.second, xsimd::select(wide, zero, weight));
+    scale = xsimd::select(distant, j.first, xsimd::select(wide, one, scale));
+    next.base = xsimd::select(distant, j.common.base, f.base);
+    next.exponent = xsimd::select(distant, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
   }
   const vec<C> gs = times_pow2<C>(g, -g_shift);
   a = mul_add(weight, gs, a * scale);
@@ -176,7 +176,8 @@ template <class C, bool Emit>
   store(chunk.o_peak + l, o_peak);
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
-  if (xsimd::any(differs<C>(next.exponent, f.exponent) | far | differs<C>(g_peak, old_g) | differs<C>(o_peak, old_o)))
+  if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(g_peak, old_g) |
+                 differs<C>(o_peak, old_o)))
     look_ahead<C, Emit>(chunk, job.after, job.view, l);
   if constexpr (Emit) {
     const suffix_past<C> past(job.view, l);
@@ -209,17 +210,17 @@ template <class C, bool Emit>
         if (keys.dk.data != nullptr) next_v.ask(r, i);
       }
     }
-    if (n == rows && !in.far) {
+    if (n == rows && !in.uncached) {
       const vec<C> centre = load(chunk.centre + l);
       vec<C> top(empty_exponent<C>);
       vec<C> g_peak = load(chunk.g_peak + l);
       vec<C> o_peak = load(chunk.o_peak + l);
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        g_peak = max_ignoring_nan<C>(g_peak, xsimd::abs(load(in.g.row(r) + i)));
+        g_peak = max_ignoring_nan<C>(g_peak, (xsimd::abs)(load(in.g.row(r) + i)));
         if (r > 0 && same) continue;
         top = max_ignoring_nan<C>(top, load(in.power.row(r) + i));
-        o_peak = max_ignoring_nan<C>(o_peak, xsimd::abs(load(in.o.row(r) + i)));
+        o_peak = max_ignoring_nan<C>(o_peak, (xsimd::abs)(load(in.o.row(r) + i)));
       }
       auto special = (top > load(view.limit + l)) | (g_peak > high) | ((g_peak < low) & (g_peak > zero)) |
                      (o_peak > high) | ((o_peak < low) & (o_peak > zero));
@@ -227,8 +228,8 @@ template <class C, bool Emit>
         // A key may see tiny gradients or averages alone, whatever the panel's earlier rows hold.
         vec<C> seen_g = load(chunk.g_peak + l), seen_o = load(chunk.o_peak + l);
         for (index_t r = rows - 1; r >= 0; --r) {
-          seen_g = max_ignoring_nan<C>(seen_g, xsimd::abs(load(in.g.row(r) + i)));
-          seen_o = max_ignoring_nan<C>(seen_o, xsimd::abs(load(in.o.row(r) + i)));
+          seen_g = max_ignoring_nan<C>(seen_g, (xsimd::abs)(load(in.g.row(r) + i)));
+          seen_o = max_ignoring_nan<C>(seen_o, (xsimd::abs)(load(in.o.row(r) + i)));
           special = special | ((seen_g < low) & (seen_g > zero)) | ((seen_o < low) & (seen_o > zero));
         }
       }

@@ -58,8 +58,8 @@ struct suffix_view {
   C* centre = nullptr;
   C* a_power = nullptr;  ///< dv = e^k A 2^a_power
   C* b_power = nullptr;
-  C* weight = nullptr;  ///< of every row, where all are the same
-  C* near = nullptr;    ///< keys of this size and below are for emit_ordinary_keys
+  C* weight = nullptr;         ///< of every row, where all are the same
+  C* ordinary_size = nullptr;  ///< keys of this size and below are for emit_ordinary_keys
 
   suffix_view() = default;
   suffix_view(C* at, index_t width)
@@ -74,7 +74,7 @@ struct suffix_view {
         a_power(at + 8 * width),
         b_power(at + 9 * width),
         weight(at + 10 * width),
-        near(at + 11 * width) {}
+        ordinary_size(at + 11 * width) {}
 };
 
 /// Both sums in their common frame, with a common centre.
@@ -94,7 +94,7 @@ inline suffix_join<C> join_suffixes(const suffix_lanes<C>& x, const suffix_lanes
   const vec<C> cx = load(x.centre + l);
   const vec<C> cy = load(y.centre + l);
   const auto take_x =
-      (load(y.exponent + l) == empty) | ((load(x.exponent + l) != empty) & (xsimd::abs(cx) < xsimd::abs(cy)));
+      (load(y.exponent + l) == empty) | ((load(x.exponent + l) != empty) & ((xsimd::abs)(cx) < (xsimd::abs)(cy)));
   out.centre = xsimd::select(take_x, cx, cy);
   const vec<C> gx = load(x.g_peak + l);
   const vec<C> gy = load(y.g_peak + l);

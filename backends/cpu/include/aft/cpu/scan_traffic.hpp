@@ -52,8 +52,8 @@ struct traffic {
 
 /// Rows that go through a kernel together.
 template <class C>
-inline index_t panel_rows(bool far) {
-  return far ? scan_tuning<C>::far_rows : scan_tuning<C>::rows;
+inline index_t panel_rows(bool uncached) {
+  return uncached ? scan_tuning<C>::far_rows : scan_tuning<C>::rows;
 }
 
 }  // namespace scan

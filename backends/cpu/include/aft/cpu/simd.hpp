@@ -162,7 +162,7 @@ inline vec<C> larger_size(const vec<C>& acc, const vec<C>& x) {
   if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return vec<C>(_mm512_range_ps(acc, x, 0b1011));
   if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return vec<C>(_mm512_range_pd(acc, x, 0b1011));
 #endif
-  return max_ignoring_nan<C>(acc, xsimd::abs(x));
+  return max_ignoring_nan<C>(acc, (xsimd::abs)(x));
 }
 
 /// The largest of |x|, and the least that is not 0, over the lanes of `seen`; `low` is positive, and a NaN in x is
@@ -178,7 +178,7 @@ inline void add_sizes(const vec_mask<C>& seen, const vec<C>& x, vec<C>& high, ve
     return;
   }
 #endif
-  const vec<C> size = xsimd::select(seen, xsimd::abs(x), vec<C>(C(0)));
+  const vec<C> size = xsimd::select(seen, (xsimd::abs)(x), vec<C>(C(0)));
   high = max_ignoring_nan<C>(high, size);
   low = xsimd::select(size > vec<C>(C(0)), min_ignoring_nan<C>(low, size), low);
 }
@@ -190,14 +190,14 @@ class seen_range {
  public:
   /// Not below 0, or NaN.
   void add(const vec<C>& x) {
-    most_ = xsimd::max(most_, to_bits(x));
-    least_ = xsimd::min(least_, to_bits(x));
+    most_ = (xsimd::max)(most_, to_bits(x));
+    least_ = (xsimd::min)(least_, to_bits(x));
   }
   /// The same where 0 is no less than any.
   void add_unless_zero(const vec<C>& x) {
     const ivec<C> bits = to_bits(x);
-    most_ = xsimd::max(most_, bits);
-    least_ = xsimd::min(least_, xsimd::select(bits == ivec<C>(0), least_, bits));
+    most_ = (xsimd::max)(most_, bits);
+    least_ = (xsimd::min)(least_, xsimd::select(bits == ivec<C>(0), least_, bits));
   }
   /// Lanes that have seen nothing outside [low, high]. A NaN of either sign is outside.
   vec_mask<C> within(C low, C high) const {
@@ -212,7 +212,7 @@ class seen_range {
 template <class C>
 class seen_size {
  public:
-  void add(const vec<C>& x) { most_ = xsimd::max(most_, to_bits(xsimd::abs(x))); }
+  void add(const vec<C>& x) { most_ = (xsimd::max)(most_, to_bits((xsimd::abs)(x))); }
   vec<C> largest() const { return from_bits<C>(most_); }
   vec_mask<C> within(C high) const { return largest() <= vec<C>(high); }
 

@@ -46,7 +46,7 @@ template <class C>
 template <class C>
 inline void set_key_scales(const vec<C>& top, const stencil_table<C>& table, column_scales<C>& cs) {
   const vec<C> zero(C(0));
-  const auto usable = xsimd::abs(top) <= vec<C>(stencil_range<C>);
+  const auto usable = (xsimd::abs)(top) <= vec<C>(stencil_range<C>);
   store(cs.exponent, exponent_of<C>(xsimd::select(usable, top, zero)));
   store(cs.usable, xsimd::select(usable, load(table.usable), zero));
   store(cs.empty, xsimd::select(top == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(1)), zero));
@@ -105,7 +105,7 @@ struct magnitudes {
 
   void add(const vec<C>& value, const vec_mask<C>& seen) {
     const vec<C> zero(C(0)), inf(std::numeric_limits<C>::infinity());
-    const vec<C> size = xsimd::abs(value);
+    const vec<C> size = (xsimd::abs)(value);
     const vec<C> known = xsimd::select(seen && (size < inf), size, zero);
     high = max_ignoring_nan<C>(high, known);
     low = min_ignoring_nan<C>(low, xsimd::select(known > zero, known, inf));
@@ -119,7 +119,7 @@ struct ordinary_magnitudes {
   vec<C> low = vec<C>(std::numeric_limits<C>::infinity());
 
   void add(const vec<C>& value) {
-    const vec<C> size = xsimd::abs(value);
+    const vec<C> size = (xsimd::abs)(value);
     high = larger_size<C>(high, value);
     low = xsimd::select(size > vec<C>(C(0)), min_ignoring_nan<C>(low, size), low);
   }

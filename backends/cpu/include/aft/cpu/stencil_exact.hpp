@@ -82,24 +82,24 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   vec<C> top(-inf), most_hi(-inf), most_lo(zero), largest(zero), tainted(zero), beyond(zero);
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool) {
     // A NaN fails every comparison, so "not within" catches it too.
-    const auto within = (xsimd::abs(key) <= range) && (xsimd::abs(weight) <= range);
+    const auto within = ((xsimd::abs)(key) <= range) && ((xsimd::abs)(weight) <= range);
     beyond = xsimd::select(seen && !within, one, beyond);
     const half_sum<C> z = add_halves<C>(key, weight);
-    const auto ordinary = xsimd::abs(z.hi) < vec<C>(inf);
+    const auto ordinary = (xsimd::abs)(z.hi) < vec<C>(inf);
     tainted = xsimd::select(seen && !ordinary, one, tainted);
     const auto higher = seen && ordinary && ((z.hi > most_hi) || ((z.hi == most_hi) && (z.lo > most_lo)));
     most_hi = xsimd::select(higher, z.hi, most_hi);
     most_lo = xsimd::select(higher, z.lo, most_lo);
     const vec<C> e = exponent_of<C>(key) + exponent_of<C>(weight);
     top = xsimd::select(seen && within && (e > top), e, top);
-    const vec<C> size = xsimd::abs(value);
+    const vec<C> size = (xsimd::abs)(value);
     largest = xsimd::select(seen && (size < vec<C>(inf)) && (size > largest), size, largest);
   });
   C highs[L], scales[L], unscales[L];
   store(highs, largest);
   for (index_t l = 0; l < L; ++l) value_scale(highs[l], scales[l], unscales[l]);
   const vec<C> by = load(scales);
-  const auto far = beyond > zero;
+  const auto distant = beyond > zero;
   top = xsimd::select(top > vec<C>(-inf), top, zero);
   const vec<C> start = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
 
@@ -107,15 +107,15 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   row_sum<C> rest = row_sum<C>::zero();
   index_t outside = 0;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
-    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(xsimd::abs(key) <= range, key, zero));
-    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(xsimd::abs(weight) <= range, weight, zero));
+    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select((xsimd::abs)(key) <= range, key, zero));
+    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select((xsimd::abs)(weight) <= range, weight, zero));
     vec<C> factor = ew.mantissa;
     vec<C> mass = ek.mantissa * pow2<C>((ek.exponent + ew.exponent) - top);
-    if (xsimd::any(far)) {
+    if (xsimd::any(distant)) {
       const half_sum<C> z = add_halves<C>(key, weight);
       const vec<C> x = two * ((z.hi - start) + (z.lo - most_lo));
-      mass = xsimd::select(far, exp_scaled<C>(x, zero), mass);
-      factor = xsimd::select(far, one, factor);
+      mass = xsimd::select(distant, exp_scaled<C>(x, zero), mass);
+      factor = xsimd::select(distant, one, factor);
     }
     mass = xsimd::select(seen, mass, zero);
     const vec<C> moment = xsimd::select(seen, mass * (value * by), zero);
@@ -141,12 +141,12 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   const vec<C> unscale = load(unscales);
   const vec<C> ratio = num / safe;
   vec<C> average = ratio * unscale;
-  const auto over = (xsimd::abs(average) == vec<C>(inf)) && (xsimd::abs(ratio) < vec<C>(inf));
+  const auto over = ((xsimd::abs)(average) == vec<C>(inf)) && ((xsimd::abs)(ratio) < vec<C>(inf));
   const vec<C> hull = xsimd::select(ratio > zero, largest * by, -(largest * by));
   average = xsimd::select(over, hull * unscale, average);
-  const vec<C> exponent = xsimd::select(far, zero, top);
-  const vec<C> base_hi = xsimd::select(far, start, zero);
-  const vec<C> base_lo = xsimd::select(far, most_lo, zero);
+  const vec<C> exponent = xsimd::select(distant, zero, top);
+  const vec<C> base_hi = xsimd::select(distant, start, zero);
+  const vec<C> base_lo = xsimd::select(distant, most_lo, zero);
   vec<C> lse = log_from_base<C>({base_hi, base_lo}, safe, exponent);
   lse = xsimd::select(den == den, lse, den);
   const split_exp<C> parts = split_denominator<C>(safe);

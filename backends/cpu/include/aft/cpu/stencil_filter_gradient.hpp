@@ -69,7 +69,7 @@ struct scaled_factor {
 
   scaled_factor(const vec<C>& x, const vec<C>& exponents, C range) {
     const vec<C> most(stencil_most_scale<C>);
-    within = xsimd::abs(x) <= vec<C>(range);
+    within = (xsimd::abs)(x) <= vec<C>(range);
     const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, x, vec<C>(C(0))));
     mantissa = e.mantissa;
     scale = e.exponent + exponents;
@@ -85,7 +85,7 @@ struct scaled_factor {
 };
 template <class C>
 inline vec_mask<C> is_finite(const vec<C>& x) {
-  return xsimd::abs(x) <= vec<C>(exp_constants<C>::largest);
+  return (xsimd::abs)(x) <= vec<C>(exp_constants<C>::largest);
 }
 
 /// partial[j][lane] += the tile's part of dr, the sum of Q0[t] P0[s] - Q1[t] P1[s].
@@ -107,7 +107,7 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
   correlate<C>(shape, P, Q, sums, [&](index_t tap, index_t j0, index_t j1, index_t j2, const C* sum) {
     const vec<C> r = load(table.logs + tap * L);
     const scaled_factor<C> e(r, exponents, stencil_range<C>);
-    const vec<C> terms = xsimd::abs(load(sum)) + xsimd::abs(load(sum + L));
+    const vec<C> terms = (xsimd::abs)(load(sum)) + (xsimd::abs)(load(sum + L));
     vec<C> dr = e.times(load(sum) - load(sum + L), unscale, key_unscale);
     const auto hidden = idle || (r == vec<C>(-inf));
     // A tap may join only pairs of tiny weight; below the bound those that were dropped could be all there are.

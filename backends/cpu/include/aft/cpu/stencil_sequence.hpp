@@ -93,7 +93,7 @@ class sequence_fold {
     }
     begin();
     for (index_t t0 = 0; t0 < p_.Tq; t0 += block) {
-      const index_t t1 = std::min(p_.Tq, t0 + block);
+      const index_t t1 = (std::min)(p_.Tq, t0 + block);
       if (!hold(t0, t1)) hold_again(t0, t1);
       if (!in_place_.queries && p_.gate_fn != gate::none)
         read_tiles<C>(p_.q, p_.grid, tiles_, count_, 1, t0, t1, worker_.gates, block * lanes<C>, lanes<C>);
@@ -160,7 +160,7 @@ class sequence_fold {
   /// tried.
   void sum_after() {
     for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = row_sum<C>::zero();
-    const auto first_key = [&](index_t i) { return i == 0 ? 0 : std::min(p_.Tk, i * block + row_.reach_after()); };
+    const auto first_key = [&](index_t i) { return i == 0 ? 0 : (std::min)(p_.Tk, i * block + row_.reach_after()); };
     for (index_t i = worker_.blocks; i-- > 0;) {
       const index_t s0 = first_key(i), s1 = first_key(i + 1);
       stage(s0, s1, 0);
@@ -168,7 +168,7 @@ class sequence_fold {
         if (i > 0) ask_keys(j, first_key(i - 1), s0);
         weigh(j, s0, s1, 0);
         after(j, i) = after(j, i + 1);
-        row_.after(columns(j, s0), i * block, std::min(p_.Tq, (i + 1) * block), after(j, i), nullptr);
+        row_.after(columns(j, s0), i * block, (std::min)(p_.Tq, (i + 1) * block), after(j, i), nullptr);
       }
     }
   }
@@ -185,7 +185,7 @@ class sequence_fold {
   /// Weights of the keys that outputs [t0, t1) look at. False where they were tried with scale 1 and it does not serve.
   bool hold(index_t t0, index_t t1) {
     const index_t begin = std::max<index_t>(0, t0 - row_.reach_before());
-    const index_t end = std::min(p_.Tk, t1 + row_.reach_after());
+    const index_t end = (std::min)(p_.Tk, t1 + row_.reach_after());
     const index_t kept = end_ - begin;
     for (index_t j = 0; j < count_; ++j) {
       C* const P = keys_of(j);
@@ -204,7 +204,7 @@ class sequence_fold {
   /// remains: powers of two do not change its bits, and q may have been overwritten by it.
   void hold_again(index_t t0, index_t t1) {
     for (index_t s0 = end_; s0 < p_.Tk; s0 += block) {
-      const index_t s1 = std::min(p_.Tk, s0 + block);
+      const index_t s1 = (std::min)(p_.Tk, s0 + block);
       stage(s0, s1, 0);
       for (index_t j = 0; j < count_; ++j) worker_.sizes[j].add(staged(j, s0, 0), s1 - s0);
     }
@@ -252,8 +252,8 @@ class sequence_fold {
 
   /// Results of queries [t0, t1), whose gates were read.
   void queries(index_t j, index_t t0, index_t t1) {
-    ask_keys(j, end_, std::min(p_.Tk, end_ + block));
-    if (p_.gate_fn != gate::none) ask_queries(j, t1, std::min(p_.Tq, t1 + block));
+    ask_keys(j, end_, (std::min)(p_.Tk, end_ + block));
+    if (p_.gate_fn != gate::none) ask_queries(j, t1, (std::min)(p_.Tq, t1 + block));
     const stencil_shape& shape = call_.shape;
     const stencil_table<C>& table = call_.tables[first_ + j];
     sum_outside(j, t0, t1);
@@ -295,7 +295,7 @@ inline bool goes_by_parts(const stencil_shape& shape, index_t d, bool tied) {
   using tuning = tuning_stencil<C>;
   const bool few = d < tuning::sequence_tiles * lanes<C>;
   const index_t causal = few ? tuning::sequence_few : (tied ? tuning::sequence_apart : tuning::sequence);
-  const index_t least = shape.after ? std::max(causal, tuning::sequence_twice) : causal;
+  const index_t least = shape.after ? (std::max)(causal, tuning::sequence_twice) : causal;
   const index_t taps = tied ? tuning::sequence_taps_apart : tuning::sequence_taps;
   return shape.rows() == 1 && shape.width() >= least && shape.taps[2] <= taps;
 }
@@ -306,7 +306,7 @@ void sequence_forward(const problem& p, const stencil_shape& shape, const cpu& e
   const lane_plan<C> plan(p.B, p.d);
   const index_t most = sequence_fold<C>::most;
   const index_t wanted = (2 * thread_count(exec) + plan.groups - 1) / plan.groups;
-  const index_t strips = std::min(plan.tiles, std::max(wanted, (plan.tiles + most - 1) / most));
+  const index_t strips = (std::min)(plan.tiles, (std::max)(wanted, (plan.tiles + most - 1) / most));
   const int threads = worker_count(exec, strips * plan.groups);
   stencil_table<C>* tables = nullptr;
   sequence_worker<C>* workers = nullptr;

@@ -120,7 +120,7 @@ struct tied_gradients {
         for (index_t x = 0; x < n; ++x) {
           const vec<C> part = load(sum + x * L) * share[x];
           at_taps.add(part, own.taps + tap * 2 * L + x * L);
-          at_taps.add(xsimd::abs(part), own.sizes + tap * 2 * L + x * L);
+          at_taps.add((xsimd::abs)(part), own.sizes + tap * 2 * L + x * L);
         }
       });
     }
@@ -208,7 +208,7 @@ struct tied_gradients {
                      const scaled_factor<C> e(r, load(own.scales[2 * i + x].exponent) + load(of.payload),
                                               stencil_range<C>);
                      const vec<C> others = load(sum + x * L);
-                     const vec<C> terms = load(own.sizes + at) + xsimd::abs(others);
+                     const vec<C> terms = load(own.sizes + at) + (xsimd::abs)(others);
                      const vec<C> dr = e.times(load(own.taps + at) - others, of.low_unit(), of.high_unit());
                      const auto proven = hidden || ((load(of.usable) == vec<C>(C(1))) && e.within && is_finite<C>(dr) &&
                                                     (of.quiet() || terms >= vec<C>(exp_constants<C>::proof)));

@@ -27,13 +27,13 @@ struct stencil_run {
 };
 
 /// An output's place in a tile, known to the compiler: arrays that are indexed by it only become registers.
-template <index_t I>
-using lane_of_tile = std::integral_constant<index_t, I>;
+template <index_t Place>
+using lane_of_tile = std::integral_constant<index_t, Place>;
 
 /// Calls f with every place below N.
-template <index_t N, class F, std::size_t... I>
-[[gnu::always_inline]] inline void for_each_place(const F& f, std::index_sequence<I...>) {
-  (f(lane_of_tile<static_cast<index_t>(I)>{}), ...);
+template <index_t N, class F, std::size_t... Places>
+[[gnu::always_inline]] inline void for_each_place(const F& f, std::index_sequence<Places...>) {
+  (f(lane_of_tile<static_cast<index_t>(Places)>{}), ...);
 }
 template <index_t N, class F>
 [[gnu::always_inline]] inline void for_each_place(const F& f) {

@@ -154,7 +154,7 @@ template <class C>
   for (index_t i = 0; i < p.Tq * L; i += L) {
     const auto empty = load(rows.inverse + i) == zero;
     const vec<C> exponent = -load(rows.exponent + i);
-    const vec<C> size = xsimd::abs(load(rows.g + i));
+    const vec<C> size = (xsimd::abs)(load(rows.g + i));
     top = xsimd::select(!empty && (exponent > top), exponent, top);
     high = xsimd::select((size > high) && (size < vec<C>(inf)), size, high);
     beyond = xsimd::select(load(rows.base_hi + i) == zero, beyond, one);

@@ -54,7 +54,7 @@ template <class C>
   vec<C> top(p.excluded ? -inf : C(0));
   for (index_t j = 0; j < taps; ++j) top = max_ignoring_nan<C>(top, load(table.logs + j * L));
   const auto none = top == vec<C>(-inf);
-  const auto usable = none || (xsimd::abs(top) <= vec<C>(stencil_range<C>));
+  const auto usable = none || ((xsimd::abs)(top) <= vec<C>(stencil_range<C>));
   const vec<C> zero(C(0));
   const vec<C> exponent = exponent_of<C>(xsimd::select(usable && !none, top, zero));
   for (index_t j = 0; j < taps; ++j) {

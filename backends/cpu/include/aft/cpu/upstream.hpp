@@ -202,7 +202,7 @@ class largest_size {
  public:
   explicit largest_size(C* to) : to_(to), high_(to != nullptr ? load(to) : vec<C>(C(0))) {}
   void take(const vec<C>& x) {
-    const vec<C> size = xsimd::abs(x);
+    const vec<C> size = (xsimd::abs)(x);
     high_ = max_ignoring_nan<C>(high_,
                                 xsimd::select(size < vec<C>(std::numeric_limits<C>::infinity()), size, vec<C>(C(0))));
   }

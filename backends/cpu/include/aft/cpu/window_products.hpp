@@ -289,11 +289,11 @@ class window_products final : public pair_products<C> {
     for (index_t x = 0; x < count; x += L) {
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
-      const auto within = xsimd::abs(weight) <= range;
+      const auto within = (xsimd::abs)(weight) <= range;
       const split_exp<C> e = exp_weight<C>(xsimd::select(within, weight, zero));
       const vec<C> exponent = xsimd::select(within, e.exponent - load(exponents + x), zero);
       const vec<C> sum = times_pow2<C>(e.mantissa * load(sums + x), exponent) * back * lower;
-      const auto proven = hidden || (within && (xsimd::abs(sum) <= largest));
+      const auto proven = hidden || (within && ((xsimd::abs)(sum) <= largest));
       store(dw + x, xsimd::select(hidden, zero, sum));
       if (xsimd::all(proven)) continue;
       C flag[L];

@@ -61,7 +61,7 @@ class query_former {
     const vec<C> scaled = times_pow2<C>(g * by_, -state.exponent - exponent_) + taint_;
     store(P, scaled);
     store(P + lanes<C>, scaled * (o * lift_));
-    const vec<C> g_size = xsimd::abs(g), o_size = xsimd::abs(o);
+    const vec<C> g_size = (xsimd::abs)(g), o_size = (xsimd::abs)(o);
     top_ = max_ignoring_nan<C>(top_, xsimd::select(empty, none, -state.exponent));
     high_ = max_ignoring_nan<C>(high_, xsimd::select(g_size < inf, g_size, zero));
     most_ = max_ignoring_nan<C>(most_, xsimd::select(o_size < inf, o_size, zero));
@@ -266,7 +266,7 @@ class query_source final : public window_source<C> {
     bool as_formed = true;
     if (ordinary_[i] && sizes_[i].holds()) {
       // Nothing was measured besides, so all scales stay 1.
-      if (highest_ != nullptr) store(highest_, xsimd::max(load(highest_), sizes_[i].g.largest()));
+      if (highest_ != nullptr) store(highest_, (xsimd::max)(load(highest_), sizes_[i].g.largest()));
     } else if (ordinary_[i]) {
       ordinary_[i] = as_formed = false;
       for (index_t t = 0; t < in_->p->Tq; t += most) measure(i, t, t + most < in_->p->Tq ? t + most : in_->p->Tq);

@@ -48,12 +48,12 @@ AFT_DEVICE void stage_columns(const device_call<C>& p, index_t b, index_t h, ind
 
 /// Adds to a key's gradients those of the queries beyond the tiles; false where only the sum of all pairs will do.
 template <class C>
-AFT_DEVICE bool add_outside(const outer_folds<query_fold<C>>& outer, const tile_span& near, const column& col,
+AFT_DEVICE bool add_outside(const outer_folds<query_fold<C>>& outer, const tile_span& inner, const column& col,
                             const split_exp<C>& weight, C value, C& dv, C& dk) {
   return (outer.before == nullptr ||
-          add_queries(fold_at(outer, outer.before, near.begin, col.b, col.c), weight, value, dv, dk)) &&
+          add_queries(fold_at(outer, outer.before, inner.begin, col.b, col.c), weight, value, dv, dk)) &&
          (outer.after == nullptr ||
-          add_queries(fold_at(outer, outer.after, near.end, col.b, col.c), weight, value, dv, dk));
+          add_queries(fold_at(outer, outer.after, inner.end, col.b, col.c), weight, value, dv, dk));
 }
 
 /// With folds of the outside, flags what it cannot sum with them; without, it can sum anything.

@@ -55,8 +55,8 @@ AFT_DEVICE C tanh_gate(C x) {
     return fused(sum * z, x, x);
   }
   const C e = exp_scaled<C>(-(a + a), C(0));
-  const C far = (C(1) - e) / (C(1) + e);
-  return x < C(0) ? -far : far;
+  const C quotient = (C(1) - e) / (C(1) + e);
+  return x < C(0) ? -quotient : quotient;
 }
 
 /// gate(q); 1 for gate::none, where q may be anything. A NaN stays a NaN, and +-inf gives the limit.

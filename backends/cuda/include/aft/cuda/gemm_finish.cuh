@@ -24,7 +24,7 @@ struct gemm_row {
 };
 
 AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const outer_folds<running_fold<float>>& outer,
-                              const tile_span& near, const column& col, const gemm_column& at, index_t t, float unit,
+                              const tile_span& inner, const column& col, const gemm_column& at, index_t t, float unit,
                               const two_floats& pair) {
   const index_t last_seen = p.causal ? t : p.Tk;
   // The unit of a special row is NaN, and its sums are 0.
@@ -42,7 +42,7 @@ AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const outer_folds<run
     sum.den = pair.x[1];
     sum.top = unit + at.unit;
   }
-  sum = with_outside(sum, outer, near, col.b, col.c);
+  sum = with_outside(sum, outer, inner, col.b, col.c);
   const bool nothing = empty && sum.den == 0.0f && sum.top == no_exponent<float>;
   return {average_of(sum), fits && (nothing || (proven(sum) && sum.den >= gemm_least_den))};
 }
@@ -124,13 +124,13 @@ AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
     }
   }
 
-  const tile_span near = tiles_of(keys_of(p, outer, place.first_row, place.last_row));
+  const tile_span inner = tiles_of(keys_of(p, outer, place.first_row, place.last_row));
   std::uint32_t flags = 0;
   bool shown[n];
   AFT_UNROLL
   for (int r = 0; r < n; ++r) {
     gemm_row found{0.0f, false};
-    if (r < exist) found = prove_row(p, outer, near, col, at, t0 + r, unit[r], sums.pair[r][lane]);
+    if (r < exist) found = prove_row(p, outer, inner, col, at, t0 + r, unit[r], sums.pair[r][lane]);
     const std::uint32_t word = ballot(r < exist && !found.shown);
     if (lane == r) flags = word;
     shown[r] = found.shown;

@@ -96,9 +96,9 @@ class gemm_forward {
   static index_t tiles_near(const problem& p) {
     if (!folds_outside(p, gemm_rows)) return p.Tk;
     const reach r = reach_of(p);
-    const index_t near = p.causal ? (r.before < 0 ? 0 : r.before) : r.before + r.after;
+    const index_t span = p.causal ? (r.before < 0 ? 0 : r.before) : r.before + r.after;
     // What is looked at begins and ends with whole tiles of the folds, anywhere in those of the product.
-    return (near + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
+    return (span + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
   }
 
   gemm_engine engine_;

@@ -68,7 +68,7 @@ AFT_DEVICE void copy_tiles(const gemm_plan& plan, const gemm_place& place, int b
 /// 64 of the block's rows, by a warpgroup. A tile stays in work until the next one's products have been started.
 AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_row, group_buffers& buffers,
                                group_sums& d) {
-  const bool signals = thread_index() % warp_size == 0;
+  const bool announces = thread_index() % warp_size == 0;
   const int tiles = place.end - place.begin;
   AFT_UNROLL_BY(1)
   for (int i = 0; i < tiles; ++i) {
@@ -82,10 +82,10 @@ AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_ro
     for (int step = 0; step < gemm_depth / 16; ++step) multiply_group(d, further(a, 32 * step), further(b, 32 * step));
     commit_products();
     wait_products<1>();
-    if (i > 0 && signals) arrive(buffers.empty[group_turn::of(before + i - 1).stage]);
+    if (i > 0 && announces) arrive(buffers.empty[group_turn::of(before + i - 1).stage]);
   }
   settle_products(d);
-  if (tiles > 0 && signals) arrive(buffers.empty[group_turn::of(before + tiles - 1).stage]);
+  if (tiles > 0 && announces) arrive(buffers.empty[group_turn::of(before + tiles - 1).stage]);
 }
 
 /// Eight rows at a time, and one copy of the code that finishes them: the registers are chosen by a comparison.

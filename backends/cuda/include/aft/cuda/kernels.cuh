@@ -40,7 +40,7 @@ inline void require_device_memory([[maybe_unused]] const call_stream& stream,
                  {p.mask, "the memory of 'mask'"},
                  {p.lengths, "the memory of 'key_lengths'"}};
   for (const auto& t : tensors) {
-    if (t.data != nullptr) stream.require(pointer_error(t.data), t.name);
+    if (t.data != nullptr) stream.throw_on(pointer_error(t.data), t.name);
   }
 #endif
 }
@@ -89,7 +89,7 @@ inline void run_reparameterize(const filter_problem& p, void* stream) {
                  {&p.out, "the memory of 'out'"},     {&p.dr, "the memory of 'dr'"},
                  {&p.dgain, "the memory of 'dgain'"}, {&p.dshift, "the memory of 'dshift'"}};
   for (const auto& t : tensors) {
-    if (t.tensor->data != nullptr) own.require(pointer_error(t.tensor->data), t.name);
+    if (t.tensor->data != nullptr) own.throw_on(pointer_error(t.tensor->data), t.name);
   }
 #endif
   own.launch(p.backward ? reparameterize_gradient_kernel<double> : reparameterize_kernel<double>, p.heads, warp_size,

@@ -39,8 +39,8 @@ inline reach reach_of(const problem& p) {
 inline bool folds_outside(const problem& p, index_t rows) {
   if (p.excluded || has_pair_mask(p)) return false;
   const reach r = reach_of(p);
-  const index_t near = p.causal ? (r.before < 0 ? 0 : r.before) : r.before + r.after;
-  return near + rows + tuning::depth < p.Tk;
+  const index_t span = p.causal ? (r.before < 0 ? 0 : r.before) : r.before + r.after;
+  return span + rows + tuning::depth < p.Tk;
 }
 
 /// Folds of keys (Fold = running_fold<C>) or queries (query_fold<C>), where they are used. O(B T d) work, and of

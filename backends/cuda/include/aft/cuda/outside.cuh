@@ -70,9 +70,9 @@ AFT_DEVICE const Fold& fold_at(const outer_folds<Fold>& outer, const Fold* folds
 /// A row's sums of the tiles `near`, and of all others.
 template <class C>
 AFT_DEVICE running_fold<C> with_outside(running_fold<C> sum, const outer_folds<running_fold<C>>& outer,
-                                        const tile_span& near, index_t b, index_t c) {
-  if (outer.before != nullptr) sum = joined(sum, fold_at(outer, outer.before, near.begin, b, c));
-  if (outer.after != nullptr) sum = joined(sum, fold_at(outer, outer.after, near.end, b, c));
+                                        const tile_span& inner, index_t b, index_t c) {
+  if (outer.before != nullptr) sum = joined(sum, fold_at(outer, outer.before, inner.begin, b, c));
+  if (outer.after != nullptr) sum = joined(sum, fold_at(outer, outer.after, inner.end, b, c));
   return sum;
 }
 

@@ -179,7 +179,7 @@ class call_stream {
   call_stream(const char* op, void* stream) : op_(op), stream_(stream) {}
 
   void* get() const { return stream_; }
-  void require(const std::string& error, const char* what) const {
+  void throw_on(const std::string& error, const char* what) const {
     if (!error.empty()) throw device_error(std::string(op_) + ": " + what + ": " + error);
   }
 
@@ -193,11 +193,11 @@ class call_stream {
     constexpr index_t most = 0x7fffffff;
     if (blocks == 0) return;
     if (blocks > most) {
-      require("cudaErrorInvalidConfiguration (" + std::to_string(blocks) + " blocks; a grid holds " +
-                  std::to_string(most) + ")",
-              "too large a grid");
+      throw_on("cudaErrorInvalidConfiguration (" + std::to_string(blocks) + " blocks; a grid holds " +
+                   std::to_string(most) + ")",
+               "too large a grid");
     }
-    require(device_launch(kernel, blocks, threads, bytes, stream_, arguments...), "launching a kernel");
+    throw_on(device_launch(kernel, blocks, threads, bytes, stream_, arguments...), "launching a kernel");
   }
   /// One thread for each of n items.
   template <class... P, class... A>
@@ -206,7 +206,7 @@ class call_stream {
   }
   template <class T>
   void clear(T* p, index_t n) const {
-    if (n > 0) require(device_clear(p, static_cast<std::size_t>(n) * sizeof(T), stream_), "clearing scratch");
+    if (n > 0) throw_on(device_clear(p, static_cast<std::size_t>(n) * sizeof(T), stream_), "clearing scratch");
   }
 
  private:
@@ -235,7 +235,7 @@ class device_scratch {
   }
   void allocate() {
     if (bytes_ == 0) return;
-    stream_->require(device_allocate(&base_, bytes_, stream_->get()), "allocating scratch");
+    stream_->throw_on(device_allocate(&base_, bytes_, stream_->get()), "allocating scratch");
     for (const request& r : wanted_) r.set(r.where, static_cast<std::byte*>(base_) + r.offset);
   }
 
