@@ -105,8 +105,7 @@ std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
   call.bias.w.data = reinterpret_cast<std::byte*>(w.data());
   call.average = scratch_tensor(out.data(), call.positions, x.d);
   if (!lengths.empty()) {
-    call.lengths = bytes_of(lengths);
-    call.lengths_sb = 1;
+    call.lengths = {bytes_of(lengths), sizeof(std::int64_t), true};
   }
   if (!mask.empty()) {
     call.mask = bytes_of(mask);

@@ -34,7 +34,7 @@ attention_map_kernel(const AFT_PARAMETER device_call<C> p) {
   const index_t t = i / p.d % p.Tq;
   const index_t b = i / p.d / p.Tq;
   const index_t h = c / (p.d / p.bias.heads);
-  const span keys = keys_of(p, t, t + 1);
+  const span keys = is_padding(p, b, t) ? span{0, 0} : keys_of(p, t, t + 1);
   double x = 0;
   double most = -number<double>::infinity;
   for (index_t s = keys.lo; s < keys.hi; ++s)

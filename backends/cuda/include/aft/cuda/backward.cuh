@@ -81,7 +81,7 @@ class key_backward {
       : cols_(columns_of(p)),
         shared_(p, memory),
         product_(p, memory),
-        outer_(p, p.Tq, folds_outside(p, product_.chosen() ? tensor_rows : fold_rows), !p.causal, true, memory) {
+        outer_(p, p.Tq, folds_outside(p, product_.chosen() ? tensor_rows : fold_rows, p.Tq), !p.causal, true, memory) {
     step_ = p.Tk;
     if (p.bias.kind == bias_kind::factorized && !plan_bands(p, memory)) {
       step_ = rows_at_once<C>(p.bias.heads, p.Tq, p.Tk, fold_rows);
@@ -160,10 +160,11 @@ template <class C>
 class scan_key_backward {
  public:
   scan_key_backward(const backward_problem& p, device_scratch& memory)
-      : queries_(plan_scan<query_fold<C>>(p.B, p.d, p.Tq)),
+      : queries_(plan_scan<query_fold<C>>(p.B, p.d, p.causal ? p.first_query + p.Tq : p.Tq)),
         keys_(plan_scan<query_fold<C>>(p.B, p.d, p.Tk)),
         rows_(plan_fold(keys_.cols, 0, p.Tk)),
         shared_(p, memory) {
+    queries_.ahead = p.causal ? p.first_query : 0;
     memory.reserve(queries_.partials, queries_.chunks * queries_.cols.count());
     memory.reserve(rows_.flags, rows_.flag_words());
   }

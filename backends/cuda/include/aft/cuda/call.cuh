@@ -47,12 +47,12 @@ struct device_call {
   tensor dy{}, dq{}, dk{}, dv{};
   bias_source bias{};
   bool causal = false, excluded = false;
+  index_t ahead = 0;                          ///< causal rows see keys up to t + ahead; 0 where they see all
   index_t reach_before = 0, reach_after = 0;  ///< as `reach` counts them
   gate gate_fn = gate::none;
   const std::byte* mask = nullptr;
   index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
-  const std::byte* lengths = nullptr;
-  index_t lengths_sb = 0;
+  length_list lengths{}, query_lengths{};
   row_state<C> state{};
   index_t state_channels = 0;
   bool from_lse = false;
@@ -72,10 +72,25 @@ AFT_DEVICE bool mask_hides(const device_call<C>& p, index_t b, index_t t, index_
   return p.mask[b * p.mask_sb + t * p.mask_st + s * p.mask_ss] == std::byte{0};
 }
 
+/// length_list::of for device code: the length of batch element b, between 0 and `most`.
+AFT_DEVICE index_t length_of(const length_list& list, index_t b, index_t most) {
+  if (list.data == nullptr) return most;
+  const std::byte* const at = list.data + b * list.step;
+  const index_t n = list.wide ? index_t{*reinterpret_cast<const std::int64_t*>(at)}
+                              : index_t{*reinterpret_cast<const std::int32_t*>(at)};
+  return n < list.less ? 0 : (n - list.less > most ? most : n - list.less);
+}
+
+/// Whether row t of batch element b is padding: it counts as a row that sees no key, whatever its memory holds.
+template <class C>
+AFT_DEVICE bool is_padding(const device_call<C>& p, index_t b, index_t t) {
+  return p.query_lengths.data != nullptr && t >= length_of(p.query_lengths, b, p.Tq);
+}
+
 /// Whether key s of batch element b is hidden from every query, k apart.
 template <class C>
 AFT_DEVICE bool key_hidden(const device_call<C>& p, index_t b, index_t s) {
-  if (p.lengths != nullptr && s >= reinterpret_cast<const std::int64_t*>(p.lengths)[b * p.lengths_sb]) return true;
+  if (p.lengths.data != nullptr && s >= length_of(p.lengths, b, p.Tk)) return true;
   return p.mask != nullptr && p.mask_st == 0 && mask_hides(p, b, 0, s);
 }
 
@@ -92,7 +107,7 @@ template <class C>
 AFT_DEVICE span keys_of(const device_call<C>& p, index_t t0, index_t t1) {
   index_t lo = p.excluded ? t0 - p.reach_before : 0;
   index_t hi = p.excluded ? t1 + p.reach_after : p.Tk;
-  if (p.causal && hi > t1) hi = t1;
+  if (p.causal && hi > t1 + p.ahead) hi = t1 + p.ahead;
   return {clamp_to(lo, p.Tk), clamp_to(hi, p.Tk)};
 }
 
@@ -101,7 +116,7 @@ template <class C>
 AFT_DEVICE span queries_of(const device_call<C>& p, index_t s0, index_t s1) {
   index_t lo = p.excluded ? s0 - p.reach_after : 0;
   index_t hi = p.excluded ? s1 + p.reach_before : p.Tq;
-  if (p.causal && lo < s0) lo = s0;
+  if (p.causal && lo < s0 - p.ahead) lo = s0 - p.ahead;
   return {clamp_to(lo, p.Tq), clamp_to(hi, p.Tq)};
 }
 

@@ -164,7 +164,7 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
     const index_t flag = at.tile * fold_rows + first + r;
     const bool wanted = col.exists && t < t_end && (!plan.again || (plan.flags[flag] >> lane & 1u) != 0);
     const running_fold<C> sum = wanted ? with_outside(sums[r], outer, tiles_of(keys), col.b, col.c) : sums[r];
-    const bool done = proven(sum);
+    const bool done = wanted && settled(p, col.b, t, proven(sum));
     const std::uint32_t word = ballot(wanted && !done);
     if (lane == 0) plan.flags[flag] = word;
     if (!wanted || !done) continue;

@@ -108,8 +108,9 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
         if (e == e) {
           factor = own.split.mantissa * weight.mantissa * pow2<C>(e);
         } else {
-          const C w = visible_weight(p, b, h, t0 + t, at.first_row + first + r);
-          factor = exact_weight(load_upstream(p, col.b, t0 + t, col.c), own.key, w);
+          const upstream<C> u = load_upstream(p, col.b, t0 + t, col.c);
+          if (u.inverse == C(0)) continue;
+          factor = exact_weight(u, own.key, visible_weight(p, b, h, t0 + t, at.first_row + first + r));
         }
         const C ag = factor * query.g;
         dv += ag;

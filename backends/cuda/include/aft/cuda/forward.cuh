@@ -20,7 +20,9 @@ template <class C>
 class pair_forward {
  public:
   pair_forward(const problem& p, device_scratch& memory)
-      : call(to_call<C>(p)), rows_(p, memory), outer_(p, p.Tk, folds_outside(p, fold_rows), true, !p.causal, memory) {}
+      : call(to_call<C>(p)),
+        rows_(p, memory),
+        outer_(p, p.Tk, folds_outside(p, fold_rows, p.Tk), true, !p.causal, memory) {}
 
   void run(const call_stream& stream) const {
     outer_.run(scan_chunks_kernel<C>, call, stream);
@@ -44,7 +46,7 @@ class product_forward {
         // The range of half is that of weights from half numbers, more or less: what is beyond is found and folded.
         halves_(p.k.type != dtype::f32),
         rows_(p, memory),
-        outer_(p, p.Tk, folds_outside(p, tensor_rows), true, !p.causal, memory),
+        outer_(p, p.Tk, folds_outside(p, tensor_rows, p.Tk), true, !p.causal, memory),
         keys_(plan_pack(columns_of(p), p.Tk)) {
     memory.reserve(keys_.tiles, keys_.count());
   }
@@ -91,7 +93,8 @@ template <class C>
 class scan_forward {
  public:
   scan_forward(const problem& p, device_scratch& memory)
-      : call(to_call<C>(p)), scan_(plan_scan<running_fold<C>>(p.B, p.d, p.causal ? p.Tq : p.Tk)) {
+      // Causal, up to the last row's own key: it counts where there are fewer keys, too.
+      : call(to_call<C>(p)), scan_(plan_scan<running_fold<C>>(p.B, p.d, p.causal ? call.ahead + p.Tq : p.Tk)) {
     memory.reserve(scan_.partials, scan_.chunks * scan_.cols.count());
     if (p.causal) {
       rows_ = plan_fold(scan_.cols, 0, p.Tq);

@@ -26,7 +26,8 @@ struct gemm_row {
 AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const outer_folds<running_fold<float>>& outer,
                               const tile_span& inner, const column& col, const gemm_column& at, index_t t, float unit,
                               const two_floats& pair) {
-  const index_t last_seen = p.causal ? t : p.Tk;
+  if (is_padding(p, col.b, t)) return {0.0f, true};
+  const index_t last_seen = p.causal ? t + p.ahead : p.Tk;
   // The unit of a special row is NaN, and its sums are 0.
   const bool fits = at.special > last_seen && is_finite(unit);
   // A row of the bias that is -inf sees no key, and a causal one none before the column's first.
@@ -120,7 +121,8 @@ AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
     AFT_UNROLL
     for (int r = 0; r < n; ++r) {
       unit[r] = units[r];
-      q[r] = r < exist && gated ? bfloat16_to_float(from[places.at[r]]) : 0.0f;
+      // Of padding q may be no number, and y is 0 all the same.
+      q[r] = r < exist && gated && !is_padding(p, col.b, t0 + r) ? bfloat16_to_float(from[places.at[r]]) : 0.0f;
     }
   }
 

@@ -23,11 +23,12 @@ inline bool is_product(const problem& p) {
 }
 
 /// Calls that one product for each pair serves: data and results are bfloat16
-/// (docs/adr/0012-bfloat16-products-cuda.md). A lse, or an average in float, is as exact as float arithmetic.
+/// (docs/adr/0012-bfloat16-products-cuda.md), and the caller leaves the arithmetic to the library. A lse, or an average
+/// in float, is as exact as float arithmetic.
 inline bool is_gemm(const problem& p) {
   const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
-  return p.v.type == dtype::bf16 && narrow(p.q) && narrow(p.k) && narrow(p.y) && narrow(p.average) && !p.lse.set &&
-         p.Tk <= tuning::gemm_keys && is_product(p);
+  return p.narrow_products && p.v.type == dtype::bf16 && narrow(p.q) && narrow(p.k) && narrow(p.y) &&
+         narrow(p.average) && !p.lse.set && p.Tk <= tuning::gemm_keys && is_product(p);
 }
 
 /// Packs the right side, and what the columns' units are.
@@ -67,7 +68,7 @@ class gemm_forward {
       : call(to_call<float>(p)),
         engine_(engine),
         rows_(p, memory),
-        outer_(p, p.Tk, folds_outside(p, gemm_rows), true, !p.causal, memory),
+        outer_(p, p.Tk, folds_outside(p, gemm_rows, p.Tk), true, !p.causal, memory),
         plan_(plan_gemm(columns_of(p), p.Tq, p.Tk, tiles_near(p))) {
     memory.reserve(plan_.left, plan_.rows.cols.instances() * plan_.row_tiles * plan_.left_tiles);
     memory.reserve(plan_.row_units, plan_.left_rows());
@@ -94,11 +95,9 @@ class gemm_forward {
  private:
   /// The most tiles of keys that a tile of rows looks at.
   static index_t tiles_near(const problem& p) {
-    if (!folds_outside(p, gemm_rows)) return p.Tk;
-    const reach r = reach_of(p);
-    const index_t span = p.causal ? (r.before < 0 ? 0 : r.before) : r.before + r.after;
+    if (!folds_outside(p, gemm_rows, p.Tk)) return p.Tk;
     // What is looked at begins and ends with whole tiles of the folds, anywhere in those of the product.
-    return (span + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
+    return (keys_near(p) + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
   }
 
   gemm_engine engine_;

@@ -88,7 +88,7 @@ gemm_left_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_
   const gemm_place place = gemm_place::of_rows(p, outer, plan, instance, tile - instance * plan.row_tiles, 0);
   const index_t t = place.first_row + r;
   const span keys = keys_of(p, outer, place.first_row, place.last_row);
-  index_t end = p.causal && t < keys.hi ? t + 1 : keys.hi;
+  index_t end = p.causal && t + p.ahead < keys.hi ? t + p.ahead + 1 : keys.hi;
   if (t >= place.last_row) end = keys.lo;
   const index_t b = plan.rows.cols.batch(instance), h = plan.rows.cols.head(instance);
   left_tile* const tiles = plan.left + tile * plan.left_tiles;

@@ -38,7 +38,8 @@ inline void require_device_memory([[maybe_unused]] const call_stream& stream,
                  {p.dbias.v.data, "the memory of 'dbias.v'"},
                  {p.dbias.r, "the memory of 'dfilter'"},
                  {p.mask, "the memory of 'mask'"},
-                 {p.lengths, "the memory of 'key_lengths'"}};
+                 {p.lengths.data, "the memory of 'key_lengths'"},
+                 {p.query_lengths.data, "the memory of 'query_lengths'"}};
   for (const auto& t : tensors) {
     if (t.data != nullptr) stream.throw_on(pointer_error(t.data), t.name);
   }

@@ -10,37 +10,47 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cuda_impl {
 
-/// The most that a key inside the window or filter lies before and after its query, positions counted row-major; all
-/// of Tk where there is neither.
+/// The most that a key inside the window or filter lies before and after its query, positions counted row-major and
+/// keys and queries from 0 both, so that either may be negative; as far as any pair where there is neither.
 struct reach {
   index_t before, after;
 };
 
 inline reach reach_of(const problem& p) {
-  reach r{p.Tk, p.Tk};
+  const index_t most = p.Tq > p.Tk ? p.Tq : p.Tk;
+  reach r{most, most};
   if (p.win.bounded) {
     r = {p.win.before, p.win.after};
   } else if (p.bias.kind == bias_kind::filter) {
     r = {0, 0};
+    // A sequence may have more keys than queries.
+    const bool flat = p.grid[0] == 1 && p.grid[1] == 1;
     for (std::size_t i = 0; i < 3; ++i) {
       // Along an axis no key is further away than the axis is long.
+      const index_t length = flat && i == 2 ? most : p.grid[i];
       const index_t back = p.left[i];
       const index_t ahead = p.taps[i] - 1 - p.left[i];
-      r.before = r.before * p.grid[i] + (back < p.grid[i] ? back : p.grid[i]);
-      r.after = r.after * p.grid[i] + (ahead < p.grid[i] ? ahead : p.grid[i]);
+      r.before = r.before * length + (back < length ? back : length);
+      r.after = r.after * length + (ahead < length ? ahead : length);
     }
   }
-  const auto cut = [&](index_t x) { return x < -p.Tk ? -p.Tk : (x > p.Tk ? p.Tk : x); };
+  const auto cut = [&](index_t x) { return x < -most ? -most : (x > most ? most : x); };
   return {cut(r.before), cut(r.after)};
 }
 
-/// Whether pairs outside the window all weigh the same, and the windows of `rows` rows leave a whole tile of keys
-/// outside. The scan costs about as much as what one block of rows stages for those tiles.
-inline bool folds_outside(const problem& p, index_t rows) {
-  if (p.excluded || has_pair_mask(p)) return false;
+/// What a row has to look at one by one where the outside is folded: its window, and causal all from the window on.
+inline index_t keys_near(const problem& p) {
   const reach r = reach_of(p);
-  const index_t span = p.causal ? (r.before < 0 ? 0 : r.before) : r.before + r.after;
-  return span + rows + tuning::depth < p.Tk;
+  if (!p.causal) return r.before + r.after;
+  return (r.before < -p.first_query ? -p.first_query : r.before) + p.first_query;
+}
+
+/// Whether pairs outside the window all weigh the same, and the windows of `rows` rows leave a whole tile of the
+/// `length` keys outside; the same for rows that are keys, of queries. The scan costs about as much as what one block
+/// of rows stages for those tiles.
+inline bool folds_outside(const problem& p, index_t rows, index_t length) {
+  if (p.excluded || has_pair_mask(p)) return false;
+  return keys_near(p) + rows + tuning::depth < length;
 }
 
 /// Folds of keys (Fold = running_fold<C>) or queries (query_fold<C>), where they are used. O(B T d) work, and of

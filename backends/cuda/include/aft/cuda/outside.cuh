@@ -39,17 +39,17 @@ AFT_DEVICE span whole_tiles(index_t lo, index_t hi, index_t most, bool hidden_be
 template <class C, class Fold>
 AFT_DEVICE span keys_of(const device_call<C>& p, const outer_folds<Fold>& outer, index_t t0, index_t t1) {
   if (!outer.used) return keys_of(p, t0, t1);
-  // Causal, what is seen ends within the block's own tile, wherever the windows are: only one side can be folded.
-  const index_t lo = t0 - (p.causal && p.reach_before < 0 ? 0 : p.reach_before);
-  return whole_tiles(lo, p.causal ? t1 : t1 + p.reach_after, p.Tk, p.causal);
+  // Causal, what is seen ends at a key of each row's own, wherever the windows are: only one side can be folded.
+  const index_t lo = t0 - (p.causal && p.reach_before < -p.ahead ? -p.ahead : p.reach_before);
+  return whole_tiles(lo, t1 + (p.causal ? p.ahead : p.reach_after), p.Tk, p.causal);
 }
 
-/// The queries that keys [s0, s1) have to look at one by one. Causal, those before the first of them see none.
+/// The queries that keys [s0, s1) have to look at one by one. Causal, those before the first that sees one see none.
 template <class C, class Fold>
 AFT_DEVICE span queries_of(const device_call<C>& p, const outer_folds<Fold>& outer, index_t s0, index_t s1) {
   if (!outer.used) return queries_of(p, s0, s1);
-  const index_t hi = s1 + (p.causal && p.reach_before < 0 ? 0 : p.reach_before);
-  return whole_tiles(p.causal ? s0 : s0 - p.reach_after, hi, p.Tq, false);
+  const index_t hi = s1 + (p.causal && p.reach_before < -p.ahead ? -p.ahead : p.reach_before);
+  return whole_tiles(s0 - (p.causal ? p.ahead : p.reach_after), hi, p.Tq, false);
 }
 
 /// Tiles by their numbers, which are few.

@@ -126,7 +126,9 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
         factor = key.mantissa * own.mantissa * pow2<C>(e);
       } else {
         const column& col = tile.columns_of_chunk[c];
-        factor = exact_weight(load_upstream(p, col.b, t, col.c), load_key(p, col.b, s, col.c), w);
+        const upstream<C> u = load_upstream(p, col.b, t, col.c);
+        if (u.inverse == C(0)) continue;
+        factor = exact_weight(u, load_key(p, col.b, s, col.c), w);
       }
       part = add_difference(factor * query.g, tile.values[across][c], query.o, part);
     }

@@ -37,13 +37,22 @@ AFT_DEVICE C log_sum(const row_result<C>& r) {
   return log_from_base<C>({r.base_hi, r.base_lo}, r.den, r.exponent);
 }
 
-/// Writes y, lse, average and state of one row and channel, those that are wanted. y may be q itself: q[b,t,c] is read
-/// before y[b,t,c] is written, and by nobody else.
+/// Whether nothing more is to be summed for a row: its sums are proven, or it is padding, whose sums finish_row drops.
 template <class C>
-AFT_DEVICE void finish_row(const device_call<C>& p, index_t b, index_t t, index_t c, const row_result<C>& r) {
+AFT_DEVICE bool settled(const device_call<C>& p, index_t b, index_t t, bool proven) {
+  return proven || is_padding(p, b, t);
+}
+
+/// Writes y, lse, average and state of one row and channel, those that are wanted. y may be q itself: q[b,t,c] is read
+/// before y[b,t,c] is written, and by nobody else. A row of padding is one that sees no key, and its y is 0 even where
+/// q is no number.
+template <class C>
+AFT_DEVICE void finish_row(const device_call<C>& p, index_t b, index_t t, index_t c, const row_result<C>& summed) {
+  const bool padding = is_padding(p, b, t);
+  const row_result<C> r = padding ? row_result<C>{} : summed;
   if (p.y.set) {
     C out = r.average;
-    if (p.gate_fn != gate::none) out *= gate_value<C>(p.gate_fn, load<C>(p.q, p.positions, b, t, c));
+    if (p.gate_fn != gate::none && !padding) out *= gate_value<C>(p.gate_fn, load<C>(p.q, p.positions, b, t, c));
     store<C>(p.y, p.positions, b, t, c, out);
   }
   if (p.average.set) store<C>(p.average, p.positions, b, t, c, r.average);

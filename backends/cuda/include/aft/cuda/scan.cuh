@@ -15,11 +15,13 @@ namespace cuda_impl {
 inline constexpr int scan_threads = warp_size * tuning::warps;
 inline constexpr int total_threads = warp_size * tuning::wide_run_warps;
 
-/// All columns (b, c), and the positions [0, length) in chunks of `chunk`.
+/// All columns (b, c), and the positions [0, length) in chunks of `chunk`. Where queries are folded, position x is that
+/// of query x - ahead: then a key's own query stands at the key's position.
 template <class Partial>
 struct scan_plan {
   columns cols{};
   index_t length = 0, chunk = 0, chunks = 0, column_tiles = 0;
+  index_t ahead = 0;
   Partial* partials = nullptr;  ///< (chunks, columns)
 
   index_t warps() const { return chunks * column_tiles; }
@@ -130,18 +132,21 @@ scan_prefix_kernel(const AFT_PARAMETER run_plan runs, running_fold<C>* const fol
   });
 }
 
-/// The rows of causal AFT-simple, each from the one before.
+/// The rows of causal AFT-simple, each from the one before. Positions are those of keys; row t stands at t + ahead.
 template <class C>
 AFT_KERNEL(scan_threads, 2)
 scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<running_fold<C>> plan,
                  const AFT_PARAMETER fold_plan rows) {
   const scan_place at = scan_place::of(plan);
-  if (!at.exists) return;
+  // No row stands in a chunk of keys before the first one.
+  if (!at.exists || at.end <= p.ahead) return;
   running_fold<C> sum;
   if (at.col.exists) sum = plan.partials[at.at];
-  for (index_t t = at.begin; t < at.end; ++t) {
-    if (at.col.exists) add_key(p, at.col, t, sum);
-    const bool done = proven(sum);
+  for (index_t s = at.begin; s < at.end; ++s) {
+    if (at.col.exists) add_key(p, at.col, s, sum);
+    const index_t t = s - p.ahead;
+    if (t < 0) continue;
+    const bool done = proven(sum) || (at.col.exists && is_padding(p, at.col.b, t));
     const std::uint32_t word = ballot(at.col.exists && !done);
     if (thread_index() % warp_size == 0) rows.flags[flag_word(rows, t, at.column_tile)] = word;
     if (!at.col.exists || !done) continue;

@@ -50,7 +50,8 @@ AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t,
   sum.top = top;
 }
 
-/// The finite averages of rows that see a key: all of them lie in [low, high].
+/// The finite averages of rows that see a key: all of them lie in [low, high]. Those of padding may be anything, where
+/// the caller gave them.
 template <class C>
 struct average_range {
   C low = number<C>::infinity, high = -number<C>::infinity;
@@ -61,7 +62,7 @@ struct average_range {
   }
   AFT_DEVICE void add(const device_call<C>& p, const column& col, index_t t) {
     const C o = load<C>(p.average, p.positions, col.b, t, col.c);
-    if (!is_finite(o)) return;
+    if (!is_finite(o) || is_padding(p, col.b, t)) return;
     if (o == C(0)) {
       upstream<C> u;
       load_row_weights(p, col.b, t, col.c, u);
@@ -81,9 +82,11 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   if (!at.exists || !at.col.exists) return;
   query_fold<C> sum;
   average_range<C> averages;
-  for (index_t t = at.begin; t < at.end; ++t) averages.add(p, at.col, t);
+  const index_t begin = at.begin < plan.ahead ? 0 : at.begin - plan.ahead;
+  const index_t end = at.end - plan.ahead;
+  for (index_t t = begin; t < end; ++t) averages.add(p, at.col, t);
   sum.centre = averages.centre();
-  for (index_t t = at.begin; t < at.end; ++t) add_query(p, at.col, t, sum);
+  for (index_t t = begin; t < end; ++t) add_query(p, at.col, t, sum);
   plan.partials[at.at] = sum;
 }
 
@@ -152,7 +155,8 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   if (at.col.exists && summed) sum = queries.partials[p.causal ? at.at : at.at - at.chunk * keys.cols.count()];
   // Causal, the last chunk of keys may hold queries that come after every key.
   for (index_t s = p.causal ? at.begin + keys.chunk : at.end; s-- > at.begin;) {
-    if (at.col.exists && p.causal && s < p.Tq) add_query(p, at.col, s, sum);
+    const index_t t = s - p.ahead;  // the first query that sees the key
+    if (at.col.exists && p.causal && t >= 0 && t < p.Tq) add_query(p, at.col, t, sum);
     if (s >= at.end) continue;
     const bool done = !at.col.exists || finish_key(p, at.col, s, sum);
     const std::uint32_t word = ballot(!done);

@@ -45,7 +45,7 @@ AFT_DEVICE void load_as(const device_call<float>& p, const std::byte* origin, in
   for (int r = 0; r < weight_part::rows; ++r) {
     const index_t t = t0 + r * weight_part::row_step;
     const auto* const row = reinterpret_cast<const Storage*>(origin) + (t - p.bias.row) * p.bias.w.sr;
-    index_t end = p.causal && t < p.Tk ? t + 1 : p.Tk;
+    index_t end = p.causal && t + p.ahead < p.Tk ? t + p.ahead + 1 : p.Tk;
     if (t >= t_end) end = 0;
     AFT_UNROLL
     for (int i = 0; i < 4; ++i) {

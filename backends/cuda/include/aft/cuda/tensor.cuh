@@ -103,7 +103,7 @@ AFT_DEVICE void finish_product(const device_call<float>& p, const tensor_plan& p
     const bool wanted = col.exists && t < t_end;
     running_fold<float> sum = buffers.end.sums[r][lane];
     if (wanted) sum = with_outside(sum, outer, tiles_seen, col.b, col.c);
-    const bool done = proven_product<Operand>(sum, terms);
+    const bool done = wanted && settled(p, col.b, t, proven_product<Operand>(sum, terms));
     const std::uint32_t word = ballot(wanted && !done);
     if (lane == 0) rows.flags[place.flag(plan, t)] = word;
     if (!wanted || !done) continue;

@@ -53,6 +53,7 @@ device_call<C> to_call(const problem& p) {
   c.average = to_tensor(p.average);
   c.bias = to_bias(p);
   c.causal = p.causal;
+  c.ahead = p.causal ? p.first_query : 0;
   c.excluded = p.excluded;
   const reach r = reach_of(p);
   c.reach_before = r.before;
@@ -63,7 +64,7 @@ device_call<C> to_call(const problem& p) {
   c.mask_st = p.mask_st;
   c.mask_ss = p.mask_ss;
   c.lengths = p.lengths;
-  c.lengths_sb = p.lengths_sb;
+  c.query_lengths = p.query_lengths;
   c.state_channels = p.hk % p.bias.heads == 0 ? p.hk : p.d;
   return c;
 }

@@ -26,6 +26,10 @@ AFT_DEVICE void load_row_weights(const device_call<C>& p, index_t b, index_t t, 
     u.base_lo = p.state.base_lo[at];
     return;
   }
+  if (is_padding(p, b, t)) {
+    u.inverse = u.exponent = u.base_hi = u.base_lo = C(0);
+    return;
+  }
   const C lse = load<C>(p.lse, p.positions, b, t, c / (p.d / p.hk));
   const bool empty = lse == -number<C>::infinity;
   const bool beyond = !empty && magnitude(lse) > number<C>::range;
@@ -45,7 +49,9 @@ AFT_DEVICE upstream<C> load_upstream(const device_call<C>& p, index_t b, index_t
   return u;
 }
 
-/// A query as the folds stage it: the exponent is NaN where only the exact weight will do.
+/// A query as the folds stage it: the exponent is NaN where only the exact weight will do, and where the row sees
+/// nothing at all in this channel. Such a row may be padding, before keys that hold anything: it is looked up, and left
+/// out.
 template <class C>
 struct staged_query {
   C g, o, exponent;  ///< g times inverse
@@ -54,7 +60,8 @@ struct staged_query {
 template <class C>
 AFT_DEVICE staged_query<C> stage_query(const device_call<C>& p, index_t b, index_t t, index_t c) {
   const upstream<C> u = load_upstream(p, b, t, c);
-  return {u.g * u.inverse, u.o, u.base_hi == C(0) && u.base_lo == C(0) ? u.exponent : number<C>::nan};
+  const bool ordinary = u.inverse != C(0) && u.base_hi == C(0) && u.base_lo == C(0);
+  return {u.g * u.inverse, u.o, ordinary ? u.exponent : number<C>::nan};
 }
 
 /// The weight of any pair relative to the row's exponent, with logits of any size.

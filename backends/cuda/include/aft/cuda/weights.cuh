@@ -26,10 +26,11 @@ AFT_DEVICE bool inside(const device_call<C>& p, index_t t, index_t s) {
   return p.bias.kind != bias_kind::filter || find_tap(p, t, s, tap);
 }
 
-/// Whether causality or an excluding window hides the pair.
+/// Whether causality or an excluding window hides the pair. Padding does not: it is a matter of rows and columns, as
+/// the weights of a pair may serve several batch elements.
 template <class C>
 AFT_DEVICE bool place_hidden(const device_call<C>& p, index_t t, index_t s) {
-  return (p.causal && s > t) || (p.excluded && !inside(p, t, s));
+  return (p.causal && s > t + p.ahead) || (p.excluded && !inside(p, t, s));
 }
 
 /// Whether that or a per-query mask does.
