@@ -234,6 +234,53 @@ TEST_CASE("attention_map on the device: every bias, hidden pairs, heads, shared 
         }
 }
 
+TEST_CASE("attention_map on the device: queries that stand elsewhere, padding, lengths of int32, flat masks") {
+  constexpr index_t B = 2, Tq = 5, Tk = 12, d = 3;
+  const auto k = random_values<float>(B * Tk * d, 2), w = random_values<float>(3 * Tq * Tk, 1);
+  const numbers<std::int32_t> lengths{Tk, 7}, queries{3, Tq};
+  numbers<std::int8_t> mask(Tk, 1);
+  mask[4] = 0;
+  const tensor_view<const float, 3> keys(k.data(), {B, Tk, d}), dense(w.data(), {3, Tq, Tk});
+  const tensor_view<const float, 2> taps(w.data(), {3, 5});
+  const aft::window win{.before = 2, .after = 1};
+  const tensor_view<const float, 2> band(w.data(), {Tq, win.width()});
+  const tensor_view<const std::int32_t, 1> l(lengths.data(), {B}), n(queries.data(), {B});
+  const tensor_view<const std::int8_t, 1> m(mask.data(), {Tk});
+  const auto dk = on_device(keys);
+  for (index_t first : {0, 4, 7, 11, 14})
+    for (bool causal : {false, true})
+      for (auto beyond : {aft::outside::zero_bias, aft::outside::excluded}) {
+        aft::options host{.causal = causal, .outside = beyond}, device = host;
+        host.first_query = device.first_query = first;
+        host.mask = m;
+        host.key_lengths = l;
+        host.query_lengths = n;
+        device.mask = on_device(m);
+        device.key_lengths = on_device(l);
+        device.query_lengths = on_device(n);
+        const auto run = [&](const auto& call) {
+          numbers<double> want(B * Tq * Tk * d, 7), got(want.size(), 7);
+          const tensor_view<double, 4> a(want.data(), {B, Tq, Tk, d}), b(got.data(), {B, Tq, Tk, d});
+          call(a, on_device(b));
+          aft::test::finish_device_work();
+          expect_close(got, want, (8 + 2 * Tk + 8) * 0x1p-52);
+          for (index_t i = 3 * Tk * d; i < Tq * Tk * d; ++i) CHECK(got[static_cast<std::size_t>(i)] == 0);
+        };
+        run([&](const auto& a, const auto& b) {
+          aft::attention_map(keys, aft::dense_bias{dense}, a, host);
+          aft::attention_map(dk, aft::dense_bias{on_device(dense)}, b, device);
+        });
+        run([&](const auto& a, const auto& b) {
+          aft::attention_map(keys, aft::banded_bias{band}, win, a, host);
+          aft::attention_map(dk, aft::banded_bias{on_device(band)}, win, b, device);
+        });
+        run([&](const auto& a, const auto& b) {
+          aft::attention_map(keys, taps, a, host);
+          aft::attention_map(dk, on_device(taps), b, device);
+        });
+      }
+}
+
 TEST_CASE("attention_map on the device: grids, double data, half maps") {
   const auto k = random_values<double>(2 * 12 * 3, 5), r = random_values<double>(3 * 6, 6);
   numbers<aft::half> want(2 * 12 * 12 * 3), got(want.size());
