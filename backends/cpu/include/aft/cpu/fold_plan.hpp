@@ -4,6 +4,7 @@
 
 #include "pair_geometry.hpp"
 #include "scratch.hpp"
+#include "stage.hpp"
 #include "weight_panel.hpp"
 
 namespace aft {
@@ -19,6 +20,12 @@ struct column_scale {
   C floor[lanes<C>];    ///< |num| below floor * den proves nothing; 0 where no value is that small
   C lift[lanes<C>];     ///< transposed fold: the power of two that g o was multiplied by besides
   C unlift[lanes<C>];   ///< its inverse
+};
+
+/// Room for what a window_source knows of one lane tile. That of a wide group would be a quarter of a small stack.
+template <class C>
+struct alignas(64) source_room {
+  std::byte bytes[13 * sizeof(vec<C>)];
 };
 
 /// What a call asks of the engine besides its geometry.
@@ -58,6 +65,8 @@ struct fold_plan {
   per_thread<C> weights, rows, columns, tiles, before, after;
   per_thread<row_scale<C>> scales;
   per_thread<column_scale<C>> column_scales;
+  per_thread<lane_tile<C>> group_tiles;  ///< narrow: those of a group and of the next one
+  per_thread<source_room<C>> sources;    ///< narrow: of a group
 
   static constexpr index_t M = tuning<C>::rows;
   static constexpr index_t N = tuning<C>::columns;
@@ -269,6 +278,9 @@ struct fold_plan {
       tiles = from.take_each<C>(group * strip * M * N, threads);
       before = from.take_each<C>(narrow && g.constant ? group * N : outside, threads);
       after = from.take_each<C>(outside, threads);
+      if (!narrow) return;
+      group_tiles = from.take_each<lane_tile<C>>(2 * group, threads);
+      sources = from.take_each<source_room<C>>(group, threads);
     };
     memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   }

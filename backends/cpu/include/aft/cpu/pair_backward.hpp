@@ -122,7 +122,8 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
                              .columns = p.bias.kind == bias_kind::dense,
                              .sums = p.dk.set || p.dv.set},
                  from);
-    exponents = from.take_each<C>(plan->narrow ? 0 : plan->pack_group * p.Tq * lanes<C>, threads);
+    const index_t a_tile = plan->narrow ? 0 : p.Tq * lanes<C> + staged_queries<C>;
+    exponents = from.take_each<C>(plan->pack_group * a_tile, threads);
   };
   const auto bytes_of_tiles = [&](int threads) {
     scratch counter;
@@ -183,9 +184,10 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
           std::optional<window_products<C>> pairs;
           if (products) pairs.emplace(in, *product, *plan, instances, instance, *bias, thread);
           const auto run = [&](const fold_item& item) {
-            const window_tiles<C> tiles(item.count, [&](index_t j) { return instances.tile(instance, item.tile + j); });
+            const window_tiles<C> tiles(item.count, plan->group_tiles.of(item.slot),
+                                        [&](index_t j) { return instances.tile(instance, item.tile + j); });
             C* const highest = highs != nullptr ? highs + item.slot * lanes<C> : nullptr;
-            query_source<C> source(in, tiles, highest, item.first == 0);
+            query_source<C> source(in, tiles, plan->sources.of(item.slot), highest, item.first == 0);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
                                 window_lines<C>(0), pairs ? &*pairs : nullptr, finish_ref<C>(finish));
           };

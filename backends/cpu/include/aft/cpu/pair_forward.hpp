@@ -24,8 +24,8 @@ template <class C>
 inline bool multiplies_in_pairs(const problem& p) {
   const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
   const pair_geometry g = query_geometry(p);
-  return has_bf16_dot<C> && p.narrow_products && p.v.type == dtype::bf16 && narrow(p.k) && narrow(p.y) && narrow(p.average) && !p.lse.set &&
-         !g.bounded;
+  return has_bf16_dot<C> && p.narrow_products && p.v.type == dtype::bf16 && narrow(p.k) && narrow(p.y) &&
+         narrow(p.average) && !p.lse.set && !g.bounded;
 }
 
 /// Writes y, lse, average and `state`, those that are set. O(B Tq Tk d) multiply-adds for the dense part. `windows`:
@@ -76,15 +76,17 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
     if constexpr (windows) {
       if (plan.narrow) {
         const auto run = [&](const fold_item& item) {
-          const auto tiles_from = [&](index_t tile) {
-            return window_tiles<C>(item.count, [&](index_t j) { return instances.tile(instance, tile + j); });
+          lane_tile<C>* const own = plan.group_tiles.of(item.slot);
+          const auto tiles_from = [&](index_t tile, lane_tile<C>* to) {
+            return window_tiles<C>(item.count, to, [&](index_t j) { return instances.tile(instance, tile + j); });
           };
-          const window_tiles<C> tiles = tiles_from(item.tile);
-          key_source<C> source(p, tiles);
+          const window_tiles<C> tiles = tiles_from(item.tile, own);
+          key_source<C> source(p, tiles, plan.sources.of(item.slot));
           // The thread's next group, most likely.
           const index_t next = item.tile + plan.group;
           window_lines<C> coming(p.Tk);
-          if (plan.held && next + item.count <= instances.tiles()) coming = key_lines<C>(p, tiles_from(next));
+          if (plan.held && next + item.count <= instances.tiles())
+            coming = key_lines<C>(p, tiles_from(next, own + plan.group));
           fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles), coming, nullptr,
                               finish_ref<C>(finish));
         };

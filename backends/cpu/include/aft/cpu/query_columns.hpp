@@ -11,7 +11,11 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-inline constexpr index_t query_chunk = 8;  // rows that are staged together: six arrays on the stack
+inline constexpr index_t query_chunk = 8;  // rows that are staged together: six arrays
+
+/// Numbers that are staged of a lane tile: of a wide group more than a stack may have to hold.
+template <class C>
+inline constexpr index_t staged_queries = 6 * query_chunk* lanes<C>;
 
 /// The largest numbers of a lane tile's rows, for its scales.
 template <class C>
@@ -31,16 +35,16 @@ struct query_range {
 
 /// P[t] = [inverse g, o] for queries [t0, t1) of `count` lane tiles and exponents[t], so that exp(-lse) g =
 /// P 2^-exponent; those of a tile lie Tq positions after those of the tile before. A row that sees no key has zeros.
+/// `buffers` has room for staged_queries numbers of each tile.
 template <class C>
 [[gnu::flatten]] inline void stage_queries(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count,
-                                           index_t t0, index_t t1, C* P, C* exponents, query_range<C>* ranges) {
+                                           index_t t0, index_t t1, C* P, C* exponents, C* buffers,
+                                           query_range<C>* ranges) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::columns;
-  constexpr index_t size = query_chunk * tuning<C>::wide_group * L;
   const index_t T = in.p->Tq;
   const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
-  C buffers[6 * size];
-  const query_rows<C> up(in, tiles, count, t0, t1, buffers, size);
+  const query_rows<C> up(in, tiles, count, t0, t1, buffers, query_chunk * count * L);
   for (index_t i = 0; i < count; ++i) {
     query_range<C>& range = ranges[i];
     C* const columns = P + i * T * N;
@@ -71,7 +75,8 @@ template <class C>
 /// scales[i].exponent holds what exp(-lse) was divided by, unscale undoes the power of two that g was multiplied by,
 /// unlift that of o: averages near the bottom of the range are lifted, else v A - B would cancel between subnormal
 /// numbers. Lanes with logits beyond exp_constants::range are packed as NaN, which sends their keys to the exact sums.
-/// `count` lane tiles at once, like pack_keys; `exponents` has room for Tq vectors of each.
+/// `count` lane tiles at once, like pack_keys; `exponents` has room for Tq vectors of each and for staged_queries
+/// numbers besides.
 template <class C, class Tiles>
 [[gnu::flatten]] inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* exponents,
                                           C* P, column_scale<C>* cs) {
@@ -79,12 +84,13 @@ template <class C, class Tiles>
   constexpr index_t N = tuning<C>::columns;
   const index_t T = in.p->Tq;
   const vec<C> zero(C(0)), nan(std::numeric_limits<C>::quiet_NaN());
+  C* const buffers = exponents + count * T * L;
   lane_tile<C> tiles[tuning<C>::wide_group];
   query_range<C> ranges[tuning<C>::wide_group];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
   for (index_t t0 = 0; t0 < T; t0 += query_chunk) {
     const index_t t1 = t0 + query_chunk < T ? t0 + query_chunk : T;
-    stage_queries<C>(in, tiles, count, t0, t1, P, exponents, ranges);
+    stage_queries<C>(in, tiles, count, t0, t1, P, exponents, buffers, ranges);
   }
   for (index_t i = 0; i < count; ++i, P += T * N, exponents += T * L, ++cs) {
     const query_range<C>& range = ranges[i];

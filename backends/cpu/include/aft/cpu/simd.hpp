@@ -183,6 +183,23 @@ inline void add_sizes(const vec_mask<C>& seen, const vec<C>& x, vec<C>& high, ve
   low = xsimd::select(size > vec<C>(C(0)), min_ignoring_nan<C>(low, size), low);
 }
 
+/// a where `mask`, else b. Without optimisation AVX-512 intrinsics are macros that cast their operands, and the
+/// branches that xsimd 8 has in its own for integers of other sizes then fail to compile.
+template <class C>
+inline ivec<C> select_bits(const xsimd::batch_bool<typename bits_of<C>::type>& mask, const ivec<C>& a,
+                           const ivec<C>& b) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(ivec<C>) == 64 && sizeof(C) == 4) {
+    return ivec<C>(_mm512_mask_blend_epi32(mask.data, b, a));
+  } else if constexpr (sizeof(ivec<C>) == 64) {
+    return ivec<C>(_mm512_mask_blend_epi64(mask.data, b, a));
+  } else
+#endif
+  {
+    return xsimd::select(mask, a, b);
+  }
+}
+
 /// The extremes of many numbers by their bits, in which sizes are ordered and NaN lies beyond inf: integer operations
 /// run on all of a core's vector ports, where a comparison and the mask that it joins run on two (Zen 5).
 template <class C>
@@ -197,7 +214,7 @@ class seen_range {
   void add_unless_zero(const vec<C>& x) {
     const ivec<C> bits = to_bits(x);
     most_ = (xsimd::max)(most_, bits);
-    least_ = (xsimd::min)(least_, xsimd::select(bits == ivec<C>(0), least_, bits));
+    least_ = (xsimd::min)(least_, select_bits<C>(bits == ivec<C>(0), least_, bits));
   }
   /// Lanes that have seen nothing outside [low, high]. A NaN of either sign is outside.
   vec_mask<C> within(C low, C high) const {

@@ -227,7 +227,9 @@ template <class C>
   const bool gated = p.gate_fn != gate::none;
   const bool wanted = p.dq.set;
   const index_t group = p.d / state_channels(p);
-  C q_room[room], dy_room[room], o_room[room], weight_room[room], g[room], dq[room];
+  // What is formed replaces what it was formed from, vector by vector: stacks are small.
+  C q_room[room], dy_room[room], o_room[room], weight_room[room];
+  C *const g = dy_room, *const dq = o_room;
   const field& weights = in.from_lse ? p.lse : in.state.inverse;
   const staged_rows<C> weight =
       lane_group<C>(weights, in.from_lse ? p.grid : flat, tiles, count, group).rows(t0, t1, weight_room);

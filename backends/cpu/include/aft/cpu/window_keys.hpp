@@ -3,6 +3,8 @@
 /// them.
 #pragma once
 
+#include <new>
+
 #include "key_columns.hpp"
 #include "window_fold.hpp"
 
@@ -47,19 +49,21 @@ class key_source final : public window_source<C> {
   static constexpr index_t N = tuning<C>::columns;
   using window_source<C>::most;
 
-  key_source(const problem& p, const window_tiles<C>& tiles)
-      : window_source<C>(key_lines<C>(p, tiles)), p_(&p), tiles_(&tiles) {
+  key_source(const problem& p, const window_tiles<C>& tiles, source_room<C>* room)
+      : window_source<C>(key_lines<C>(p, tiles)), p_(&p), tiles_(&tiles), room_(room) {
     in_place_ = this->lines().count() > 0 && !hides_keys(p);
     for (index_t i = 0; i < tiles.count; ++i) {
+      tile_state& tile = *::new (room + i) tile_state;
       for (index_t l = 0; l < L; ++l) {
-        base_[i][l] = exponent_[i][l] = C(0);
-        by_[i][l] = C(1);
+        tile.base[l] = tile.exponent[l] = C(0);
+        tile.by[l] = C(1);
       }
     }
   }
 
   void form(index_t i, index_t s0, index_t s1, C* P, bool measured) override {
-    const key_former<C> former(ranges_[i], load(base_[i]), load(exponent_[i]), load(by_[i]));
+    tile_state& tile = state(i);
+    const key_former<C> former(tile.range, load(tile.base), load(tile.exponent), load(tile.by));
     C staged[most * N];
     const C *v = staged, *k = staged + L;
     index_t v_step = N, k_step = N, ahead = 0;
@@ -73,35 +77,43 @@ class key_source final : public window_source<C> {
       stage(i, s0, s1, staged);
     }
     if (measured) {
-      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, ahead, P, former, ranges_[i]);
+      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, ahead, P, former, tile.range);
     } else {
-      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, ahead, P, former, ranges_[i]);
+      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, ahead, P, former, tile.range);
     }
   }
 
   void measure(index_t i, index_t s0, index_t s1) override {
     C staged[most * N];
     stage(i, s0, s1, staged);
-    scan_keys<C>(staged, s1 - s0, ranges_[i]);
+    scan_keys<C>(staged, s1 - s0, state(i).range);
   }
 
   bool settled(index_t i, column_scale<C>& cs) override {
-    cs = key_scale<C>(ranges_[i], by_[i]);
+    tile_state& tile = state(i);
+    cs = key_scale<C>(tile.range, tile.by);
     const vec<C> zero(C(0));
-    if (xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(by_[i]) == vec<C>(C(1)))))
+    if (xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(tile.by) == vec<C>(C(1)))))
       return true;
     // An infinite value counts as the largest while keys are formed, and not otherwise.
-    ranges_[i] = key_range<C>();
+    tile.range = key_range<C>();
     for (index_t s = 0; s < p_->Tk; s += most) measure(i, s, s + most < p_->Tk ? s + most : p_->Tk);
-    cs = key_scale<C>(ranges_[i], by_[i]);
+    cs = key_scale<C>(tile.range, tile.by);
     for (index_t l = 0; l < L; ++l) {
-      base_[i][l] = cs.base[l];
-      exponent_[i][l] = cs.exponent[l];
+      tile.base[l] = cs.base[l];
+      tile.exponent[l] = cs.exponent[l];
     }
     return false;
   }
 
  private:
+  struct tile_state {
+    key_range<C> range;
+    C base[L], exponent[L], by[L];
+  };
+  static_assert(sizeof(tile_state) <= sizeof(source_room<C>) && alignof(tile_state) <= alignof(source_room<C>));
+  tile_state& state(index_t i) { return *std::launder(reinterpret_cast<tile_state*>(room_ + i)); }
+
   void stage(index_t i, index_t s0, index_t s1, C* staged) const {
     this->lines().ask(i, s0 - most, s0);
     stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
@@ -109,9 +121,8 @@ class key_source final : public window_source<C> {
 
   const problem* p_;
   const window_tiles<C>* tiles_;
+  source_room<C>* room_;
   bool in_place_ = false;
-  key_range<C> ranges_[tuning<C>::wide_group];
-  C base_[tuning<C>::wide_group][L], exponent_[tuning<C>::wide_group][L], by_[tuning<C>::wide_group][L];
 };
 
 }  // namespace cpu_impl

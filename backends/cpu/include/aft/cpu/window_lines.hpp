@@ -8,15 +8,15 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace cpu_impl {
 
-/// The lane tiles that are worked on together.
+/// The lane tiles that are worked on together. `room` has as many: they would be a tenth of a small stack.
 template <class C>
 struct window_tiles {
   index_t count = 0;
-  lane_tile<C> at[tuning<C>::wide_group];
+  const lane_tile<C>* at;
 
   template <class Tiles>
-  window_tiles(index_t n, const Tiles& tile_at) : count(n) {
-    for (index_t i = 0; i < n; ++i) at[i] = tile_at(i);
+  window_tiles(index_t n, lane_tile<C>* room, const Tiles& tile_at) : count(n), at(room) {
+    for (index_t i = 0; i < n; ++i) room[i] = tile_at(i);
   }
 };
 

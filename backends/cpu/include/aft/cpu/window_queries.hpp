@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <new>
 
 #include "query_columns.hpp"
 #include "window_fold.hpp"
@@ -233,8 +234,9 @@ class query_source final : public window_source<C> {
   using window_source<C>::most;
 
   /// `highest`: where the largest |g| goes, of a call that gates later; `leaves_dq`: this one leaves dq.
-  [[gnu::noinline]] query_source(const gradient_inputs& in, const window_tiles<C>& tiles, C* highest, bool leaves_dq)
-      : window_source<C>(query_lines<C>(in, tiles)), in_(&in), tiles_(&tiles), highest_(highest) {
+  [[gnu::noinline]] query_source(const gradient_inputs& in, const window_tiles<C>& tiles, source_room<C>* room,
+                                 C* highest, bool leaves_dq)
+      : window_source<C>(query_lines<C>(in, tiles)), in_(&in), tiles_(&tiles), room_(room), highest_(highest) {
     const backward_problem& p = *in.p;
     leaves_dq_ = in.gates_later && leaves_dq && p.dq.set;
     if (leaves_dq_) {
@@ -243,18 +245,20 @@ class query_source final : public window_source<C> {
         dq_ = {group.first(), group.step(), lane_field<C>(p.dq, p.grid, tiles.at[0], 1).goes_around(p)};
     }
     for (index_t i = 0; i < tiles.count; ++i) {
-      ordinary_[i] = in.gates_later;
+      tile_state& tile = *::new (room + i) tile_state;
+      tile.ordinary = in.gates_later;
       for (index_t l = 0; l < L; ++l) {
-        scales_[i].by[l] = scales_[i].lift[l] = C(1);
-        scales_[i].exponent[l] = scales_[i].taint[l] = C(0);
+        tile.scale.by[l] = tile.scale.lift[l] = C(1);
+        tile.scale.exponent[l] = tile.scale.taint[l] = C(0);
       }
     }
   }
 
   void form(index_t i, index_t t0, index_t t1, C* P, bool measured) override {
     if (in_->gates_later) return form_gated(i, t0, t1, P, measured && leaves_dq_);
-    const query_former<C> former(scales_[i], ranges_[i]);
-    if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, former, ranges_[i]);
+    tile_state& tile = state(i);
+    const query_former<C> former(tile.scale, tile.range);
+    if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, former, tile.range);
     form_staged(i, t0, t1, P, former);
   }
   void measure(index_t i, index_t t0, index_t t1) override {
@@ -264,15 +268,16 @@ class query_source final : public window_source<C> {
   /// Lane by lane, whatever the neighbours.
   bool settled(index_t i, column_scale<C>& cs) override {
     bool as_formed = true;
-    if (ordinary_[i] && sizes_[i].holds()) {
+    tile_state& tile = state(i);
+    if (tile.ordinary && tile.sizes.holds()) {
       // Nothing was measured besides, so all scales stay 1.
-      if (highest_ != nullptr) store(highest_, (xsimd::max)(load(highest_), sizes_[i].g.largest()));
-    } else if (ordinary_[i]) {
-      ordinary_[i] = as_formed = false;
+      if (highest_ != nullptr) store(highest_, (xsimd::max)(load(highest_), tile.sizes.g.largest()));
+    } else if (tile.ordinary) {
+      tile.ordinary = as_formed = false;
       for (index_t t = 0; t < in_->p->Tq; t += most) measure(i, t, t + most < in_->p->Tq ? t + most : in_->p->Tq);
     }
-    const query_range<C>& range = ranges_[i];
-    query_scale<C>& scale = scales_[i];
+    const query_range<C>& range = tile.range;
+    query_scale<C>& scale = tile.scale;
     for (index_t l = 0; l < L; ++l) {
       cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
       cs.unscale[l] = cs.lift[l] = cs.unlift[l] = C(1);
@@ -299,6 +304,15 @@ class query_source final : public window_source<C> {
   }
 
  private:
+  struct tile_state {
+    bool ordinary;  ///< as far as is known
+    ordinary_range<C> sizes;
+    query_range<C> range;
+    query_scale<C> scale;
+  };
+  static_assert(sizeof(tile_state) <= sizeof(source_room<C>) && alignof(tile_state) <= alignof(source_room<C>));
+  tile_state& state(index_t i) { return *std::launder(reinterpret_cast<tile_state*>(room_ + i)); }
+
   [[gnu::noinline]] void form_gated(index_t i, index_t t0, index_t t1, C* P, bool write) {
     const backward_problem& p = *in_->p;
     const window_lines<C>& lines = this->lines();
@@ -330,14 +344,15 @@ class query_source final : public window_source<C> {
               .q_step = lines.step(3),
               .ahead = rows_before(t0)};
     }
+    tile_state& tile = state(i);
     const bool direct = dq_.to != nullptr;
     if (write)
       rows.dq = direct ? written_rows<C>{dq_.to + t0 * dq_.step + i * L, dq_.step, dq_.around}
                        : written_rows<C>{staged + 4 * most * L, L, false};
-    if (ordinary_[i]) {
-      form_gated_rows<C>(rows, t1 - t0, P, ordinary_former<C>(sizes_[i]));
+    if (tile.ordinary) {
+      form_gated_rows<C>(rows, t1 - t0, P, ordinary_former<C>(tile.sizes));
     } else {
-      form_gated_rows<C>(rows, t1 - t0, P, gated_former<C>(scales_[i], ranges_[i], highest_));
+      form_gated_rows<C>(rows, t1 - t0, P, gated_former<C>(tile.scale, tile.range, highest_));
     }
     if (write && !direct) {
       const lane_field<C> to(p.dq, p.grid, tiles_->at[i], 1);
@@ -351,18 +366,15 @@ class query_source final : public window_source<C> {
     C buffers[6 * most * L];
     const query_rows<C> up(*in_, tiles_->at + i, 1, t0, t1, buffers, most * L);
     for (index_t t = 0; t < t1 - t0; ++t) former.form(up.weights(t, 0, 0), up.g(t, 0, 0), up.o(t, 0, 0), P + t * N);
-    former.leave(ranges_[i]);
+    former.leave(state(i).range);
   }
 
   const gradient_inputs* in_;
   const window_tiles<C>* tiles_;
+  source_room<C>* room_;
   C* highest_;
   bool leaves_dq_ = false;
-  written_rows<C> dq_;                    ///< where its rows lie side by side
-  bool ordinary_[tuning<C>::wide_group];  ///< as far as is known
-  ordinary_range<C> sizes_[tuning<C>::wide_group];
-  query_range<C> ranges_[tuning<C>::wide_group];
-  query_scale<C> scales_[tuning<C>::wide_group];
+  written_rows<C> dq_;  ///< where its rows lie side by side
 };
 
 }  // namespace cpu_impl
