@@ -72,6 +72,6 @@ int main() {
     }
   }
   if (!backward_is_right()) return 1;
-  std::puts("installed package: ok");
+  std::printf("installed package: ok (%s)\n", aft::build_info());
   return 0;
 }

@@ -2,6 +2,7 @@
 // No build system and no OpenMP: a causal convolution over one channel, small enough to write the sum by hand.
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include <aft/aft.hpp>
 
@@ -27,6 +28,9 @@ int main() {
     }
     if (std::abs(y[t] - q[t] * num / den) > 1e-14) return std::printf("t %d: %.17g\n", t, y[t]), 1;
   }
-  std::puts("plain include path: ok");
+  // Compiled without OpenMP: the program must be able to find that out.
+  const char* const info = aft::build_info();
+  if (!std::strstr(info, ", no OpenMP (one thread),")) return std::printf("build_info: %s\n", info), 1;
+  std::printf("plain include path: ok (%s)\n", info);
   return 0;
 }

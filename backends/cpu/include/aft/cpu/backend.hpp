@@ -5,6 +5,7 @@
 #include <aft/core/dispatch.hpp>
 #include <aft/core/float_environment.hpp>
 
+#include "build_info.hpp"
 #include "moved_filter.hpp"
 #include "padding.hpp"
 #include "pair_backward.hpp"
