@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# The installed package: both include trees under one prefix, exported targets, and a config with components.
+# The installed package: both include trees in one folder, exported targets, and a config with components. All of it is
+# the install component `Devel`, so that a parent project with packages of its own can leave it out or put it into one.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(_aft_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/aft")
-install(TARGETS aft EXPORT aftTargets)
+# INCLUDES names where the headers really go: packagers choose the folder, and may choose an absolute one.
+install(TARGETS aft EXPORT aftTargets COMPONENT Devel INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(
   DIRECTORY include/aft backends/cpu/include/aft
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  COMPONENT Devel
   FILES_MATCHING
   PATTERN "*.hpp")
-install(EXPORT aftTargets NAMESPACE aft:: DESTINATION "${_aft_cmake_dir}")
+install(EXPORT aftTargets NAMESPACE aft:: DESTINATION "${_aft_cmake_dir}" COMPONENT Devel)
 configure_package_config_file(cmake/aftConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/aftConfig.cmake"
                               INSTALL_DESTINATION "${_aft_cmake_dir}")
 # Before 1.0 a minor version may break callers. Headers have no word size, so a package serves every one.
@@ -18,5 +21,15 @@ write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.c
                                  ARCH_INDEPENDENT)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/aftConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake"
               cmake/aft_link_dependencies.cmake
-        DESTINATION "${_aft_cmake_dir}")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/aft")
+        DESTINATION "${_aft_cmake_dir}" COMPONENT Devel)
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/aft" COMPONENT Devel)
+
+# A parent project's target of that name is its own affair, and its manifest lists its own files too.
+if(PROJECT_IS_TOP_LEVEL)
+  add_custom_target(
+    uninstall
+    COMMAND "${CMAKE_COMMAND}" "-DAFT_BINARY_DIR=${CMAKE_CURRENT_BINARY_DIR}" -P
+            "${CMAKE_CURRENT_SOURCE_DIR}/cmake/aft_uninstall.cmake"
+    COMMENT "Remove what the last installation from this folder wrote"
+    VERBATIM)
+endif()
