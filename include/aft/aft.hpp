@@ -8,11 +8,13 @@
 #include <aft/core/executors.hpp>
 #include <aft/core/numeric.hpp>
 #include <aft/core/options.hpp>
+#include <aft/core/storage_of.hpp>
 #include <aft/core/tensor_view.hpp>
 #include <aft/core/version.hpp>
 #include <aft/interop/dlpack.hpp>
 #include <aft/interop/eigen.hpp>
 #include <aft/interop/mdspan.hpp>
+#include <aft/interop/pointer.hpp>
 #include <aft/math/bias.hpp>
 #include <aft/math/window.hpp>
 #include <aft/ops/attention_map.hpp>

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "numeric.hpp"
+#include "storage_of.hpp"
 #include "tensor_view.hpp"
 
 namespace aft {
@@ -21,7 +22,7 @@ class any_view {
   template <class T, std::size_t Rank, class Space>
   [[gnu::always_inline]] constexpr any_view(const tensor_view<T, Rank, Space>& v)
       : data_(const_cast<std::remove_cv_t<T>*>(v.data())),
-        type_(dtype_of<std::remove_cv_t<T>>),
+        type_(dtype_of<typename storage_of<std::remove_cv_t<T>>::type>),
         set_(true),
         writable_(!std::is_const_v<T>),
         on_device_(std::is_same_v<Space, device_space>),

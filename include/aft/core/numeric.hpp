@@ -57,7 +57,7 @@ namespace detail {
 }  // namespace detail
 
 /// IEEE binary16, a storage type: arithmetic happens in float. Conversion from float rounds to nearest even.
-struct half {
+struct [[gnu::may_alias]] half {
   std::uint16_t bits = 0;
   half() = default;
   [[gnu::always_inline]] constexpr explicit half(float f) : bits(detail::float_to_half_bits(f)) {}
@@ -70,7 +70,7 @@ struct half {
 };
 
 /// The upper half of a float, a storage type: arithmetic happens in float. Conversion rounds to nearest even.
-struct bfloat16 {
+struct [[gnu::may_alias]] bfloat16 {
   std::uint16_t bits = 0;
   bfloat16() = default;
   [[gnu::always_inline]] constexpr explicit bfloat16(float f) : bits(detail::float_to_bfloat16_bits(f)) {}

@@ -9,6 +9,7 @@
 
 #include "executors.hpp"
 #include "numeric.hpp"
+#include "storage_of.hpp"
 #include "tensor_view.hpp"
 
 namespace aft::detail {
@@ -71,7 +72,11 @@ constexpr bool check_view() {
                   "aft::device_space>, or run the call with aft::cpu");
     static_assert(!device_view_with_cpu,
                   "aft: a device view with aft::cpu: pass views of host memory, or run the call with aft::cuda");
-    return !host_view_with_cuda && !device_view_with_cpu;
+    constexpr bool foreign = foreign_storage<typename V::element_type>;
+    static_assert(!foreign,
+                  "aft: a view of another library's 16-bit type: pass aft::as_view(view), which shows the same memory "
+                  "as aft::half or aft::bfloat16");
+    return !host_view_with_cuda && !device_view_with_cpu && !foreign;
   } else {
     return false;
   }
@@ -144,7 +149,7 @@ struct value_of {
 };
 template <class T, std::size_t Rank, class Space>
 struct value_of<tensor_view<T, Rank, Space>> {
-  using type = std::remove_cv_t<T>;
+  using type = typename storage_of<std::remove_cv_t<T>>::type;  // check_view asks for as_view, and the rest fits then
 };
 template <class V>
 using value_of_t = typename value_of<V>::type;

@@ -14,6 +14,7 @@
 
 #include <aft/core/errors.hpp>
 #include <aft/core/numeric.hpp>
+#include <aft/core/storage_of.hpp>
 #include <aft/core/tensor_view.hpp>
 
 namespace aft {
@@ -78,7 +79,7 @@ constexpr bool dl_space(index_t device) {
 
 /// The memory of a DLTensor as a view of rank Rank in Space. T is float, double, aft::half, aft::bfloat16, or for masks
 /// std::uint8_t (tensors of bool too, whose elements are bytes) and for key_lengths std::int64_t; const T for what is
-/// only read.
+/// only read. For T of another library's 16-bit type (storage_of) the view is of aft::half or aft::bfloat16.
 ///
 ///     auto q = aft::from_dlpack<const float, 3>(managed->dl_tensor);
 ///
@@ -88,8 +89,9 @@ constexpr bool dl_space(index_t device) {
 /// Throws shape_error if the element type, its lanes, the number of axes or the device is another, or if data +
 /// byte_offset is not aligned for T. Cost: O(Rank).
 template <class T, std::size_t Rank, class Space = host_space, detail::dl_tensor Tensor>
-inline tensor_view<T, Rank, Space> from_dlpack(const Tensor& tensor) {
-  using value = std::remove_cv_t<T>;
+inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Tensor& tensor) {
+  using element = detail::stored_t<T>;
+  using value = std::remove_cv_t<element>;
   constexpr detail::dl_type wanted = detail::dl_type_of<value>;
   static_assert(wanted.bits != 0,
                 "aft::from_dlpack: T is float, double, aft::half, aft::bfloat16, std::uint8_t or std::int64_t");
@@ -108,14 +110,14 @@ inline tensor_view<T, Rank, Space> from_dlpack(const Tensor& tensor) {
   }
   if (const auto axes = static_cast<index_t>(tensor.ndim); axes != static_cast<index_t>(Rank))
     detail::refuse_dlpack(std::to_string(Rank) + " axes", std::to_string(axes));
-  T* data = nullptr;
+  element* data = nullptr;
   if (tensor.data != nullptr) {
     std::byte* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
     if (reinterpret_cast<std::uintptr_t>(first) % alignof(value) != 0) {
       detail::refuse_dlpack("data aligned to " + std::to_string(alignof(value)) + " bytes",
                             "a byte_offset of " + std::to_string(tensor.byte_offset));
     }
-    data = reinterpret_cast<T*>(first);
+    data = reinterpret_cast<element*>(first);
   }
   std::array<index_t, Rank> extents{}, strides{};
   for (std::size_t axis = 0; axis < Rank; ++axis) extents[axis] = static_cast<index_t>(tensor.shape[axis]);
@@ -128,7 +130,7 @@ inline tensor_view<T, Rank, Space> from_dlpack(const Tensor& tensor) {
 /// if a versioned tensor is read-only and T is not const, or if its major version is not 1, as its members may then be
 /// others.
 template <class T, std::size_t Rank, class Space = host_space, detail::dl_managed Managed>
-inline tensor_view<T, Rank, Space> from_dlpack(const Managed& managed) {
+inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Managed& managed) {
   if constexpr (requires { managed.version.major; }) {
     if (const auto major = static_cast<index_t>(managed.version.major); major != 1)
       detail::refuse_dlpack("version 1 of DLPack", std::to_string(major));
@@ -142,7 +144,7 @@ inline tensor_view<T, Rank, Space> from_dlpack(const Managed& managed) {
 /// The same of what a pointer shows. Throws shape_error if it is null.
 template <class T, std::size_t Rank, class Space = host_space, class Tensor>
 requires(detail::dl_tensor<Tensor> ||
-         detail::dl_managed<Tensor>) inline tensor_view<T, Rank, Space> from_dlpack(Tensor* tensor) {
+         detail::dl_managed<Tensor>) inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(Tensor* tensor) {
   if (tensor == nullptr) detail::refuse_dlpack("a tensor", "null");
   return from_dlpack<T, Rank, Space>(*tensor);
 }

@@ -5,6 +5,7 @@
 /// matter, and whoever does not use Eigen does not pay for it.
 #pragma once
 
+#include <aft/core/storage_of.hpp>
 #include <aft/core/tensor_view.hpp>
 
 namespace aft {
@@ -44,17 +45,18 @@ using eigen_element_t = std::remove_pointer_t<decltype(std::declval<std::remove_
 }  // namespace detail
 
 /// The memory of an Eigen matrix, array, map or block as (rows, cols), whatever its storage order and strides; of a
-/// vector known as one at compile time as rank 1. A const object gives a view of const. Nothing is copied: the view
+/// vector known as one at compile time as rank 1. A const object gives a view of const, one of Eigen::half or
+/// Eigen::bfloat16 a view of aft::half or aft::bfloat16. Nothing is copied: the view
 /// is valid as long as the object's memory is. Cost: O(1).
 template <detail::eigen_dense M>
 [[gnu::always_inline]] inline auto as_view(M&& m) {
   static_assert(std::is_lvalue_reference_v<M> || !detail::eigen_owner<M>,
                 "aft::as_view: this matrix is a temporary, its memory is gone before the view can be used");
-  using T = detail::eigen_element_t<M>;
+  using T = detail::stored_t<detail::eigen_element_t<M>>;
   if constexpr (std::remove_cvref_t<M>::IsVectorAtCompileTime) {
-    return tensor_view<T, 1>{m.data(), {m.size()}, {m.innerStride()}};
+    return tensor_view<T, 1>{detail::stored_pointer(m.data()), {m.size()}, {m.innerStride()}};
   } else {
-    return tensor_view<T, 2>{m.data(), {m.rows(), m.cols()}, {m.rowStride(), m.colStride()}};
+    return tensor_view<T, 2>{detail::stored_pointer(m.data()), {m.rows(), m.cols()}, {m.rowStride(), m.colStride()}};
   }
 }
 
@@ -79,13 +81,8 @@ template <detail::eigen_tensor M>
     strides[axis] = step;
     step *= extents[axis];
   }
-  return tensor_view<detail::eigen_element_t<M>, rank>{m.data(), extents, strides};
-}
-
-/// A view is its own view, so that generic code may call as_view on anything.
-template <class T, std::size_t Rank, class Space>
-[[gnu::always_inline]] constexpr tensor_view<T, Rank, Space> as_view(const tensor_view<T, Rank, Space>& v) {
-  return v;
+  using T = detail::stored_t<detail::eigen_element_t<M>>;
+  return tensor_view<T, rank>{detail::stored_pointer(m.data()), extents, strides};
 }
 
 }  // namespace aft

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <aft/core/errors.hpp>
+#include <aft/core/storage_of.hpp>
 #include <aft/core/tensor_view.hpp>
 
 namespace aft {
@@ -30,9 +31,10 @@ concept mdspan_like = requires(const M& m) {
 }  // namespace detail
 
 /// The memory of an mdspan as a view of the same rank, extents and strides (in elements), whatever its layout:
-/// layout_right, layout_left, layout_stride, a submdspan. An mdspan of const gives a view of const. Device memory,
-/// which an mdspan does not tell from the host's, is as_view<aft::device_space>(m). Nothing is copied: the view is
-/// valid as long as the memory is. Throws shape_error if the mapping has no strides. Cost: O(rank).
+/// layout_right, layout_left, layout_stride, a submdspan. An mdspan of const gives a view of const, one of another
+/// library's 16-bit type (storage_of) a view of aft::half or aft::bfloat16. Device memory, which an mdspan does not
+/// tell from the host's, is as_view<aft::device_space>(m). Nothing is copied: the view is valid as long as the memory
+/// is. Throws shape_error if the mapping has no strides. Cost: O(rank).
 template <class Space = host_space, detail::mdspan_like M>
 inline auto as_view(const M& m) {
   if constexpr (requires {
@@ -49,7 +51,8 @@ inline auto as_view(const M& m) {
     strides[axis] = static_cast<index_t>(m.stride(own));
   }
   typename M::element_type* const data = m.data_handle();
-  return tensor_view<typename M::element_type, rank, Space>{data, extents, strides};
+  using T = detail::stored_t<typename M::element_type>;
+  return tensor_view<T, rank, Space>{detail::stored_pointer(data), extents, strides};
 }
 
 }  // namespace aft
