@@ -11,6 +11,7 @@
 #include "gradient_scale.hpp"
 #include "key_columns.hpp"
 #include "pair_instances.hpp"
+#include "transpose.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -210,7 +210,7 @@ template <class C, bool Emit>
         if (keys.dk.data != nullptr) next_v.ask(r, i);
       }
     }
-    if (n == rows && !in.uncached) {
+    if (n == rows && !in.rebased) {
       const vec<C> centre = load(chunk.centre + l);
       vec<C> top(empty_exponent<C>);
       vec<C> g_peak = load(chunk.g_peak + l);

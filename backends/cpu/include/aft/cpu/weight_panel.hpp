@@ -8,6 +8,7 @@
 #include "bf16_dot.hpp"
 #include "exp_weight.hpp"
 #include "panel_stairs.hpp"
+#include "transpose.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -8,6 +8,7 @@
 #include <aft/core/problem.hpp>
 
 #include "stage.hpp"
+#include "transpose.hpp"
 #include "weight_panel.hpp"
 
 namespace aft {
