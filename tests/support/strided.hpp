@@ -14,8 +14,20 @@
 namespace aft::test {
 
 /// How a tensor lies in memory. `broadcast` is stride 0 on the first axis and is for inputs only. `time_first` is (T,
-/// B, C) as (B, T, C), each row padded to whole vectors.
-enum class layout { row_major, padded, channels_first, misaligned, reversed, interleaved, broadcast, time_first };
+/// B, C) as (B, T, C), each row padded to whole vectors. `unused_high` and `unused_low` are row-major with the largest
+/// or the lowest number for every stride that leads to no element.
+enum class layout {
+  row_major,
+  padded,
+  channels_first,
+  misaligned,
+  reversed,
+  interleaved,
+  broadcast,
+  time_first,
+  unused_high,
+  unused_low
+};
 
 /// A switch, not a table, so that compilers name the enumerator that has no case.
 constexpr const char* name_of(layout form) {
@@ -28,6 +40,8 @@ constexpr const char* name_of(layout form) {
     case layout::interleaved: return "interleaved";
     case layout::broadcast: return "broadcast";
     case layout::time_first: return "time_first";
+    case layout::unused_high: return "unused_high";
+    case layout::unused_low: return "unused_low";
   }
   return "unknown";
 }
@@ -46,7 +60,8 @@ class strided {
  public:
   strided() = default;
 
-  strided(std::vector<index_t> extents, layout form) : extents_(std::move(extents)), strides_(extents_.size()) {
+  strided(std::vector<index_t> extents, layout form)
+      : extents_(std::move(extents)), strides_(extents_.size()), form_(form) {
     const std::size_t rank = extents_.size();
     std::vector<std::size_t> order(rank);  // axes from the slowest to the fastest
     for (std::size_t i = 0; i < rank; ++i) order[i] = i;
@@ -110,7 +125,7 @@ class strided {
     std::array<index_t, Rank> extents{}, strides{};
     for (std::size_t i = 0; i < Rank; ++i) {
       extents[i] = extents_[i];
-      strides[i] = strides_[i];
+      strides[i] = leads_nowhere(i) ? unused() : strides_[i];
     }
     return {storage_.data() + origin_, extents, strides};
   }
@@ -162,6 +177,14 @@ class strided {
  private:
   static constexpr index_t guard = 64;
 
+  index_t unused() const { return form_ == layout::unused_high ? INT64_MAX : INT64_MIN; }
+  bool leads_nowhere(std::size_t axis) const {
+    if (form_ != layout::unused_high && form_ != layout::unused_low) return false;
+    bool has_elements = true;
+    for (index_t e : extents_) has_elements = has_elements && e != 0;
+    return !has_elements || extents_[axis] == 1;
+  }
+
   std::size_t at(index_t row_major) const {
     index_t offset = origin_;
     for (std::size_t axis = extents_.size(); axis-- > 0;) {
@@ -186,6 +209,7 @@ class strided {
   }
 
   std::vector<index_t> extents_, strides_;
+  layout form_ = layout::row_major;
   index_t origin_ = 0;
   sentinel gap_ = of_outputs;
   std::vector<T, tensor_allocator<T>> storage_;

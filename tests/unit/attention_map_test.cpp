@@ -252,6 +252,37 @@ TEST_CASE("errors name the argument and write nothing; empty maps are fine") {
                      tensor_view<float, 4>{nullptr, {B, Tq, 0, hk}});
 }
 
+TEST_CASE("a stride that leads to no element may be any number") {
+  // With one batch element, query, key, channel and head, and with none; the lengths' and the mask's strides too.
+  const auto numbers = random_values(64, 1);
+  const std::vector<std::uint8_t> seen(16, 1);
+  const std::vector<std::int64_t> length(2, 3);
+  for (index_t any : {INT64_MAX, INT64_MIN})
+    for (int few = 0; few < 5; ++few)
+      for (index_t extent : {0, 1}) {
+        const auto size = [&](int axis, index_t usual) { return axis == few ? extent : usual; };
+        const index_t B = size(0, 2), Tq = size(1, 3), Tk = size(2, 4), d = size(3, 2), H = few == 3 ? 1 : size(4, 2);
+        if (H == 0) continue;
+        const auto run = [&](bool usual) {
+          const auto view = [&]<class T, std::size_t Rank>(T* data, std::array<index_t, Rank> extents) {
+            const tensor_view<T, Rank> ordinary{data, extents};
+            std::array<index_t, Rank> strides = ordinary.strides();
+            for (std::size_t i = 0; i < Rank; ++i)
+              if (!usual && (ordinary.size() == 0 || extents[i] == 1)) strides[i] = any;
+            return tensor_view<T, Rank>{data, extents, strides};
+          };
+          std::vector<float> out(64);
+          aft::attention_map(view(numbers.data(), std::array{B, Tk, d}),
+                             aft::dense_bias{view(numbers.data() + 1, std::array{B, H, Tq, Tk})},
+                             view(out.data(), std::array{B, Tq, Tk, d}),
+                             {.mask = view(seen.data(), std::array{index_t{1}, Tq, Tk}),
+                              .key_lengths = view(length.data(), std::array{B})});
+          return out;
+        };
+        CHECK(run(false) == run(true));
+      }
+}
+
 TEST_CASE("the last rows of a map alone are those of the whole, and rows of padding are 0") {
   constexpr index_t T = 9, last = 3, hk = 2;
   std::vector<float> k(T * hk), w(T * T), r(4);

@@ -97,6 +97,39 @@ TEST_CASE("layouts: the layout of inputs and outputs does not change a bit of th
   }
 }
 
+TEST_CASE("layouts: a stride that leads to no element may be any number") {
+  // Each axis of a call at a time, and then all, has one index or none; undefined behaviour is the sanitizers' to find.
+  const auto few = [](setup s, int axis, index_t extent) {
+    if (axis == 0 || axis == 4) s.B = extent;
+    if (axis == 1 || axis == 4) s.Tq = extent;
+    if (axis == 2 || axis == 4) s.Tk = extent;
+    if (axis == 3 || axis == 4) s.H = s.hk = s.d = s.n = extent;
+    if (extent == 0) s.H = s.n = 1;
+    if (s.call == op::local) s.Tk = s.Tq;
+    if (axis == 1 || axis == 4) s.grid = std::vector<index_t>(s.grid.size(), extent);
+    if (axis == 2 || axis == 4) s.taps = std::vector<index_t>(s.taps.size(), extent);
+    return s;
+  };
+  for (const setup& ordinary : calls())
+    for (int axis = 0; axis <= 4; ++axis)
+      for (index_t extent : {index_t(1), index_t(0)}) {
+        setup s = few(ordinary, axis, extent);
+        const numbers x = random_numbers(s);
+        for (auto type : all_types) {
+          if (!concerns(type, s)) continue;
+          s.inputs = s.outputs = layout::row_major;
+          const results forward = run_forward(type, s, x);
+          const results backward = run_backward(type, s, x);
+          for (layout form : {layout::unused_high, layout::unused_low}) {
+            s.inputs = s.outputs = form;
+            CAPTURE(describe(s, type));
+            CHECK(first_difference(forward, run_forward(type, s, x)) == "");
+            CHECK(first_difference(backward, run_backward(type, s, x)) == "");
+          }
+        }
+      }
+}
+
 TEST_CASE("layouts: y may be exactly q, in any layout") {
   for (setup s : calls())
     for (layout out : output_layouts) {

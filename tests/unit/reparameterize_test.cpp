@@ -199,6 +199,39 @@ TEST_CASE("gradients of constant and one-tap filters; no_grad") {
                                tensor_view<const float, 2>{dout, {1, 3}}, aft::no_grad, aft::no_grad, aft::no_grad);
 }
 
+TEST_CASE("a stride that leads to no element may be any number") {
+  // One head, one tap beside others, and no tap: undefined behaviour is the sanitizers' to find.
+  for (index_t any : {INT64_MAX, INT64_MIN})
+    for (index_t heads : {1, 3})
+      for (index_t taps : {0, 1, 5}) {
+        const auto count = static_cast<std::size_t>(heads * taps);
+        const auto r = random_values<float>(count, 1), dout = random_values<float>(count, 2);
+        const auto gain = random_values<float>(3, 3), shift = random_values<float>(3, 4);
+        const auto run = [&](bool usual) {
+          const auto at = [&](index_t extent, index_t stride) {
+            return usual || (extent != 1 && count != 0) ? stride : any;
+          };
+          std::vector<float> written(2 * count + 6);
+          float* next = written.data();
+          const auto filter = [&](auto* data) {
+            using T = std::remove_pointer_t<decltype(data)>;
+            return tensor_view<T, 3>{data, {heads, 1, taps}, {at(heads, taps), at(1, taps), at(taps, 1)}};
+          };
+          const auto head = [&](auto* data) {
+            using T = std::remove_pointer_t<decltype(data)>;
+            return tensor_view<T, 1>{data, {heads}, {heads == 1 && !usual ? any : 1}};
+          };
+          const auto out = filter(next), dr = filter(next + count);
+          const auto dgain = head(next + 2 * count), dshift = head(next + 2 * count + 3);
+          aft::reparameterize(filter(r.data()), head(gain.data()), head(shift.data()), out);
+          aft::reparameterize_backward(filter(r.data()), head(gain.data()), head(shift.data()), filter(dout.data()), dr,
+                                       dgain, dshift);
+          return written;
+        };
+        CHECK(run(false) == run(true));
+      }
+}
+
 TEST_CASE("errors name the argument and write nothing") {
   std::vector<float> memory(200, 0.5f), written(200, 42.0f);
   const tensor_view<const float, 2> r{memory.data(), {2, 5}};

@@ -121,6 +121,33 @@ TEST_CASE("any_view remembers type, rank, space and constness") {
   CHECK_FALSE(aft::any_view(tensor_view<float, 1>{}).empty());
 }
 
+TEST_CASE("a stride that leads to no element may be any number") {
+  auto memory = counting(24);
+  for (index_t any : {INT64_MAX, INT64_MIN}) {
+    const tensor_view<float, 3> v{memory.data(), {1, 3, 4}, {any, 4, 1}};
+    CHECK(v(0, 2, 3) == 11.0f);
+    CHECK(v.permute({1, 2, 0})(2, 3, 0) == 11.0f);
+    CHECK(v.subview(0, aft::all, 3)(2) == 11.0f);
+    // An empty part may begin where the axis ends.
+    CHECK(v.subview({1, 2, 0}, {0, 1, 4}).size() == 0);
+    CHECK(v.subview(aft::range{1, 1}, 2, aft::all).size() == 0);
+    const aft::any_view erased = v;
+    CHECK(erased.stride(0) == 0);
+    CHECK(erased.stride(1) == 4);
+    CHECK(erased.stride(2) == 1);
+    const aft::any_view one = tensor_view<float, 2>{memory.data(), {3, 1}, {4, any}};
+    CHECK(one.stride(0) == 4);
+    CHECK(one.stride(1) == 1);
+    const tensor_view<float, 3> empty{memory.data(), {0, 5, 4}, {any, any, any}};
+    CHECK(empty.subview({0, 2, 3}, {0, 3, 1}).data() == memory.data());
+    CHECK(empty.subview(aft::all, 3, 2).size() == 0);
+    CHECK(aft::any_view(empty).stride(1) == 0);
+  }
+  // Row-major strides beside an extent of 0, whose product does not fit.
+  const index_t far = index_t{1} << 40;
+  CHECK(tensor_view<float, 3>{nullptr, {0, far, far}}.size() == 0);
+}
+
 TEST_CASE("windows") {
   CHECK(aft::window::strict(3).width() == 5);
   CHECK(aft::window::inclusive(3).width() == 7);

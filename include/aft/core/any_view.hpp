@@ -13,6 +13,10 @@ namespace aft {
 
 /// A type-erased view of at most 8 axes. Converts from any tensor_view; empty by default. What it must hold is
 /// checked when a call uses it: a wrong type, shape or space is a shape_error there.
+///
+/// A stride that no element lies behind, on an axis of extent 1 or in a view without elements, may be any number, also
+/// one whose products overflow: NumPy and PyTorch leave there what they like. It is 0 here, and 1 on the last axis, as
+/// contiguous channels have it, so that no check and no kernel has to know.
 class any_view {
  public:
   static constexpr std::size_t max_rank = 8;
@@ -28,9 +32,14 @@ class any_view {
         on_device_(std::is_same_v<Space, device_space>),
         rank_(Rank) {
     static_assert(Rank <= max_rank, "aft::any_view: at most 8 axes");
+    bool has_elements = true;
     for (std::size_t i = 0; i < Rank; ++i) {
       extents_[i] = v.extent(i);
-      strides_[i] = v.stride(i);
+      has_elements = has_elements && extents_[i] != 0;
+    }
+    for (std::size_t i = 0; i < Rank; ++i) {
+      const bool moves = has_elements && extents_[i] != 1;
+      strides_[i] = moves ? v.stride(i) : (i + 1 == Rank ? 1 : 0);
     }
   }
 

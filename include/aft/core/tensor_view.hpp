@@ -60,10 +60,11 @@ class tensor_view {
   /// Row-major: the last axis is contiguous.
   [[gnu::always_inline]] constexpr tensor_view(T* data, detail::dims<Rank> extents)
       : data_(data), extents_(extents.value) {
-    index_t step = 1;
+    // Unsigned, here and in size(): extents beside a 0 may have a product that does not fit, and calls refuse others.
+    std::uint64_t step = 1;
     for (std::size_t i = Rank; i-- > 0;) {
-      strides_[i] = step;
-      step *= extents_[i];
+      strides_[i] = static_cast<index_t>(step);
+      step *= static_cast<std::uint64_t>(extents_[i]);
     }
   }
 
@@ -84,9 +85,9 @@ class tensor_view {
 
   /// The number of elements, the product of the extents.
   [[gnu::always_inline]] constexpr index_t size() const {
-    index_t n = 1;
-    for (index_t e : extents_) n *= e;
-    return n;
+    std::uint64_t n = 1;
+    for (index_t e : extents_) n *= static_cast<std::uint64_t>(e);
+    return static_cast<index_t>(n);
   }
 
   template <class... Index>
@@ -114,9 +115,9 @@ class tensor_view {
   [[gnu::always_inline]] constexpr tensor_view subview(detail::dims<Rank> offsets, detail::dims<Rank> extents) const {
     tensor_view result = *this;
     index_t offset = 0;
-    for (std::size_t i = 0; i < Rank; ++i) offset += offsets.value[i] * strides_[i];
+    for (std::size_t i = 0; i < Rank; ++i) offset += distance(i, offsets.value[i]);
     result.extents_ = extents.value;
-    if (data_ != nullptr) result.data_ = data_ + offset;
+    result.data_ = shifted(offset);
     return result;
   }
 
@@ -137,17 +138,25 @@ class tensor_view {
       } else if constexpr (std::is_same_v<decltype(slice), range>) {
         extents[out] = slice.end - slice.begin;
         strides[out++] = strides_[axis];
-        offset += slice.begin * strides_[axis];
+        offset += distance(axis, slice.begin);
       } else {
-        offset += static_cast<index_t>(slice) * strides_[axis];
+        offset += distance(axis, static_cast<index_t>(slice));
       }
       ++axis;
     };
     (take(slices), ...);
-    return tensor_view<T, kept, Space>{data_ == nullptr ? nullptr : data_ + offset, extents, strides};
+    return tensor_view<T, kept, Space>{shifted(offset), extents, strides};
   }
 
  private:
+  /// How far index `at` lies from index 0. Where no element lies further, the stride may be any number and is not used.
+  [[gnu::always_inline]] constexpr index_t distance(std::size_t axis, index_t at) const {
+    return extents_[axis] == 1 || size() == 0 ? 0 : at * strides_[axis];
+  }
+  [[gnu::always_inline]] constexpr T* shifted(index_t offset) const {
+    return data_ == nullptr ? nullptr : data_ + offset;
+  }
+
   T* data_ = nullptr;
   array extents_{};
   array strides_{};
