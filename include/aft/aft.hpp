@@ -21,6 +21,7 @@
 #include <aft/ops/conv.hpp>
 #include <aft/ops/full.hpp>
 #include <aft/ops/local.hpp>
+#include <aft/ops/misuse.hpp>
 #include <aft/ops/reparameterize.hpp>
 #include <aft/ops/simple.hpp>
 

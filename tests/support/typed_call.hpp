@@ -73,8 +73,9 @@ struct typed_call {
     if (s.query_lengths) both(query_lengths, short_query_lengths, x.query_lengths);
   }
 
-  options call_options() {
-    options o{.causal = s.causal, .gate_fn = s.gate_fn, .outside = s.outside};
+  options call_options(bool backward = false) {
+    options o{.causal = s.causal, .gate_fn = s.gate_fn};
+    if (s.call == op::local || s.call == op::conv) o.outside = s.outside;
     o.first_query = s.first_query;
     o.arithmetic = s.arithmetic;
     const auto narrowed = [&](auto& wide, auto& narrow) {
@@ -84,7 +85,8 @@ struct typed_call {
     if (s.lengths) o.key_lengths = narrowed(lengths, short_lengths);
     if (s.query_lengths) o.query_lengths = narrowed(query_lengths, short_query_lengths);
     if (s.save && s.has_lse()) o.lse = lse.template any<Space>();
-    if (s.save)
+    // A backward call takes both or neither.
+    if (s.save && (!backward || s.has_lse()))
       o.average = s.narrow_average ? narrow_average.template any<Space>() : wide_average.template any<Space>();
     return o;
   }
@@ -138,7 +140,7 @@ struct typed_call {
 
   template <class Exec>
   void backward(const Exec& exec) {
-    const options o = call_options();
+    const options o = call_options(true);
     switch (s.call) {
       case op::simple:
         return aft::simple_backward(exec, in3(q), in3(k), in3(v), in3(dy), out3(dq), out3(dk), out3(dv), o);
@@ -185,7 +187,7 @@ struct typed_call {
 
   template <class Real>
   reference::backward_result<Real> reference_backward() {
-    const options o = call_options();
+    const options o = call_options(true);
     reference::backward_result<Real> result;
     switch (s.call) {
       case op::simple: result = reference::simple_backward<Real>(in3(q), in3(k), in3(v), in3(dy), o); break;

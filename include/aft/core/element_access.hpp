@@ -18,7 +18,7 @@ inline double load_element(const void* data, dtype type, index_t offset) {
     case dtype::i8: return static_cast<double>(static_cast<const std::int8_t*>(data)[offset]);
     case dtype::i32: return static_cast<double>(static_cast<const std::int32_t*>(data)[offset]);
     case dtype::i64: return static_cast<double>(static_cast<const std::int64_t*>(data)[offset]);
-    case dtype::other: break;
+    default: break;
   }
   return 0;
 }
@@ -41,11 +41,7 @@ inline void store_element(void* data, dtype type, index_t offset, double x) {
     case dtype::f64: static_cast<double*>(data)[offset] = x; break;
     case dtype::f16: static_cast<half*>(data)[offset] = half(round_to_odd(x)); break;
     case dtype::bf16: static_cast<bfloat16*>(data)[offset] = bfloat16(round_to_odd(x)); break;
-    case dtype::u8:
-    case dtype::i8:
-    case dtype::i32:
-    case dtype::i64:
-    case dtype::other: break;
+    default: break;
   }
 }
 

@@ -85,11 +85,27 @@ struct [[gnu::may_alias]] bfloat16 {
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16>);
 
-/// Run-time name of an element type; `other` is any type that no call accepts.
-enum class dtype : std::uint8_t { f32, f64, f16, bf16, u8, i8, i32, i64, other };
+/// Run-time name of an element type. Those from i16 on no call accepts: they have names so that an error can say what
+/// came.
+enum class dtype : std::uint8_t { f32, f64, f16, bf16, u8, i8, i32, i64, i16, u16, u32, u64, f80, other };
+
+/// Integers by their size and sign, whatever they are called; bool is a byte of 0 or 1, which a mask may hold.
+template <class T>
+consteval dtype integer_dtype() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return dtype::u8;
+  } else if constexpr (std::is_integral_v<T>) {
+    constexpr dtype of_signed[] = {dtype::i8, dtype::i16, dtype::i32, dtype::i64};
+    constexpr dtype of_unsigned[] = {dtype::u8, dtype::u16, dtype::u32, dtype::u64};
+    constexpr std::size_t place = sizeof(T) == 1 ? 0 : (sizeof(T) == 2 ? 1 : (sizeof(T) == 4 ? 2 : 3));
+    return std::is_signed_v<T> ? of_signed[place] : of_unsigned[place];
+  } else {
+    return dtype::other;
+  }
+}
 
 template <class T>
-inline constexpr dtype dtype_of = dtype::other;
+inline constexpr dtype dtype_of = integer_dtype<T>();
 template <>
 inline constexpr dtype dtype_of<float> = dtype::f32;
 template <>
@@ -99,37 +115,19 @@ inline constexpr dtype dtype_of<half> = dtype::f16;
 template <>
 inline constexpr dtype dtype_of<bfloat16> = dtype::bf16;
 template <>
-inline constexpr dtype dtype_of<std::uint8_t> = dtype::u8;
-template <>
-inline constexpr dtype dtype_of<bool> = dtype::u8;  // one byte, 0 or 1: what a mask holds
-template <>
-inline constexpr dtype dtype_of<std::int8_t> = dtype::i8;
-template <>
-inline constexpr dtype dtype_of<std::int32_t> = dtype::i32;
-template <>
-inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
-template <>
-inline constexpr dtype dtype_of<std::conditional_t<std::is_same_v<std::int64_t, long>, long long, long>> = dtype::i64;
+inline constexpr dtype dtype_of<long double> = dtype::f80;
 
-[[gnu::always_inline]] constexpr const char* name_of(dtype t) {
-  switch (t) {
-    case dtype::f32: return "float";
-    case dtype::f64: return "double";
-    case dtype::f16: return "half";
-    case dtype::bf16: return "bfloat16";
-    case dtype::u8: return "uint8";
-    case dtype::i8: return "int8";
-    case dtype::i32: return "int32";
-    case dtype::i64: return "int64";
-    case dtype::other: break;
-  }
-  return "an unsupported type";
-}
-
-/// A table, since a switch over this many was a twentieth of a call on one position.
-inline constexpr std::uint8_t sizes_of_types[] = {4, 8, 2, 2, 1, 1, 4, 8, 1};
+// Tables, since a switch over this many types was a twentieth of a call on one position.
+inline constexpr const char* names_of_types[] = {"float",  "double", "half",        "bfloat16",    "uint8",
+                                                 "int8",   "int32",  "int64",       "int16",       "uint16",
+                                                 "uint32", "uint64", "long double", "another type"};
+inline constexpr std::uint8_t sizes_of_types[] = {4, 8, 2, 2, 1, 1, 4, 8, 2, 2, 4, 8, sizeof(long double), 1};
+static_assert(static_cast<std::size_t>(dtype::other) + 1 == std::size(names_of_types));
 static_assert(static_cast<std::size_t>(dtype::other) + 1 == std::size(sizes_of_types));
 
+[[gnu::always_inline]] constexpr const char* name_of(dtype t) {
+  return names_of_types[static_cast<std::size_t>(t)];
+}
 [[gnu::always_inline]] constexpr index_t size_of(dtype t) {
   return sizes_of_types[static_cast<std::size_t>(t)];
 }

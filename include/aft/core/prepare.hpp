@@ -135,16 +135,22 @@ void for_each_participant(const participants& all, Add&& add) {
   require_extent(c.op, a, channel_axis(v), channels == p.d ? "d" : "hk", channels);
 }
 
+/// A window as it can be written.
+[[gnu::cold]] inline text window_text(index_t before, index_t after) {
+  return text("window{") << before << ", " << after << "}";
+}
+
 [[gnu::cold]] inline void set_window(const call& c, problem& p) {
   if (!c.windowed) return;
   constexpr index_t most = furthest_position;
   const index_t before = c.win.before;
   const index_t after = c.win.after;
   if (before < -most || before > most || after < -most || after > most) {
-    fail(c.op, {"window"}, "before and after within 2^61", text(before) << " and " << after);
+    fail(c.op, {"window"}, "before and after within 2^61", window_text(before, after));
   }
   if (before + after + 1 < 0) {
-    fail(c.op, {"window"}, "before + after + 1 to be at least 0", before + after + 1);
+    fail(c.op, {"window"}, "before + after + 1, the number of keys, to be at least 0",
+         window_text(before, after) << ", which has " << before + after + 1);
   }
   // Keys t + first_query - before <= s <= t + first_query + after: the backend counts from t.
   p.win = {true, before - c.opt->first_query, after + c.opt->first_query};
@@ -159,6 +165,12 @@ void for_each_participant(const participants& all, Add&& add) {
 }
 
 /// Only an operator with a window or a filter has an outside.
+[[gnu::cold]] inline void require_outside(const call& c) {
+  if (c.windowed || c.bias.kind == bias_kind::filter || c.opt->outside == outside::zero_bias) return;
+  fail(c.op, {"outside"}, "zero_bias, as only aft::local and aft::conv have pairs outside a window or filter",
+       "excluded");
+}
+
 inline void set_visibility(const call& c, problem& p) {
   const index_t first = c.opt->first_query;
   // From Tk - 1 on the first row sees all keys, and every other one.
@@ -172,6 +184,7 @@ inline void set_visibility(const call& c, problem& p) {
 [[gnu::cold]] inline backward_problem prepare(call& c) {
   sum_broadcast_axes(c.bias, c.dbias);
   refuse_later_options(c);
+  require_outside(c);
   require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));
   require_sane_all(c);
   backward_problem p;

@@ -114,6 +114,11 @@ inline constexpr index_t furthest_position = index_t{1} << 61;
          name_of(average));
   }
   require_row_tensor(c, c.average, p, "d", p.d);
+  // One alone would have to be computed with the other: whoever passes it believes that it is used.
+  if (c.backward && c.lse.given() != c.average.given()) {
+    fail(c.op, c.lse.given() ? c.average : c.lse, "both lse and average as the forward call wrote them, or neither",
+         c.lse.given() ? "lse alone" : "average alone");
+  }
 }
 
 inline length_list to_lengths(const any_view& v) {

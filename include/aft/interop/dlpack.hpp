@@ -61,7 +61,24 @@ inline constexpr dl_type dl_type_of<bfloat16>{4, 16};
 template <>
 inline constexpr dl_type dl_type_of<std::uint8_t>{1, 8};
 template <>
+inline constexpr dl_type dl_type_of<std::int8_t>{0, 8};
+template <>
+inline constexpr dl_type dl_type_of<std::int32_t>{0, 32};
+template <>
 inline constexpr dl_type dl_type_of<std::int64_t>{0, 64};
+
+/// The element type in words: "double", "uint16", "3 lanes of float"; what has no name by its code.
+inline std::string dl_name(const dl_type& type, index_t lanes) {
+  static constexpr const char* kinds[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  std::string name = type.code >= 0 && type.code < 6
+                         ? kinds[type.code] + std::to_string(type.bits)
+                         : "code " + std::to_string(type.code) + " of " + std::to_string(type.bits) + " bits";
+  if (type == dl_type_of<float>) name = "float";
+  if (type == dl_type_of<double>) name = "double";
+  if (type == dl_type_of<half>) name = "half";
+  if (type.code == 6) name = "bool";
+  return lanes == 1 ? name : "vectors of " + std::to_string(lanes) + " lanes of " + name;
+}
 
 /// Whether a device's memory may be used as that of Space: kDLCPU 1, kDLCUDA 2, kDLCUDAHost 3, kDLCUDAManaged 13.
 template <class Space>
@@ -70,51 +87,57 @@ constexpr bool dl_space(index_t device) {
   return device == 2 || device == 13;
 }
 
-[[gnu::__noreturn__, gnu::cold, gnu::noinline]] inline void refuse_dlpack(const std::string& expected,
+[[gnu::__noreturn__, gnu::cold, gnu::noinline]] inline void refuse_dlpack(const char* argument,
+                                                                          const std::string& expected,
                                                                           const std::string& came) {
-  throw shape_error("aft::from_dlpack: expected " + expected + ", got " + came);
+  const std::string named = *argument == '\0' ? "" : " argument '" + std::string(argument) + "':";
+  throw shape_error("aft::from_dlpack:" + named + " expected " + expected + ", got " + came);
 }
 
 }  // namespace detail
 
 /// The memory of a DLTensor as a view of rank Rank in Space. T is float, double, aft::half, aft::bfloat16, or for masks
-/// std::uint8_t (tensors of bool too, whose elements are bytes) and for key_lengths std::int64_t; const T for what is
-/// only read. For T of another library's 16-bit type (storage_of) the view is of aft::half or aft::bfloat16.
+/// std::uint8_t (tensors of bool too, whose elements are bytes) or std::int8_t, and for lengths std::int64_t or
+/// std::int32_t; const T for what is only read. For T of another library's 16-bit type (storage_of) the view is of
+/// aft::half or aft::bfloat16.
 ///
 ///     auto q = aft::from_dlpack<const float, 3>(managed->dl_tensor);
 ///
+/// A second argument names the tensor in errors: from_dlpack<float, 3>(t, "q") says argument 'q'.
 /// Strides are DLPack's, in elements; without any the tensor is row-major. Host views are of kDLCPU, kDLCUDAHost and
 /// kDLCUDAManaged, device views (Space = aft::device_space) of kDLCUDA and kDLCUDAManaged. Nothing is copied or owned:
 /// the view is valid until the tensor's deleter is called, which stays the caller's task.
 /// Throws shape_error if the element type, its lanes, the number of axes or the device is another, or if data +
 /// byte_offset is not aligned for T. Cost: O(Rank).
 template <class T, std::size_t Rank, class Space = host_space, detail::dl_tensor Tensor>
-inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Tensor& tensor) {
+inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Tensor& tensor, const char* argument = "") {
   using element = detail::stored_t<T>;
   using value = std::remove_cv_t<element>;
   constexpr detail::dl_type wanted = detail::dl_type_of<value>;
-  static_assert(wanted.bits != 0,
-                "aft::from_dlpack: T is float, double, aft::half, aft::bfloat16, std::uint8_t or std::int64_t");
+  static_assert(
+      wanted.bits != 0,
+      "aft::from_dlpack: T is float, double, aft::half, aft::bfloat16, std::uint8_t, std::int8_t, std::int64_t "
+      "or std::int32_t");
   const detail::dl_type type{static_cast<index_t>(tensor.dtype.code), static_cast<index_t>(tensor.dtype.bits)};
   const auto lanes = static_cast<index_t>(tensor.dtype.lanes);
   const bool bytes_of_bool = std::is_same_v<value, std::uint8_t> && type == detail::dl_type{6, 8};
   if ((type != wanted && !bytes_of_bool) || lanes != 1) {
-    detail::refuse_dlpack(
-        "a dtype of code " + std::to_string(wanted.code) + ", " + std::to_string(wanted.bits) + " bits and 1 lane",
-        "code " + std::to_string(type.code) + ", " + std::to_string(type.bits) + " bits and " + std::to_string(lanes));
+    detail::refuse_dlpack(argument, std::string("elements of ") + name_of(dtype_of<value>),
+                          detail::dl_name(type, lanes));
   }
   if (const auto device = static_cast<index_t>(tensor.device.device_type); !detail::dl_space<Space>(device)) {
-    detail::refuse_dlpack(std::is_same_v<Space, host_space> ? "memory of the host, device_type 1, 3 or 13"
+    detail::refuse_dlpack(argument,
+                          std::is_same_v<Space, host_space> ? "memory of the host, device_type 1, 3 or 13"
                                                             : "memory of a CUDA device, device_type 2 or 13",
                           "device_type " + std::to_string(device));
   }
   if (const auto axes = static_cast<index_t>(tensor.ndim); axes != static_cast<index_t>(Rank))
-    detail::refuse_dlpack(std::to_string(Rank) + " axes", std::to_string(axes));
+    detail::refuse_dlpack(argument, std::to_string(Rank) + " axes", std::to_string(axes));
   element* data = nullptr;
   if (tensor.data != nullptr) {
     std::byte* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
     if (reinterpret_cast<std::uintptr_t>(first) % alignof(value) != 0) {
-      detail::refuse_dlpack("data aligned to " + std::to_string(alignof(value)) + " bytes",
+      detail::refuse_dlpack(argument, "data aligned to " + std::to_string(alignof(value)) + " bytes",
                             "a byte_offset of " + std::to_string(tensor.byte_offset));
     }
     data = reinterpret_cast<element*>(first);
@@ -130,23 +153,25 @@ inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Tensor& t
 /// if a versioned tensor is read-only and T is not const, or if its major version is not 1, as its members may then be
 /// others.
 template <class T, std::size_t Rank, class Space = host_space, detail::dl_managed Managed>
-inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Managed& managed) {
+inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Managed& managed, const char* argument = "") {
   if constexpr (requires { managed.version.major; }) {
     if (const auto major = static_cast<index_t>(managed.version.major); major != 1)
-      detail::refuse_dlpack("version 1 of DLPack", std::to_string(major));
+      detail::refuse_dlpack(argument, "version 1 of DLPack", std::to_string(major));
     constexpr std::uint64_t read_only = 1;  // DLPACK_FLAG_BITMASK_READ_ONLY
     if (!std::is_const_v<T> && (static_cast<std::uint64_t>(managed.flags) & read_only) != 0)
-      detail::refuse_dlpack("a tensor that may be written", "one that is read-only; a view of const may show it");
+      detail::refuse_dlpack(argument, "a tensor that may be written",
+                            "one that is read-only; a view of const may show it");
   }
-  return from_dlpack<T, Rank, Space>(managed.dl_tensor);
+  return from_dlpack<T, Rank, Space>(managed.dl_tensor, argument);
 }
 
 /// The same of what a pointer shows. Throws shape_error if it is null.
 template <class T, std::size_t Rank, class Space = host_space, class Tensor>
 requires(detail::dl_tensor<Tensor> ||
-         detail::dl_managed<Tensor>) inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(Tensor* tensor) {
-  if (tensor == nullptr) detail::refuse_dlpack("a tensor", "null");
-  return from_dlpack<T, Rank, Space>(*tensor);
+         detail::dl_managed<Tensor>) inline tensor_view<detail::stored_t<T>, Rank,
+                                                        Space> from_dlpack(Tensor* tensor, const char* argument = "") {
+  if (tensor == nullptr) detail::refuse_dlpack(argument, "a tensor", "null");
+  return from_dlpack<T, Rank, Space>(*tensor, argument);
 }
 
 }  // namespace aft
