@@ -222,11 +222,12 @@ TEST_CASE("local: lengths, window and width") {
   }
   SUBCASE("negative width") {
     const auto message = error_of([&] { aft::local(x, x, x, dense, aft::window::strict(-1), y); });
-    check_parts(message, {"'window'", "at least 0", "got -1"});
+    check_parts(message, {"'window'", "at least 0", "got window{-2, 0}, which has -1"});
   }
   SUBCASE("reach that overflows") {
     const aft::window far{.before = INT64_MAX, .after = INT64_MAX};
-    check_parts(error_of([&] { aft::local(x, x, x, dense, far, y); }), {"'window'", "9223372036854775807"});
+    check_parts(error_of([&] { aft::local(x, x, x, dense, far, y); }),
+                {"'window'", "got window{9223372036854775807, 9223372036854775807}"});
   }
   SUBCASE("banded width") {
     const aft::banded_bias band{in2{memory.data(), {Tq, 4}}};

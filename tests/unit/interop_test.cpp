@@ -150,14 +150,21 @@ TEST_CASE("dlpack: host and device memory are told apart") {
 TEST_CASE("dlpack: another type, rank or alignment is refused with its numbers") {
   std::vector<float> memory(24);
   exported x(memory, kDLFloat, 32);
-  check_parts(error_of([&] { (void)aft::from_dlpack<double, 3>(x.tensor); }), {"code 2", "64 bits", "32 bits"});
-  check_parts(error_of([&] { (void)aft::from_dlpack<aft::bfloat16, 3>(x.tensor); }), {"code 4, 16", "code 2, 32"});
+  check_parts(error_of([&] { (void)aft::from_dlpack<double, 3>(x.tensor); }), {"elements of double", "got float"});
+  check_parts(error_of([&] { (void)aft::from_dlpack<aft::bfloat16, 3>(x.tensor); }),
+              {"elements of bfloat16", "got float"});
+  check_parts(error_of([&] { (void)aft::from_dlpack<double, 3>(x.tensor, "q"); }),
+              {"aft::from_dlpack: argument 'q': expected elements of double, got float"});
+  x.tensor.dtype.code = kDLUInt;
+  check_parts(error_of([&] { (void)aft::from_dlpack<std::int32_t, 3>(x.tensor); }), {"of int32", "got uint32"});
+  x.tensor.dtype.code = kDLFloat;
   check_parts(error_of([&] { (void)aft::from_dlpack<float, 2>(x.tensor); }), {"2 axes", "got 3"});
   x.tensor.byte_offset = 2;
   check_parts(error_of([&] { (void)aft::from_dlpack<float, 3>(x.tensor); }), {"4 bytes", "byte_offset of 2"});
   x.tensor.byte_offset = 0;
   x.tensor.dtype.lanes = 4;
-  check_parts(error_of([&] { (void)aft::from_dlpack<float, 3>(x.tensor); }), {"1 lane", "32 bits and 4"});
+  check_parts(error_of([&] { (void)aft::from_dlpack<float, 3>(x.tensor); }),
+              {"elements of float", "got vectors of 4 lanes of float"});
   const DLTensor* const none = nullptr;
   check_parts(error_of([&] { (void)aft::from_dlpack<float, 3>(none); }), {"a tensor", "null"});
 }

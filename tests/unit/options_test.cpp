@@ -117,6 +117,30 @@ TEST_CASE("first_query") {
               {"aft::conv", "'first_query'", "0 on a grid", "got 1 with 2 axes"});
 }
 
+TEST_CASE("outside has a meaning where there is one") {
+  call<float> c;
+  check_parts(c.simple({.outside = aft::outside::excluded}),
+              {"aft::simple", "'outside'", "only aft::local and aft::conv", "got excluded"});
+  const tensor<float, 2> w({Tq, Tk});
+  check_parts(
+      error_of([&] { aft::full(c.q, c.k, c.v, aft::dense_bias{w.view}, c.y, {.outside = aft::outside::excluded}); }),
+      {"aft::full", "'outside'"});
+  check_parts(error_of([&] {
+                aft::attention_map(c.k, aft::dense_bias{w.view}, tensor<float, 4>({B, Tq, Tk, hk}).view,
+                                   {.outside = aft::outside::excluded});
+              }),
+              {"aft::attention_map", "'outside'"});
+}
+
+TEST_CASE("types that no call takes are named") {
+  call<float> c;
+  check_parts(c.simple({.mask = tensor<std::uint16_t, 3>({B, Tq, Tk}).view}), {"'mask'", "got uint16"});
+  check_parts(c.simple({.key_lengths = tensor<std::uint64_t, 1>({B}).view}), {"'key_lengths'", "got uint64"});
+  check_parts(c.simple({.query_lengths = tensor<short, 1>({B}).view}), {"'query_lengths'", "got int16"});
+  check_parts(c.simple({.lse = tensor<std::uint32_t, 3>({B, Tq, hk}).view}), {"'lse'", "got uint32"});
+  check_parts(c.simple({.average = tensor<long double, 3>({B, Tq, d}).view}), {"'average'", "got long double"});
+}
+
 TEST_CASE("what later versions will have is refused, not passed over") {
   call<float> c;
   const tensor<std::int64_t, 1> some({B});
@@ -221,6 +245,8 @@ TEST_CASE("a backward call reads lse and average, so they may be views of const"
   CHECK(run({.lse = saved_lse, .average = saved_average}) == "no shape_error");
   check_parts(run({.lse = saved_average}), {"aft::simple_backward", "'lse'", "(hk) to be 6", "got 12"});
   check_parts(run({.lse = saved_lse, .average = dv}), {"'average'"});
+  check_parts(run({.lse = saved_lse}), {"'average'", "both lse and average", "neither", "got lse alone"});
+  check_parts(run({.average = saved_average}), {"'lse'", "both lse and average", "got average alone"});
 }
 
 TEST_CASE("options is an aggregate with a default for every member") {
