@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles one case twice: with AFT_CONTROL it must compile, without it the named error must be all that is said.
 
+The first line with an error has to say it, since that is the one that people read, and all of it fits on a screen.
+
 A case says `// expect: <part of the message>` and, where flags are the mistake, `// flags: <flags>`, which the control
 is compiled without. The control proves that the mistake, and not a typing slip beside it, is what is refused.
 The library comes from a header that is compiled ahead, which flags of a case's own rule out.
@@ -10,6 +12,8 @@ The library comes from a header that is compiled ahead, which flags of a case's 
 import re
 import subprocess
 import sys
+
+MOST_LINES = 15
 
 
 def compile_case(compiler, source, flags):
@@ -43,6 +47,11 @@ def main():
         sys.exit(f"no error says {missing}:\n{log}")
     if len(errors) != len(expected):
         sys.exit(f"{len(errors)} errors where {len(expected)} would tell all:\n" + "\n".join(errors))
+    first = re.search(r"^.*\berror: (.*)$", log, re.M).group(1)
+    if expected[0] not in first:
+        sys.exit(f"the first error does not say {expected[0]!r}:\n{log}")
+    if len(log.splitlines()) > MOST_LINES:
+        sys.exit(f"{len(log.splitlines())} lines, {MOST_LINES} are enough:\n{log}")
     print("\n".join(errors))
 
 

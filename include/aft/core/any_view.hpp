@@ -5,6 +5,7 @@
 #include <array>
 #include <type_traits>
 
+#include "not_a_view.hpp"
 #include "numeric.hpp"
 #include "storage_of.hpp"
 #include "tensor_view.hpp"
@@ -41,6 +42,23 @@ class any_view {
       const bool moves = has_elements && extents_[i] != 1;
       strides_[i] = moves ? v.stride(i) : (i + 1 == Rank ? 1 : 0);
     }
+  }
+
+  /// Of anything else: does not compile, and says why. What as_view has refused is passed over.
+  template <detail::no_view X>
+  constexpr any_view(const X&) {
+    constexpr bool is_view = !detail::no_view<X>;
+    static_assert(is_view,
+                  "aft::options: this member takes an aft::tensor_view, not a container, pointer or matrix: write "
+                  "aft::tensor_view<T, Rank>{pointer, {extents}}, or aft::as_view(matrix)");
+  }
+  constexpr any_view(const detail::not_a_view&) {}
+  template <class T, class I>
+  constexpr any_view(T*, std::initializer_list<I>) {
+    constexpr bool is_view = sizeof(I) == 0;
+    static_assert(is_view,
+                  "aft::options: a pointer and extents in braces do not make a view here: write "
+                  "aft::tensor_view<T, Rank>{pointer, {extents}}");
   }
 
   /// True for a default-constructed view, the mark of an option that was not given.

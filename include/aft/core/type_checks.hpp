@@ -8,7 +8,9 @@
 #include <type_traits>
 
 #include "executors.hpp"
+#include "not_a_view.hpp"
 #include "numeric.hpp"
+#include "options.hpp"
 #include "storage_of.hpp"
 #include "tensor_view.hpp"
 
@@ -57,11 +59,15 @@ struct executor_for<tensor_view<T, Rank, Space>> {
 template <class Q>
 concept not_executor = !executor<Q>;
 
+/// What an operator must not mistake for its last tensor: where an argument is missing, the options move up.
+template <class A>
+concept operand = !std::is_same_v<A, options>;
+
 /// A view at all, in the space of the executor.
 template <arg Argument, class E, class V>
 constexpr bool check_view() {
   static_assert(
-      is_tensor_view<V>,
+      is_tensor_view<V> || is_refused<V>,
       "aft: this argument must be an aft::tensor_view; make one from a pointer, or from a matrix with aft::as_view");
   if constexpr (is_tensor_view<V>) {
     constexpr bool on_device = std::is_same_v<typename V::space, device_space>;

@@ -63,55 +63,59 @@ inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::ran
 /// T|1, T) with T the number of grid points in row-major order, key_lengths counts points in that order, lse and
 /// average have the grid's shape, (B, H, W, hk) and (B, H, W, d). Strides, errors: as aft::full; causal on a 2-D or 3-D
 /// grid is a shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
-template <executor E, class Q, class K, class V, class Filter, class Y>
+template <executor E, class Q, class K, class V, class Filter, detail::operand Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
           const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
     constexpr std::size_t high = Filter::rank() + 1;
-    constexpr bool inputs_fit = checks::check_inputs<E, low, high, Q, K, V>();
-    constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, low, high, Y>();
-    if constexpr (inputs_fit && output_fits) {
-      checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
-      c.cross_lengths = Filter::rank() == 2;
-      checks::set_output(c, y);
-      checks::set_bias(c.bias, filter);
-      run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+    if constexpr (checks::check_inputs<E, low, high, Q, K, V>()) {
+      if constexpr (detail::check_output<detail::arg::y, E, T, low, high, Y>()) {
+        checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
+        c.cross_lengths = Filter::rank() == 2;
+        checks::set_output(c, y);
+        checks::set_bias(c.bias, filter);
+        run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+      }
     }
   }
 }
 
 /// aft::conv on the executor that works on the views' memory: aft::cpu{} for host views.
-template <detail::not_executor Q, class K, class V, class Filter, class Y>
+template <detail::not_executor Q, class K, class V, class Filter, detail::operand Y>
 void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, const options& opt = default_options) {
   conv(typename detail::executor_for<V>::type{}, q, k, v, filter, y, opt);
 }
 
 /// Gradients of aft::conv, with the meaning and the rules of aft::full_backward; dfilter has the shape of filter, and
 /// a tap that reaches no key anywhere has gradient 0.
-template <executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV, class DFilter>
+template <executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV,
+          detail::operand DFilter>
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
     constexpr std::size_t high = Filter::rank() + 1;
-    constexpr bool inputs_fit = checks::check_inputs<E, low, high, Q, K, V>();
-    constexpr bool gradients_fit = checks::check_gradients<E, low, high, T, DY, DQ, DK, DV>();
-    if constexpr (inputs_fit && gradients_fit && checks::check_filter_gradient<E, T, Filter, DFilter>()) {
-      checks::call c = checks::make_call<E>("aft::conv_backward", q, k, v, opt);
-      c.cross_lengths = Filter::rank() == 2;
-      checks::set_bias(c.bias, filter);
-      checks::set_gradients(c, dy, dq, dk, dv);
-      checks::set_bias(c.dbias, dfilter);
-      run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+    if constexpr (checks::check_inputs<E, low, high, Q, K, V>()) {
+      if constexpr (checks::check_gradients<E, low, high, T, DY, DQ, DK, DV>()) {
+        if constexpr (checks::check_filter_gradient<E, T, Filter, DFilter>()) {
+          checks::call c = checks::make_call<E>("aft::conv_backward", q, k, v, opt);
+          c.cross_lengths = Filter::rank() == 2;
+          checks::set_bias(c.bias, filter);
+          checks::set_gradients(c, dy, dq, dk, dv);
+          checks::set_bias(c.dbias, dfilter);
+          run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+        }
+      }
     }
   }
 }
 
 /// aft::conv_backward on the executor that works on the views' memory.
-template <detail::not_executor Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV, class DFilter>
+template <detail::not_executor Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV,
+          detail::operand DFilter>
 void conv_backward(const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq, const DK& dk,
                    const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   conv_backward(typename detail::executor_for<V>::type{}, q, k, v, filter, dy, dq, dk, dv, dfilter, opt);

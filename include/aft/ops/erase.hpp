@@ -106,23 +106,32 @@ constexpr bool check_bias_gradient() {
   }
 }
 
-/// q, k, v and the tensor of the output's shape, all of v's element type, with ranks from Low to High.
+/// q, k, v and the tensor of the output's shape, all of v's element type, with ranks from Low to High. Each of these
+/// stops at the first mistake: one message, and not one for every argument that shares it. v goes first, as it names
+/// the type.
 template <class E, std::size_t Low, std::size_t High, class Q, class K, class V>
 constexpr bool check_inputs() {
   using T = detail::value_of_t<V>;
-  constexpr bool q_fits = detail::check_input<detail::arg::q, E, T, Low, High, Q>();
-  constexpr bool k_fits = detail::check_input<detail::arg::k, E, T, Low, High, K>();
-  constexpr bool v_fits = detail::check_input<detail::arg::v, E, T, Low, High, V>();
-  return q_fits && k_fits && v_fits;
+  if constexpr (!detail::check_input<detail::arg::v, E, T, Low, High, V>()) {
+    return false;
+  } else if constexpr (!detail::check_input<detail::arg::q, E, T, Low, High, Q>()) {
+    return false;
+  } else {
+    return detail::check_input<detail::arg::k, E, T, Low, High, K>();
+  }
 }
 
 template <class E, std::size_t Low, std::size_t High, class T, class DY, class DQ, class DK, class DV>
 constexpr bool check_gradients() {
-  constexpr bool dy_fits = detail::check_input<detail::arg::dy, E, T, Low, High, DY>();
-  constexpr bool dq_fits = detail::check_gradient<detail::arg::dq, E, T, Low, High, DQ>();
-  constexpr bool dk_fits = detail::check_gradient<detail::arg::dk, E, T, Low, High, DK>();
-  constexpr bool dv_fits = detail::check_gradient<detail::arg::dv, E, T, Low, High, DV>();
-  return dy_fits && dq_fits && dk_fits && dv_fits;
+  if constexpr (!detail::check_input<detail::arg::dy, E, T, Low, High, DY>()) {
+    return false;
+  } else if constexpr (!detail::check_gradient<detail::arg::dq, E, T, Low, High, DQ>()) {
+    return false;
+  } else if constexpr (!detail::check_gradient<detail::arg::dk, E, T, Low, High, DK>()) {
+    return false;
+  } else {
+    return detail::check_gradient<detail::arg::dv, E, T, Low, High, DV>();
+  }
 }
 
 /// The part of the record that all operators share.

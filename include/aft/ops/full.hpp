@@ -43,24 +43,25 @@ constexpr bool check_full_bias() {
 /// zero for inputs only. y may be exactly q and overlaps nothing else. Options: all; `outside` has no meaning here.
 /// With gate::none q is not read, its shape is not checked. Errors: shape_error before anything is written, naming the
 /// argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk) exponentials; scratch O(T d) plus tiles of a fixed size.
-template <executor E, class Q, class K, class V, class Bias, class Y>
+template <executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y,
           const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
-  constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
-  constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
-  if constexpr (inputs_fit && bias_fits && output_fits) {
-    checks::call c = checks::make_call<E>("aft::full", q, k, v, opt);
-    c.cross_lengths = true;
-    checks::set_output(c, y);
-    checks::set_bias(c.bias, bias);
-    run_forward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
+  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+    if constexpr (checks::check_full_bias<E, T, Bias>()) {
+      if constexpr (detail::check_output<detail::arg::y, E, T, 2, 3, Y>()) {
+        checks::call c = checks::make_call<E>("aft::full", q, k, v, opt);
+        c.cross_lengths = true;
+        checks::set_output(c, y);
+        checks::set_bias(c.bias, bias);
+        run_forward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
+      }
+    }
   }
 }
 
 /// aft::full on the executor that works on the views' memory: aft::cpu{} for host views.
-template <detail::not_executor Q, class K, class V, class Bias, class Y>
+template <detail::not_executor Q, class K, class V, class Bias, detail::operand Y>
 void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, const options& opt = default_options) {
   full(typename detail::executor_for<V>::type{}, q, k, v, bias, y, opt);
 }
@@ -73,27 +74,30 @@ void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, cons
 /// what the forward call with the same options wrote; otherwise both are recomputed.
 /// Outputs overlap neither each other nor any input; slices of one packed buffer are fine.
 /// Errors: shape_error before anything is written. Cost: about twice the forward call.
-template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
+          detail::operand DBias>
 void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DBias& dbias, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
-  constexpr bool bias_fits = checks::check_full_bias<E, T, Bias>();
-  constexpr bool gradients_fit = checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
-  if constexpr (inputs_fit && bias_fits && gradients_fit) {
-    if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
-      checks::call c = checks::make_call<E>("aft::full_backward", q, k, v, opt);
-      c.cross_lengths = true;
-      checks::set_bias(c.bias, bias);
-      checks::set_gradients(c, dy, dq, dk, dv);
-      checks::set_bias(c.dbias, dbias);
-      run_backward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
+  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+    if constexpr (checks::check_full_bias<E, T, Bias>()) {
+      if constexpr (checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>()) {
+        if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
+          checks::call c = checks::make_call<E>("aft::full_backward", q, k, v, opt);
+          c.cross_lengths = true;
+          checks::set_bias(c.bias, bias);
+          checks::set_gradients(c, dy, dq, dk, dv);
+          checks::set_bias(c.dbias, dbias);
+          run_backward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
+        }
+      }
     }
   }
 }
 
 /// aft::full_backward on the executor that works on the views' memory.
-template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
+          detail::operand DBias>
 void full_backward(const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq, const DK& dk,
                    const DV& dv, const DBias& dbias, const options& opt = default_options) {
   full_backward(typename detail::executor_for<V>::type{}, q, k, v, bias, dy, dq, dk, dv, dbias, opt);

@@ -37,26 +37,27 @@ constexpr bool check_local_bias() {
 /// p) as long as the width is at least 0. Width 0, window::strict(0), is AFT-simple; `simple` itself is 3 to 4.5 times
 /// as fast. Types, strides, options, errors: as aft::full. Cost: O(B T width d) multiply-adds and O(T (d + width))
 /// exponentials, whatever T is outside the window.
-template <executor E, class Q, class K, class V, class Bias, class Y>
+template <executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
            const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
-  constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
-  constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
-  if constexpr (inputs_fit && bias_fits && output_fits) {
-    checks::call c = checks::make_call<E>("aft::local", q, k, v, opt);
-    c.cross_lengths = true;
-    c.windowed = true;
-    c.win = {true, win.before, win.after};
-    checks::set_output(c, y);
-    checks::set_bias(c.bias, bias);
-    run_forward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
+  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+    if constexpr (checks::check_local_bias<E, T, Bias>()) {
+      if constexpr (detail::check_output<detail::arg::y, E, T, 2, 3, Y>()) {
+        checks::call c = checks::make_call<E>("aft::local", q, k, v, opt);
+        c.cross_lengths = true;
+        c.windowed = true;
+        c.win = {true, win.before, win.after};
+        checks::set_output(c, y);
+        checks::set_bias(c.bias, bias);
+        run_forward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
+      }
+    }
   }
 }
 
 /// aft::local on the executor that works on the views' memory: aft::cpu{} for host views.
-template <detail::not_executor Q, class K, class V, class Bias, class Y>
+template <detail::not_executor Q, class K, class V, class Bias, detail::operand Y>
 void local(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
            const options& opt = default_options) {
   local(typename detail::executor_for<V>::type{}, q, k, v, bias, win, y, opt);
@@ -64,30 +65,33 @@ void local(const Q& q, const K& k, const V& v, const Bias& bias, const window& w
 
 /// Gradients of aft::local, with the meaning and the rules of aft::full_backward. The gradient of a bias entry outside
 /// the window, or of a banded entry whose key does not exist, is 0.
-template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
+          detail::operand DBias>
 void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win,
                     const DY& dy, const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias,
                     const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
-  constexpr bool bias_fits = checks::check_local_bias<E, T, Bias>();
-  constexpr bool gradients_fit = checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
-  if constexpr (inputs_fit && bias_fits && gradients_fit) {
-    if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
-      checks::call c = checks::make_call<E>("aft::local_backward", q, k, v, opt);
-      c.cross_lengths = true;
-      c.windowed = true;
-      c.win = {true, win.before, win.after};
-      checks::set_bias(c.bias, bias);
-      checks::set_gradients(c, dy, dq, dk, dv);
-      checks::set_bias(c.dbias, dbias);
-      run_backward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
+  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+    if constexpr (checks::check_local_bias<E, T, Bias>()) {
+      if constexpr (checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>()) {
+        if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
+          checks::call c = checks::make_call<E>("aft::local_backward", q, k, v, opt);
+          c.cross_lengths = true;
+          c.windowed = true;
+          c.win = {true, win.before, win.after};
+          checks::set_bias(c.bias, bias);
+          checks::set_gradients(c, dy, dq, dk, dv);
+          checks::set_bias(c.dbias, dbias);
+          run_backward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
+        }
+      }
     }
   }
 }
 
 /// aft::local_backward on the executor that works on the views' memory.
-template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV, class DBias>
+template <detail::not_executor Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
+          detail::operand DBias>
 void local_backward(const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const DY& dy, const DQ& dq,
                     const DK& dk, const DV& dv, const DBias& dbias, const options& opt = default_options) {
   local_backward(typename detail::executor_for<V>::type{}, q, k, v, bias, win, dy, dq, dk, dv, dbias, opt);

@@ -41,24 +41,46 @@ constexpr bool window_first() {
   return window_at[i] && i < sizeof...(A);
 }
 
+/// Executor first, options last.
+template <class... A>
+constexpr bool misplaced() {
+  constexpr bool is_options[] = {std::is_same_v<A, options>..., false}, is_exec[] = {executor<A>..., false};
+  bool early = false, late = false;
+  for (std::size_t i = 0; i + 1 < sizeof...(A); ++i) {
+    early = early || is_options[i];
+    late = late || is_exec[i + 1];
+  }
+  return early || late;
+}
+template <class... A>
+constexpr bool ends_or_begins_wrongly() {
+  constexpr bool in_place = !misplaced<A...>();
+  static_assert(in_place, "aft: the executor is the first argument and the options are the last");
+  return !in_place;
+}
+
 /// The mistakes that operators share; one message each, the likeliest first.
 template <bool WithBias, bool WithWindow, std::size_t Wanted, class... A>
 constexpr bool named() {
-  constexpr bool number = WithWindow && has_number<A...>;
-  constexpr bool no_window = WithWindow && !number && windows<A...> == 0;
-  constexpr bool swapped = WithWindow && windows<A...> == 1 && biases<A...> > 0 && window_first<A...>();
-  constexpr bool no_bias = WithBias && !number && biases<A...> == 0 && count<A...> < Wanted;
+  constexpr bool elsewhere = ends_or_begins_wrongly<A...>();
+  constexpr bool number = !elsewhere && WithWindow && has_number<A...>;
+  constexpr bool no_window = !elsewhere && WithWindow && !number && windows<A...> == 0;
+  constexpr bool too_many_windows = !elsewhere && !WithWindow && windows < A... >> 0;
+  constexpr bool swapped = !elsewhere && WithWindow && windows<A...> == 1 && biases < A... >> 0 && window_first<A...>();
+  constexpr bool no_bias =
+      !elsewhere && !too_many_windows && WithBias && !number && biases<A...> == 0 && count<A...> < Wanted;
   static_assert(!number,
                 "aft: a number where a window belongs: write aft::window::strict(s), aft::window::inclusive(s) or "
                 "aft::window{.before = m, .after = n}");
   static_assert(number || no_bias || !no_window,
                 "aft: the window is missing: after the bias comes aft::window::strict(s), aft::window::inclusive(s) or "
                 "aft::window{.before = m, .after = n}");
+  static_assert(!too_many_windows, "aft: this operator has no window: use aft::local, or leave the window out");
   static_assert(!swapped, "aft: the window comes after the bias: (q, k, v, bias, window, ...)");
   static_assert(number || !no_bias,
                 "aft: the bias is missing: after v comes aft::dense_bias{w}, aft::factorized_bias{u, v} or, for "
                 "aft::local, aft::banded_bias{w}; without a bias use aft::simple");
-  return number || no_window || swapped || no_bias;
+  return elsewhere || number || no_window || too_many_windows || swapped || no_bias;
 }
 
 template <class...>
@@ -78,13 +100,17 @@ void local(const A&...) {
 }
 template <class... A>
 void simple(const A&...) {
-  static_assert(misuse::never<A...>, "aft::simple takes ([executor,] q, k, v, y [, options])");
+  constexpr bool no_bias_belongs_here = misuse::biases<A...> == 0;
+  static_assert(no_bias_belongs_here, "aft::simple has no bias: use aft::full or aft::local, or leave the bias out");
+  if constexpr (no_bias_belongs_here && !misuse::named<false, false, 4, A...>())
+    static_assert(misuse::never<A...>, "aft::simple takes ([executor,] q, k, v, y [, options])");
 }
 template <class... A>
 void conv(const A&...) {
   constexpr bool no_filter = misuse::count<A...> == 4;
-  static_assert(!no_filter, "aft::conv: the filter is missing: after v comes a view (H, taps), (H, kh, kw) or "
-                            "(H, kd, kh, kw)");
+  static_assert(!no_filter,
+                "aft::conv: the filter is missing: after v comes a view (H, taps), (H, kh, kw) or "
+                "(H, kd, kh, kw)");
   static_assert(no_filter || misuse::never<A...>, "aft::conv takes ([executor,] q, k, v, filter, y [, options])");
 }
 
@@ -104,21 +130,25 @@ void local_backward(const A&...) {
 }
 template <class... A>
 void simple_backward(const A&...) {
-  static_assert(misuse::never<A...>,
-                "aft::simple_backward takes ([executor,] q, k, v, dy, dq, dk, dv [, options]); a gradient that is not "
-                "wanted is aft::no_grad");
+  if constexpr (!misuse::named<false, false, 7, A...>())
+    static_assert(
+        misuse::never<A...>,
+        "aft::simple_backward takes ([executor,] q, k, v, dy, dq, dk, dv [, options]); a gradient that is not "
+        "wanted is aft::no_grad");
 }
 template <class... A>
 void conv_backward(const A&...) {
-  static_assert(misuse::never<A...>,
-                "aft::conv_backward takes ([executor,] q, k, v, filter, dy, dq, dk, dv, dfilter [, options]); a "
-                "gradient that is not wanted is aft::no_grad");
+  if constexpr (!misuse::named<false, false, 9, A...>())
+    static_assert(misuse::never<A...>,
+                  "aft::conv_backward takes ([executor,] q, k, v, filter, dy, dq, dk, dv, dfilter [, options]); a "
+                  "gradient that is not wanted is aft::no_grad");
 }
 
 template <class... A>
 void attention_map(const A&...) {
-  static_assert(misuse::never<A...>,
-                "aft::attention_map takes ([executor,] k, bias or filter, [window,] out [, options])");
+  if constexpr (!misuse::ends_or_begins_wrongly<A...>())
+    static_assert(misuse::never<A...>,
+                  "aft::attention_map takes ([executor,] k, bias or filter, [window,] out [, options])");
 }
 template <class... A>
 void reparameterize(const A&...) {
@@ -129,6 +159,163 @@ void reparameterize_backward(const A&...) {
   static_assert(misuse::never<A...>,
                 "aft::reparameterize_backward takes ([executor,] r, gain, shift, dout, dr, dgain, dshift); a gradient "
                 "that is not wanted is aft::no_grad");
+}
+
+// Options in braces have no type that a pack could take: these are for calls with options to which one argument is
+// missing, and for the wrong name that people bring along from PyTorch.
+
+namespace misuse {
+
+/// Converts from anything; a member of this type has to be given, or, with a default, need not.
+struct anything {
+  template <class X>
+  constexpr anything(const X&) {}
+};
+/// Nothing converts to it, so that neither {} nor {true} is taken for what follows it.
+class sealed {
+ public:
+  static constexpr sealed make() { return sealed(); }
+
+ private:
+  constexpr sealed() = default;
+};
+
+/// Options with is_causal, and possibly more, in the order of aft::options.
+struct foreign_options {
+  sealed first = sealed::make();
+  anything is_causal;
+  anything gate_fn = 0, outside = 0, mask = 0, key_lengths = 0, lse = 0, average = 0, query_lengths = 0,
+           first_query = 0, arithmetic = 0;
+};
+
+template <class... A>
+constexpr void foreign_name(const A&...) {
+  constexpr bool options_have_this_member = sizeof...(A) == 0;
+  static_assert(options_have_this_member, "aft::options has no member is_causal: it is called causal");
+}
+
+}  // namespace misuse
+
+void full(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const options&) {
+  full(a1, a2, a3, a4);
+}
+void full(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const auto& a4, const options&) {
+  full(exec, a1, a2, a3, a4);
+}
+void full(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5,
+          const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5);
+}
+void full(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+          const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6);
+}
+void local(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const options&) {
+  local(a1, a2, a3, a4, a5);
+}
+void local(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5,
+           const options&) {
+  local(exec, a1, a2, a3, a4, a5);
+}
+void local(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+           const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6);
+}
+void local(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+           const auto& a7, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7);
+}
+void simple(const auto& a1, const auto& a2, const auto& a3, const options&) {
+  simple(a1, a2, a3);
+}
+void simple(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const options&) {
+  simple(exec, a1, a2, a3);
+}
+void simple(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4);
+}
+void simple(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5,
+            const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5);
+}
+void conv(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const options&) {
+  conv(a1, a2, a3, a4);
+}
+void conv(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const auto& a4, const options&) {
+  conv(exec, a1, a2, a3, a4);
+}
+void conv(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5,
+          const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5);
+}
+void conv(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+          const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6);
+}
+void full_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                   const auto& a7, const auto& a8, const options&) {
+  full_backward(a1, a2, a3, a4, a5, a6, a7, a8);
+}
+void full_backward(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const auto& a4,
+                   const auto& a5, const auto& a6, const auto& a7, const auto& a8, const options&) {
+  full_backward(exec, a1, a2, a3, a4, a5, a6, a7, a8);
+}
+void full_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                   const auto& a7, const auto& a8, const auto& a9, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7, a8, a9);
+}
+void full_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                   const auto& a7, const auto& a8, const auto& a9, const auto& a10, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10);
+}
+void local_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                    const auto& a7, const auto& a8, const auto& a9, const options&) {
+  local_backward(a1, a2, a3, a4, a5, a6, a7, a8, a9);
+}
+void local_backward(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const auto& a4,
+                    const auto& a5, const auto& a6, const auto& a7, const auto& a8, const auto& a9, const options&) {
+  local_backward(exec, a1, a2, a3, a4, a5, a6, a7, a8, a9);
+}
+void local_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                    const auto& a7, const auto& a8, const auto& a9, const auto& a10, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10);
+}
+void local_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                    const auto& a7, const auto& a8, const auto& a9, const auto& a10, const auto& a11,
+                    const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11);
+}
+void simple_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                     const options&) {
+  simple_backward(a1, a2, a3, a4, a5, a6);
+}
+void simple_backward(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const auto& a4,
+                     const auto& a5, const auto& a6, const options&) {
+  simple_backward(exec, a1, a2, a3, a4, a5, a6);
+}
+void simple_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                     const auto& a7, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7);
+}
+void simple_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                     const auto& a7, const auto& a8, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7, a8);
+}
+void conv_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                   const auto& a7, const auto& a8, const options&) {
+  conv_backward(a1, a2, a3, a4, a5, a6, a7, a8);
+}
+void conv_backward(const executor auto& exec, const auto& a1, const auto& a2, const auto& a3, const auto& a4,
+                   const auto& a5, const auto& a6, const auto& a7, const auto& a8, const options&) {
+  conv_backward(exec, a1, a2, a3, a4, a5, a6, a7, a8);
+}
+void conv_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                   const auto& a7, const auto& a8, const auto& a9, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7, a8, a9);
+}
+void conv_backward(const auto& a1, const auto& a2, const auto& a3, const auto& a4, const auto& a5, const auto& a6,
+                   const auto& a7, const auto& a8, const auto& a9, const auto& a10, const misuse::foreign_options&) {
+  misuse::foreign_name(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10);
 }
 
 }  // namespace AFT_ISA

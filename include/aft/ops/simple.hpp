@@ -18,42 +18,42 @@ inline namespace AFT_ISA {
 /// Types, strides, options, errors: as aft::full.
 /// Cost: O(B T d), bound by memory; with options.causal a running fold over the keys, still O(B T d). A mask that
 /// differs between queries makes it O(B Tq Tk d).
-template <executor E, class Q, class K, class V, class Y>
+template <executor E, class Q, class K, class V, detail::operand Y>
 void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
-  constexpr bool output_fits = detail::check_output<detail::arg::y, E, T, 2, 3, Y>();
-  if constexpr (inputs_fit && output_fits) {
-    checks::call c = checks::make_call<E>("aft::simple", q, k, v, opt);
-    c.cross_lengths = true;
-    checks::set_output(c, y);
-    run_forward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+    if constexpr (detail::check_output<detail::arg::y, E, T, 2, 3, Y>()) {
+      checks::call c = checks::make_call<E>("aft::simple", q, k, v, opt);
+      c.cross_lengths = true;
+      checks::set_output(c, y);
+      run_forward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+    }
   }
 }
 
 /// aft::simple on the executor that works on the views' memory: aft::cpu{} for host views.
-template <detail::not_executor Q, class K, class V, class Y>
+template <detail::not_executor Q, class K, class V, detail::operand Y>
 void simple(const Q& q, const K& k, const V& v, const Y& y, const options& opt = default_options) {
   simple(typename detail::executor_for<V>::type{}, q, k, v, y, opt);
 }
 
 /// Gradients of aft::simple, with the meaning and the rules of aft::full_backward.
-template <executor E, class Q, class K, class V, class DY, class DQ, class DK, class DV>
+template <executor E, class Q, class K, class V, class DY, class DQ, class DK, detail::operand DV>
 void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk,
                      const DV& dv, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  constexpr bool inputs_fit = checks::check_inputs<E, 2, 3, Q, K, V>();
-  constexpr bool gradients_fit = checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>();
-  if constexpr (inputs_fit && gradients_fit) {
-    checks::call c = checks::make_call<E>("aft::simple_backward", q, k, v, opt);
-    c.cross_lengths = true;
-    checks::set_gradients(c, dy, dq, dk, dv);
-    run_backward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+    if constexpr (checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>()) {
+      checks::call c = checks::make_call<E>("aft::simple_backward", q, k, v, opt);
+      c.cross_lengths = true;
+      checks::set_gradients(c, dy, dq, dk, dv);
+      run_backward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+    }
   }
 }
 
 /// aft::simple_backward on the executor that works on the views' memory.
-template <detail::not_executor Q, class K, class V, class DY, class DQ, class DK, class DV>
+template <detail::not_executor Q, class K, class V, class DY, class DQ, class DK, detail::operand DV>
 void simple_backward(const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk, const DV& dv,
                      const options& opt = default_options) {
   simple_backward(typename detail::executor_for<V>::type{}, q, k, v, dy, dq, dk, dv, opt);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: no matching function for call to 'local
+// expect: the window is missing: after the bias comes
 #include "tensors.hpp"
 
 void call() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: no matching function for call to 'full
+// expect: this operator has no window: use aft::local
 #include "tensors.hpp"
 
 void call() {

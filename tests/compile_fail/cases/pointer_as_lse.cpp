@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: this member takes an aft::tensor_view, not a container, pointer or matrix
+#include "tensors.hpp"
+
+void call() {
+#if defined(AFT_CONTROL)
+  aft::simple(q, k, v, y, aft::options{.lse = y});
+#else
+  aft::simple(q, k, v, y, aft::options{.lse = output});
+#endif
+}

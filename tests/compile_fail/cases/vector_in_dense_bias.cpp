@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: aft::dense_bias takes one aft::tensor_view, not a container, pointer or matrix
+#include "tensors.hpp"
+
+#include <vector>
+
+inline std::vector<float> numbers(1000);
+inline float array[100];
+
+void call() {
+#if defined(AFT_CONTROL)
+  aft::full(aft::cpu{}, q, k, v, aft::dense_bias{w}, y);
+#else
+  aft::full(q, k, v, aft::dense_bias{numbers}, y);
+#endif
+}
