@@ -4,7 +4,8 @@
 
 #include "config.hpp"
 
-#if !defined(__SSE__) && !defined(__aarch64__)
+// Without SSE2's arithmetic an x86 processor has two units and a control word in each.
+#if !defined(__SSE2_MATH__) && !defined(__aarch64__)
 #include <cfenv>
 #endif
 
@@ -24,7 +25,7 @@ class float_environment {
   float_environment(const float_environment&) = delete;
   float_environment& operator=(const float_environment&) = delete;
 
-#if defined(__SSE__)
+#if defined(__SSE2_MATH__)
   [[gnu::always_inline]] float_environment() : before_(__builtin_ia32_stmxcsr()) {
     // The six flags may stand as they are: what is masked never traps, and they are put back.
     if ((before_ & ~flags) != all_masked) __builtin_ia32_ldmxcsr(all_masked);
@@ -40,21 +41,22 @@ class float_environment {
   [[gnu::always_inline]] float_environment() {
     asm volatile("mrs %0, fpcr" : "=r"(control_));
     asm volatile("mrs %0, fpsr" : "=r"(status_));
-    if (control_ != 0) asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+    if (control_ != 0) asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}) : "memory");
   }
   [[gnu::always_inline]] ~float_environment() {
-    if (control_ != 0) asm volatile("msr fpcr, %0" : : "r"(control_));
+    if (control_ != 0) asm volatile("msr fpcr, %0" : : "r"(control_) : "memory");
     std::uint64_t now = 0;
-    asm volatile("mrs %0, fpsr" : "=r"(now));
-    if (now != status_) asm volatile("msr fpsr, %0" : : "r"(status_));
+    asm volatile("mrs %0, fpsr" : "=r"(now) : : "memory");
+    if (now != status_) asm volatile("msr fpsr, %0" : : "r"(status_) : "memory");
   }
 
  private:
   std::uint64_t control_ = 0, status_ = 0;
 #else
   float_environment() {
-    std::feholdexcept(&before_);
-    std::fesetround(FE_TONEAREST);
+    // Not feholdexcept, which leaves it to the caller whether subnormal numbers are zero.
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
   }
   ~float_environment() {
     std::fesetenv(&before_);
