@@ -33,14 +33,14 @@ class any_view {
         on_device_(std::is_same_v<Space, device_space>),
         rank_(Rank) {
     static_assert(Rank <= max_rank, "aft::any_view: at most 8 axes");
-    bool has_elements = true;
+    bool none = false;
     for (std::size_t i = 0; i < Rank; ++i) {
       extents_[i] = v.extent(i);
-      has_elements = has_elements && extents_[i] != 0;
+      none |= v.extent(i) == 0;
     }
     for (std::size_t i = 0; i < Rank; ++i) {
-      const bool moves = has_elements && extents_[i] != 1;
-      strides_[i] = moves ? v.stride(i) : (i + 1 == Rank ? 1 : 0);
+      const index_t unused = i + 1 == Rank ? 1 : 0;
+      strides_[i] = none | (v.extent(i) == 1) ? unused : v.stride(i);
     }
   }
 
