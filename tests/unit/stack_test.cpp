@@ -120,7 +120,6 @@ TEST_CASE("Calls beside the operators") {
   std::array<float, 48> r{}, out{}, back{};
   std::array<float, 2> gain{1, 1}, shift{}, dgain{}, dshift{};
   r[1] = 1;
-  std::array<float, 1> k{};
   std::array<float, 400> w{}, map{};
   std::array<float, 20> keys{};
   const stack_use use = measure_stack([&] {
@@ -132,7 +131,7 @@ TEST_CASE("Calls beside the operators") {
                                  aft::tensor_view<float, 1>{dshift.data(), {2}});
     const aft::tensor_view<const float, 3> key{keys.data(), {1, 20, 1}};
     aft::attention_map(key, aft::dense_bias{aft::tensor_view<const float, 2>{w.data(), {20, 20}}},
-                       aft::tensor_view<float, 4>{map.data(), {1, 1, 20, 20}});
+                       aft::tensor_view<float, 4>{map.data(), {1, 20, 20, 1}});
   });
   CHECK(use.caller <= stack_limit);
   CHECK(use.worker <= stack_limit);

@@ -41,7 +41,7 @@ template <class C>
                                         exact_row_result<C>& out) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
-  constexpr index_t chunk = 64;
+  constexpr index_t chunk = 32;  // 4 KiB of k and v
   constexpr C inf = std::numeric_limits<C>::infinity();
   const index_t group = p.d / p.hk;
   const lane_field<C> keys(p.k, p.grid, tile, group);

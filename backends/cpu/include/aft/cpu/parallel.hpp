@@ -70,27 +70,28 @@ AFT_COMPILE_ONCE inline void run_shares(item_share* shares, int count, int first
     for (index_t item; (item = share.take()) < share.end;) body(item, thread);
   }
 }
+
+/// Apart from loops of one thread, which are nested in each other: the shares take 4 KiB of stack.
+AFT_COMPILE_ONCE inline void run_team(index_t n, int team, item_order order, function_ref<void(index_t, int)> body) {
+  const int count = team < most_shares ? team : most_shares;
+  item_share shares[most_shares];
+  for (int i = 0; i < count; ++i) {
+    shares[i] =
+        order == item_order::spread ? item_share{i, count, n} : item_share{n * i / count, 1, n * (i + 1) / count};
+  }
+#pragma omp parallel num_threads(team)
+  {
+    const float_environment own;
+    run_shares(shares, count, omp_get_thread_num() * count / omp_get_num_threads(), omp_get_thread_num(), body);
+  }
+}
 #endif
 
 // A compiler that knew `body` here would write it out again for a team and for a single thread.
 AFT_COMPILE_ONCE inline void run_items(index_t n, [[maybe_unused]] int threads, [[maybe_unused]] item_order order,
                                        function_ref<void(index_t, int)> body) {
 #if defined(_OPENMP)
-  if (threads > 1 && n > 1) {
-    const int team = n < threads ? static_cast<int>(n) : threads;
-    const int count = team < most_shares ? team : most_shares;
-    item_share shares[most_shares];
-    for (int i = 0; i < count; ++i) {
-      shares[i] =
-          order == item_order::spread ? item_share{i, count, n} : item_share{n * i / count, 1, n * (i + 1) / count};
-    }
-#pragma omp parallel num_threads(team)
-    {
-      const float_environment own;
-      run_shares(shares, count, omp_get_thread_num() * count / omp_get_num_threads(), omp_get_thread_num(), body);
-    }
-    return;
-  }
+  if (threads > 1 && n > 1) return run_team(n, n < threads ? static_cast<int>(n) : threads, order, body);
 #endif
   for (index_t i = 0; i < n; ++i) body(i, 0);
 }

@@ -165,30 +165,7 @@ class window_columns {
   /// fold_outside does it.
   void pass(index_t i0, index_t i1, bool measured) {
     const pair_geometry& g = plan_->g;
-    index_t at = g.K;
-    if (constant_ && g.causal <= 0) {
-      C sums[tuning<C>::wide_group * N];
-      for (index_t i = i0 * N; i < i1 * N; ++i) sums[i] = C(0);
-      for (index_t panel = plan_->panels; panel-- > first_;) {
-        const index_t hi = plan_->cut.dense(g, panel).hi;
-        if (hi < at) {
-          for (index_t i = i0; i < i1; ++i) {
-            vec<C> num(C(0)), den(C(0));
-            for (index_t s = hi; s < at; s += most) {
-              const index_t end = s + most < at ? s + most : at;
-              add(form(i, s, end, measured), end - s, num, den);
-            }
-            store(sums + i * N, load(sums + i * N) + num);
-            store(sums + i * N + L, load(sums + i * N + L) + den);
-          }
-          at = hi;
-        }
-        for (index_t i = i0; panel < last_ && i < i1; ++i) {
-          store(after_ + (i * plan_->block + panel - first_) * N, load(sums + i * N));
-          store(after_ + (i * plan_->block + panel - first_) * N + L, load(sums + i * N + L));
-        }
-      }
-    }
+    index_t at = constant_ && g.causal <= 0 ? pass_after(i0, i1, measured) : g.K;
     if (!plan_->held && !measured) return;
     for (; at > 0; at -= at < most ? at : most) {
       const index_t s = at > most ? at - most : 0;
@@ -200,6 +177,33 @@ class window_columns {
         }
       }
     }
+  }
+
+  /// Apart, so that its sums, like those of join_parts, are no part of the stack on which panels are finished.
+  [[gnu::noinline]] index_t pass_after(index_t i0, index_t i1, bool measured) {
+    index_t at = plan_->g.K;
+    C sums[tuning<C>::wide_group * N];
+    for (index_t i = i0 * N; i < i1 * N; ++i) sums[i] = C(0);
+    for (index_t panel = plan_->panels; panel-- > first_;) {
+      const index_t hi = plan_->cut.dense(plan_->g, panel).hi;
+      if (hi < at) {
+        for (index_t i = i0; i < i1; ++i) {
+          vec<C> num(C(0)), den(C(0));
+          for (index_t s = hi; s < at; s += most) {
+            const index_t end = s + most < at ? s + most : at;
+            add(form(i, s, end, measured), end - s, num, den);
+          }
+          store(sums + i * N, load(sums + i * N) + num);
+          store(sums + i * N + L, load(sums + i * N + L) + den);
+        }
+        at = hi;
+      }
+      for (index_t i = i0; panel < last_ && i < i1; ++i) {
+        store(after_ + (i * plan_->block + panel - first_) * N, load(sums + i * N));
+        store(after_ + (i * plan_->block + panel - first_) * N + L, load(sums + i * N + L));
+      }
+    }
+    return at;
   }
 
   /// Forms columns of a tile, where they are kept or else somewhere.
@@ -270,6 +274,9 @@ class window_columns {
       at_ = lo;
       return;
     }
+    join_parts(lo, room);
+  }
+  [[gnu::noinline]] void join_parts(index_t lo, index_t room) {
     C sums[tuning<C>::wide_group * N] = {};
     while (at_ < lo) {
       const index_t end = at_ + room < lo ? at_ + room : lo;
