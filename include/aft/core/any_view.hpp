@@ -40,7 +40,7 @@ class any_view {
     }
     for (std::size_t i = 0; i < Rank; ++i) {
       const index_t unused = i + 1 == Rank ? 1 : 0;
-      strides_[i] = none | (v.extent(i) == 1) ? unused : v.stride(i);
+      strides_[i] = (none | (v.extent(i) == 1)) ? unused : v.stride(i);
     }
   }
 
