@@ -113,9 +113,10 @@ struct tuning {
   /// wide 0.86, and 0.67 on 32 x 512 x 384.
   static constexpr index_t band_widest = 512;
   /// Rows and lane tiles that are gated together, where rows are no whole vectors: with 500 channels 8 rows cost 4% of
-  /// local_backward, 4 rows 8%; 4 to 16 lane tiles differ by less than noise.
+  /// local_backward, 4 rows 8%; 4 to 16 lane tiles differ by less than noise, and rows of 4
+  /// take 16 KiB of stack.
   static constexpr index_t gate_rows = 16;
-  static constexpr index_t gate_group = 8;
+  static constexpr index_t gate_group = 4;
   /// A gradient of w of so many bytes is written around the caches, as the arrays of the scan are.
   static constexpr index_t around = index_t{16} << 20;
   /// So are outputs where all arrays of a call take so many: more than a third-level cache keeps for whoever reads them
