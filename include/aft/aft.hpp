@@ -4,12 +4,14 @@
 
 #include <aft/core/any_view.hpp>
 #include <aft/core/config.hpp>
+#include <aft/core/dispatch.hpp>
 #include <aft/core/errors.hpp>
 #include <aft/core/executors.hpp>
 #include <aft/core/numeric.hpp>
 #include <aft/core/options.hpp>
 #include <aft/core/storage_of.hpp>
 #include <aft/core/tensor_view.hpp>
+#include <aft/core/type_checks.hpp>
 #include <aft/core/version.hpp>
 #include <aft/interop/dlpack.hpp>
 #include <aft/interop/eigen.hpp>

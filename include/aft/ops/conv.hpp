@@ -70,8 +70,8 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
     constexpr std::size_t high = Filter::rank() + 1;
-    if constexpr (checks::check_inputs<E, low, high, Q, K, V>()) {
-      if constexpr (detail::check_output<detail::arg::y, E, T, low, high, Y>()) {
+    if constexpr (detail::fits<checks::find_inputs<E, low, high, Q, K, V>()>()) {
+      if constexpr (detail::fits<detail::find_output<detail::arg::y, E, T, low, high, Y>()>()) {
         checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
         c.cross_lengths = Filter::rank() == 2;
         checks::set_output(c, y);
@@ -98,8 +98,8 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr std::size_t low = checks::lowest_rank<Filter>;
     constexpr std::size_t high = Filter::rank() + 1;
-    if constexpr (checks::check_inputs<E, low, high, Q, K, V>()) {
-      if constexpr (checks::check_gradients<E, low, high, T, DY, DQ, DK, DV>()) {
+    if constexpr (detail::fits<checks::find_inputs<E, low, high, Q, K, V>()>()) {
+      if constexpr (detail::fits<checks::find_gradients<E, low, high, T, DY, DQ, DK, DV>()>()) {
         if constexpr (checks::check_filter_gradient<E, T, Filter, DFilter>()) {
           checks::call c = checks::make_call<E>("aft::conv_backward", q, k, v, opt);
           c.cross_lengths = Filter::rank() == 2;

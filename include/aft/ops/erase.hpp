@@ -53,24 +53,22 @@ constexpr bool check_bias(std::type_identity<banded_bias<W>>) {
 }
 template <class E, class T, class U, class V>
 constexpr bool check_bias(std::type_identity<factorized_bias<U, V>>) {
-  constexpr bool u_fits = detail::check_bias_tensor<detail::arg::u, E, T, U>();
-  constexpr bool v_fits = detail::check_bias_tensor<detail::arg::factor_v, E, T, V>();
-  return u_fits && v_fits;
+  return detail::fits<detail::first_of({detail::find_bias_tensor<detail::arg::u, E, T, U>(),
+                                        detail::find_bias_tensor<detail::arg::factor_v, E, T, V>()})>();
 }
 
 template <class W>
-constexpr bool check_bias_mutable(std::type_identity<dense_bias<W>>) {
-  return detail::check_mutable<W>();
+constexpr detail::finding find_bias_mutable(std::type_identity<dense_bias<W>>) {
+  return detail::find_mutable<detail::arg::dbias, W>();
 }
 template <class W>
-constexpr bool check_bias_mutable(std::type_identity<banded_bias<W>>) {
-  return detail::check_mutable<W>();
+constexpr detail::finding find_bias_mutable(std::type_identity<banded_bias<W>>) {
+  return detail::find_mutable<detail::arg::dbias, W>();
 }
 template <class U, class V>
-constexpr bool check_bias_mutable(std::type_identity<factorized_bias<U, V>>) {
-  constexpr bool u_fits = detail::check_mutable<U>();
-  constexpr bool v_fits = detail::check_mutable<V>();
-  return u_fits && v_fits;
+constexpr detail::finding find_bias_mutable(std::type_identity<factorized_bias<U, V>>) {
+  return detail::first_of(
+      {detail::find_mutable<detail::arg::u, U>(), detail::find_mutable<detail::arg::factor_v, V>()});
 }
 
 /// A bias of the same kind, over views of the same ranks.
@@ -84,11 +82,19 @@ template <class AU, class AV, class BU, class BV>
 inline constexpr bool same_bias<factorized_bias<AU, AV>, factorized_bias<BU, BV>> =
     AU::rank() == BU::rank() && AV::rank() == BV::rank();
 
+/// A bias of what is no view, which has been told.
+template <class B>
+inline constexpr bool is_refused_bias =
+    std::is_same_v<B, dense_bias<detail::not_a_view>> || std::is_same_v<B, banded_bias<detail::not_a_view>> ||
+    std::is_same_v<B, factorized_bias<detail::not_a_view, detail::not_a_view>>;
+
 /// The gradient of a bias of type Bias: the same bias over mutable views, or no_grad.
 template <class E, class T, class Bias, class DBias>
 constexpr bool check_bias_gradient() {
   if constexpr (detail::is_no_grad<DBias>) {
     return true;
+  } else if constexpr (is_refused_bias<DBias>) {
+    return false;
   } else {
     constexpr bool same = same_bias<Bias, DBias>;
     static_assert(
@@ -96,7 +102,7 @@ constexpr bool check_bias_gradient() {
         "aft: dbias must be the same kind of bias as bias, over mutable views of the same ranks, or aft::no_grad");
     if constexpr (same) {
       if constexpr (check_bias<E, T>(std::type_identity<DBias>{})) {
-        return check_bias_mutable(std::type_identity<DBias>{});
+        return detail::fits<find_bias_mutable(std::type_identity<DBias>{})>();
       } else {
         return false;
       }
@@ -106,32 +112,22 @@ constexpr bool check_bias_gradient() {
   }
 }
 
-/// q, k, v and the tensor of the output's shape, all of v's element type, with ranks from Low to High. Each of these
-/// stops at the first mistake: one message, and not one for every argument that shares it. v goes first, as it names
-/// the type.
+/// q, k, v and the tensor of the output's shape, all of v's element type, with ranks from Low to High. v goes first, as
+/// it names the type.
 template <class E, std::size_t Low, std::size_t High, class Q, class K, class V>
-constexpr bool check_inputs() {
+constexpr detail::finding find_inputs() {
   using T = detail::value_of_t<V>;
-  if constexpr (!detail::check_input<detail::arg::v, E, T, Low, High, V>()) {
-    return false;
-  } else if constexpr (!detail::check_input<detail::arg::q, E, T, Low, High, Q>()) {
-    return false;
-  } else {
-    return detail::check_input<detail::arg::k, E, T, Low, High, K>();
-  }
+  return detail::first_of({detail::find_input<detail::arg::v, E, T, Low, High, V>(),
+                           detail::find_input<detail::arg::q, E, T, Low, High, Q>(),
+                           detail::find_input<detail::arg::k, E, T, Low, High, K>()});
 }
 
 template <class E, std::size_t Low, std::size_t High, class T, class DY, class DQ, class DK, class DV>
-constexpr bool check_gradients() {
-  if constexpr (!detail::check_input<detail::arg::dy, E, T, Low, High, DY>()) {
-    return false;
-  } else if constexpr (!detail::check_gradient<detail::arg::dq, E, T, Low, High, DQ>()) {
-    return false;
-  } else if constexpr (!detail::check_gradient<detail::arg::dk, E, T, Low, High, DK>()) {
-    return false;
-  } else {
-    return detail::check_gradient<detail::arg::dv, E, T, Low, High, DV>();
-  }
+constexpr detail::finding find_gradients() {
+  return detail::first_of({detail::find_input<detail::arg::dy, E, T, Low, High, DY>(),
+                           detail::find_gradient<detail::arg::dq, E, T, Low, High, DQ>(),
+                           detail::find_gradient<detail::arg::dk, E, T, Low, High, DK>(),
+                           detail::find_gradient<detail::arg::dv, E, T, Low, High, DV>()});
 }
 
 /// The part of the record that all operators share.

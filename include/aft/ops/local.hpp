@@ -41,9 +41,9 @@ template <executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
            const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
     if constexpr (checks::check_local_bias<E, T, Bias>()) {
-      if constexpr (detail::check_output<detail::arg::y, E, T, 2, 3, Y>()) {
+      if constexpr (detail::fits<detail::find_output<detail::arg::y, E, T, 2, 3, Y>()>()) {
         checks::call c = checks::make_call<E>("aft::local", q, k, v, opt);
         c.cross_lengths = true;
         c.windowed = true;
@@ -71,9 +71,9 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
                     const DY& dy, const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias,
                     const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
+  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
     if constexpr (checks::check_local_bias<E, T, Bias>()) {
-      if constexpr (checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>()) {
+      if constexpr (detail::fits<checks::find_gradients<E, 2, 3, T, DY, DQ, DK, DV>()>()) {
         if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
           checks::call c = checks::make_call<E>("aft::local_backward", q, k, v, opt);
           c.cross_lengths = true;

@@ -52,17 +52,11 @@ constexpr bool misplaced() {
   }
   return early || late;
 }
-template <class... A>
-constexpr bool ends_or_begins_wrongly() {
-  constexpr bool in_place = !misplaced<A...>();
-  static_assert(in_place, "aft: the executor is the first argument and the options are the last");
-  return !in_place;
-}
-
 /// The mistakes that operators share; one message each, the likeliest first.
 template <bool WithBias, bool WithWindow, std::size_t Wanted, class... A>
 constexpr bool named() {
-  constexpr bool elsewhere = ends_or_begins_wrongly<A...>();
+  constexpr bool elsewhere = misplaced<A...>();
+  static_assert(!elsewhere, "aft: the executor is the first argument and the options are the last");
   constexpr bool number = !elsewhere && WithWindow && has_number<A...>;
   constexpr bool no_window = !elsewhere && WithWindow && !number && windows<A...> == 0;
   constexpr bool too_many_windows = !elsewhere && !WithWindow && windows < A... >> 0;
@@ -146,7 +140,9 @@ void conv_backward(const A&...) {
 
 template <class... A>
 void attention_map(const A&...) {
-  if constexpr (!misuse::ends_or_begins_wrongly<A...>())
+  constexpr bool elsewhere = misuse::misplaced<A...>();
+  static_assert(!elsewhere, "aft: the executor is the first argument and the options are the last");
+  if constexpr (!elsewhere)
     static_assert(misuse::never<A...>,
                   "aft::attention_map takes ([executor,] k, bias or filter, [window,] out [, options])");
 }

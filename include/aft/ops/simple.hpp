@@ -21,8 +21,8 @@ inline namespace AFT_ISA {
 template <executor E, class Q, class K, class V, detail::operand Y>
 void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
-    if constexpr (detail::check_output<detail::arg::y, E, T, 2, 3, Y>()) {
+  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
+    if constexpr (detail::fits<detail::find_output<detail::arg::y, E, T, 2, 3, Y>()>()) {
       checks::call c = checks::make_call<E>("aft::simple", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_output(c, y);
@@ -42,8 +42,8 @@ template <executor E, class Q, class K, class V, class DY, class DQ, class DK, d
 void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk,
                      const DV& dv, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (checks::check_inputs<E, 2, 3, Q, K, V>()) {
-    if constexpr (checks::check_gradients<E, 2, 3, T, DY, DQ, DK, DV>()) {
+  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
+    if constexpr (detail::fits<checks::find_gradients<E, 2, 3, T, DY, DQ, DK, DV>()>()) {
       checks::call c = checks::make_call<E>("aft::simple_backward", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_gradients(c, dy, dq, dk, dv);
