@@ -48,12 +48,17 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
   exact_factor<C> a{ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent};
   if (!xsimd::all(within)) {
     const half_sum<C> z = add_halves<C>(key, weight);
-    const vec<C> x = vec<C>(C(2)) * ((z.hi - base_hi) + (z.lo - base_lo));
+    // The base is that of a whole column, hundreds above what an early row sees: their difference alone would be rounded
+    // to units of its own size, each of which is a relative error of the weight. So its rest joins after the row's sum
+    // has taken the size away.
+    const half_sum<C> difference = subtract<C>(z, {base_hi, base_lo});
+    const vec<C> x = vec<C>(C(2)) * difference.hi;
     // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
     const vec<C> row = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_hi), x);
     // In the base of the other factors; what may be infinite lies beyond the range anyway.
     const vec<C> excess = max_ignoring_nan<C>(x, vec<C>(C(-4) * exp_constants<C>::range)) * vec<C>(base_excess<C>);
-    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), row + excess);
+    const vec<C> rest = mul_add(difference.lo, vec<C>(C(2)), excess);
+    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), row + rest);
     // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
     const vec<C> cap(C(8));
     const vec<C> low = xsimd::select(relative < -range, -range, relative);

@@ -101,6 +101,16 @@ inline half_sum<C> add_halves(const vec<C>& a, const vec<C>& b) {
   return {hi, (x - (hi - back)) + (y - back)};
 }
 
+/// x - y, hi being the rounded difference of the first parts. Where that leaves the range there is no rest.
+template <class C>
+inline half_sum<C> subtract(const half_sum<C>& x, const half_sum<C>& y) {
+  const vec<C> hi = x.hi - y.hi;
+  const vec<C> back = hi - x.hi;
+  const vec<C> lost = (x.hi - (hi - back)) - (y.hi + back);
+  const auto finite = xsimd::abs(hi) <= vec<C>(exp_constants<C>::largest);
+  return {hi, xsimd::select(finite, lost, vec<C>(C(0))) + (x.lo - y.lo)};
+}
+
 /// 2 (base_hi + base_lo) + log(x * 2^shift). A base of -2050 beside a shift of 2^2945 leaves -9, which must not be
 /// rounded as if it were 2050: so the first half of n ln 2, which is exact, joins the base. Where that is 0 the bits
 /// are those of log_shifted.
