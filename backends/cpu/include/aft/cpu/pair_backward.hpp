@@ -69,8 +69,10 @@ template <class C>
     const auto factor_proven = within && (exponent <= most) && (vec<C>(rs.base[r]) == zero);
     const auto proven = hidden || (factor_proven && finite);
     if (kept != nullptr) {
-      // e^k is below 2^-5909 there, and what it is multiplied by below 2^4096: nothing beside what its rows saw.
-      const auto nothing = hidden || ((key < -range) && (load(cs.exponent) + vec<C>(rs.exponent[r]) < range));
+      // e^k is below 2^-5909 there, and what it is multiplied by below 2^4096: nothing beside what its rows saw. Unless
+      // its largest bias is beyond the range too, and may make up for it.
+      const auto nothing = hidden || ((key < -range) && (load(cs.exponent) + vec<C>(rs.exponent[r]) < range) &&
+                                      (vec<C>(rs.base[r]) <= zero));
       const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, factor * load(kept->scale), nan));
       store(kept->to + r * N, xsimd::select(nothing, zero, Y * (value * lift)));
       store(kept->to + r * N + L, -Y);

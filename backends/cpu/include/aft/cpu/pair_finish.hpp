@@ -151,7 +151,7 @@ template <class C>
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
       const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
       if (state.set && xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
-      store(lse + r * L, log_from_base<C>({base.hi, mul_add(base.hi, vec<C>(base_excess<C>), base.lo)}, safe, scaled));
+      store(lse + r * L, log_from_base<C>(base, safe, scaled, base_excess<C>));
       const split_exp<C> parts = split_denominator<C>(safe);
       store(inverse + r * L, one / parts.mantissa);
       store(exponent + r * L, parts.exponent + scaled);
