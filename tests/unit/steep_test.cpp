@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits that rise or fall steeply along the sequence, past the range of exponentials: what a row subtracts from them is
-// not their own maximum then, and the difference may have more digits than a number has.
+// Logits that rise or fall steeply along the sequence, past the range of exponentials: what a row subtracts from them
+// is not their own maximum then, and the difference may have more digits than a number has.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -47,23 +46,35 @@ struct slope {
 };
 
 /// On both sides of the borders where a maximum is taken out first. Rows near the top of a column still see sums within
-/// 2^-60 of it in float, 2^-480 in double.
+/// 2^-60 of it in float, 2^-480 in double. Half and bfloat16 are summed in float.
 std::vector<slope> slopes(aft::dtype type) {
   const bool wide = type == aft::dtype::f64;
   std::vector<slope> all;
-  for (index_t run : {1, 3})
-    for (double step : wide ? std::array{17., 137.5} : std::array{3., 17.})
-      for (double level : {0., 4080., -2100., 1e5}) {
-        all.push_back({level, step, run});
-        all.push_back({level, -step, run});
-      }
+  for (auto [level, run] : {std::pair<double, index_t>{0, 1}, {4080, 1}, {1e5, 1}, {4080, 3}, {-2100, 3}, {1e5, 3}}) {
+    if (type != arithmetic_of(type) && (level != 4080 || run == 1)) continue;
+    for (double step : wide ? std::array{17., 137.5} : std::array{3., 17.}) {
+      all.push_back({level, step, run});
+      all.push_back({level, -step, run});
+    }
+  }
   return all;
+}
+
+/// With the sums that a forward call saved, and with a backward call's own. One executor: what others give has the same
+/// bits (determinism_test).
+void check_once(aft::dtype type, setup s, const numbers& x) {
+  s.save = true;
+  expect_within(type, s, run_forward(type, s, x), evaluate_forward(type, s, x));
+  for (bool save : {false, true}) {
+    s.save = save;
+    expect_within(type, s, run_backward(type, s, x), evaluate_backward(type, s, x));
+  }
 }
 
 }  // namespace
 
 TEST_CASE("steep: keys that rise or fall along the sequence") {
-  for (setup s : operators())
+  for (const setup& s : operators())
     for (auto type : all_types)
       for (const slope& keys : slopes(type)) {
         numbers x = random_numbers(s);
@@ -71,20 +82,17 @@ TEST_CASE("steep: keys that rise or fall along the sequence") {
         CAPTURE(keys.level);
         CAPTURE(keys.step);
         CAPTURE(keys.run);
-        for (bool save : {false, true}) {
-          s.save = save;
-          check_both(type, s, x);
-        }
+        check_once(type, s, x);
       }
 }
 
-TEST_CASE("steep: biases that rise or fall along the keys, under keys that follow, oppose or do neither") {
-  for (setup s : operators()) {
+TEST_CASE("steep: biases that rise or fall along the keys, under keys that oppose them or do not") {
+  for (const setup& s : operators()) {
     if (s.call != op::full && s.bias != bias_form::dense_tt) continue;
     if (s.call != op::full && s.call != op::local) continue;
     for (auto type : {aft::dtype::f32, aft::dtype::f64})
       for (const slope& biases : slopes(type))
-        for (double follow : {0., 1., -1.}) {
+        for (double follow : {0., -1.}) {
           numbers x = random_numbers(s);
           for (index_t i = 0; i < std::ssize(x.w); ++i) x.w[static_cast<std::size_t>(i)] += biases.at(i % T);
           // One factor of 1 in every row leaves the other as the bias.
@@ -96,10 +104,7 @@ TEST_CASE("steep: biases that rise or fall along the keys, under keys that follo
           CAPTURE(biases.step);
           CAPTURE(biases.run);
           CAPTURE(follow);
-          for (bool save : {false, true}) {
-            s.save = save;
-            check_both(type, s, x);
-          }
+          check_once(type, s, x);
         }
   }
 }

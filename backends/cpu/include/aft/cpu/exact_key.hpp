@@ -48,9 +48,9 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
   exact_factor<C> a{ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent};
   if (!xsimd::all(within)) {
     const half_sum<C> z = add_halves<C>(key, weight);
-    // The base is that of a whole column, hundreds above what an early row sees: their difference alone would be rounded
-    // to units of its own size, each of which is a relative error of the weight. So its rest joins after the row's sum
-    // has taken the size away.
+    // The base is that of a whole column, hundreds above what an early row sees: their difference alone would be
+    // rounded to units of its own size, each of which is a relative error of the weight. So its rest joins after the
+    // row's sum has taken the size away.
     const half_sum<C> difference = subtract<C>(z, {base_hi, base_lo});
     const vec<C> x = vec<C>(C(2)) * difference.hi;
     // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.

@@ -54,7 +54,8 @@ template <class C>
   vec<C> step = xsimd::select(a_leads, b.base - a.base, a.base - b.base);
   step = xsimd::select(step < vec<C>(abyss<C>), vec<C>(abyss<C>), step);
   step = xsimd::select(step > vec<C>(-abyss<C>), vec<C>(-abyss<C>), step);
-  // In the base of the weights: one sum may be of weights e^k themselves, and is then 4096 and more away from the other.
+  // In the base of the weights: one sum may be of weights e^k themselves, and is then 4096 and more away from the
+  // other.
   const split_exp<C> e = exp_weight_whole<C>(step);
   const vec<C> j = e.exponent + xsimd::select(a_leads, b.exponent - a.exponent, a.exponent - b.exponent);
   const auto nothing = (a_leads & b_empty) | ((!a_leads) & a_empty);
