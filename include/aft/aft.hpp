@@ -2,6 +2,9 @@
 /// @file aft.hpp  The Attention Free Transformer operators: the one header that users include.
 #pragma once
 
+// First of all: what follows does not compile where it refuses.
+#include <aft/core/requirements.hpp>
+
 #include <aft/core/any_view.hpp>
 #include <aft/core/config.hpp>
 #include <aft/core/dispatch.hpp>
@@ -43,8 +46,11 @@
 #endif
 #if __has_include(<aft/cpu/backend.hpp>)
 #include <aft/cpu/backend.hpp>
-#else
+#elif __has_include("../../backends/cpu/include/aft/cpu/backend.hpp")
 #include "../../backends/cpu/include/aft/cpu/backend.hpp"
+#else
+#error "aft: the CPU backend is not beside include/: copy backends/cpu/include too, or use an installed aft"
+#include "nothing of aft is compiled, see the error above"
 #endif
 #if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_HWADDRESS__)) && !defined(__clang__)
 #pragma GCC pop_options

@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file config.hpp  Compiler checks and the name of the namespace that depends on the instruction set.
+/// @file config.hpp  The name of the namespace that depends on the instruction set, and what all headers share.
 #pragma once
+
+#include "requirements.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
 #include "test_hooks.hpp"
-
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(__ASSOCIATIVE_MATH__)
-// Exactness rests on NaN, infinities and on the order of floating-point operations; all three are licensed away by it.
-#error "aft does not work under -ffast-math, nor under parts of it that drop NaN or reorder sums"
-#endif
-
-// Not in the device pass of a CUDA compiler, whose code never throws.
-#if !defined(__cpp_exceptions) && !defined(__CUDA_ARCH__)
-#error "aft reports wrong arguments by exceptions: compile this file without -fno-exceptions"
-#endif
-
-#if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
-#error "aft needs C++20 (-std=c++20)"
-#endif
 
 // Two files of one program may be compiled with different -m flags. Without distinct names the linker would keep one
 // definition of every template and hand AVX-512 code to the file that was built for an older machine. So each function

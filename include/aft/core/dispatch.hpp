@@ -48,10 +48,24 @@ constexpr bool require_cuda_backend() {
   return cuda_backend<C>::included;
 }
 
+/// The CPU backend specialises it to true for the types it has.
+template <class C>
+struct cpu_backend {
+  static constexpr bool included = false;
+};
+
+/// False, with a message, in a file that includes an operator's header alone.
+template <class C>
+constexpr bool require_cpu_backend() {
+  static_assert(cpu_backend<C>::included,
+                "aft: no backend in this file: include <aft/aft.hpp> instead of the header of an operator");
+  return cpu_backend<C>::included;
+}
+
 template <class C, family F, class E>
 void run_forward(const problem& p, const E& exec) {
   if constexpr (std::is_same_v<E, cpu>) {
-    cpu_forward<C, F>(p, exec);
+    if constexpr (require_cpu_backend<C>()) cpu_forward<C, F>(p, exec);
   } else if constexpr (require_cuda_backend<C>()) {
     cuda_forward<C>(p, exec);
   }
@@ -60,7 +74,7 @@ void run_forward(const problem& p, const E& exec) {
 template <class C, family F, class E>
 void run_backward(const backward_problem& p, const E& exec) {
   if constexpr (std::is_same_v<E, cpu>) {
-    cpu_backward<C, F>(p, exec);
+    if constexpr (require_cpu_backend<C>()) cpu_backward<C, F>(p, exec);
   } else if constexpr (require_cuda_backend<C>()) {
     cuda_backward<C>(p, exec);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: does not work under -ffast-math
+// expect: see the error above
 // flags: -ffast-math
 #include "tensors.hpp"
 

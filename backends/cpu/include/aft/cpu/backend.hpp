@@ -100,6 +100,15 @@ template <class C, family F>
 
 }  // namespace cpu_impl
 
+template <>
+struct cpu_backend<float> {
+  static constexpr bool included = true;
+};
+template <>
+struct cpu_backend<double> {
+  static constexpr bool included = true;
+};
+
 template <class C, family F>
 void cpu_forward(const problem& p, const cpu& given) {
   const float_environment own;

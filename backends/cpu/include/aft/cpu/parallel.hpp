@@ -8,6 +8,10 @@
 #include "function_ref.hpp"
 
 #if defined(_OPENMP)
+#if !__has_include(<omp.h>)
+#error "aft: -fopenmp, and no <omp.h>: install the compiler's OpenMP (Debian, clang: libomp-dev) or leave the flag out"
+#include "nothing of aft is compiled, see the error above"
+#endif
 #include <omp.h>
 #endif
 

@@ -13,6 +13,10 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
+#if !__has_include(<xsimd/xsimd.hpp>)
+#error "aft needs xsimd 8.1 or newer and finds no <xsimd/xsimd.hpp>: install it (Debian: libxsimd-dev) or add -I"
+#include "nothing of aft is compiled, see the error above"
+#endif
 #include <xsimd/xsimd.hpp>
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
