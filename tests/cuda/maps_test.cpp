@@ -39,6 +39,12 @@ numbers<T> random_values(index_t n, unsigned seed, double scale = 1, double offs
   return values;
 }
 
+/// The same for a call that has no outside.
+aft::options anywhere(aft::options o) {
+  o.outside = aft::outside::zero_bias;
+  return o;
+}
+
 /// The same memory as either space sees it.
 template <class T, std::size_t Rank>
 tensor_view<T, Rank, aft::device_space> on_device(const tensor_view<T, Rank>& v) {
@@ -210,8 +216,8 @@ TEST_CASE("attention_map on the device: every bias, hidden pairs, heads, shared 
           const tensor_view<const float, 3> left(w.data(), {3, T, 4}), right(w.data() + 200, {3, T, 4});
           const auto dk = on_device(keys);
           run(u, [&](const auto& ho, const auto& dev, const auto& a, const auto& b) {
-            aft::attention_map(keys, aft::dense_bias{dense}, a, ho);
-            aft::attention_map(aft::cuda{}, dk, aft::dense_bias{on_device(dense)}, b, dev);
+            aft::attention_map(keys, aft::dense_bias{dense}, a, anywhere(ho));
+            aft::attention_map(aft::cuda{}, dk, aft::dense_bias{on_device(dense)}, b, anywhere(dev));
           });
           run(u, [&](const auto& ho, const auto& dev, const auto& a, const auto& b) {
             aft::attention_map(keys, aft::dense_bias{dense}, win, a, ho);
@@ -228,8 +234,8 @@ TEST_CASE("attention_map on the device: every bias, hidden pairs, heads, shared 
           // u v^T of rank 4 in float on the device: each of its products is below 3^2 5^2, the weight's change twice.
           run(u + 2 * std::expm1(2 * 5 * 4 * 225 * 0x1p-24),
               [&](const auto& ho, const auto& dev, const auto& a, const auto& b) {
-                aft::attention_map(keys, aft::factorized_bias{left, right}, a, ho);
-                aft::attention_map(dk, aft::factorized_bias{on_device(left), on_device(right)}, b, dev);
+                aft::attention_map(keys, aft::factorized_bias{left, right}, a, anywhere(ho));
+                aft::attention_map(dk, aft::factorized_bias{on_device(left), on_device(right)}, b, anywhere(dev));
               });
         }
 }
@@ -267,8 +273,8 @@ TEST_CASE("attention_map on the device: queries that stand elsewhere, padding, l
           for (index_t i = 3 * Tk * d; i < Tq * Tk * d; ++i) CHECK(got[static_cast<std::size_t>(i)] == 0);
         };
         run([&](const auto& a, const auto& b) {
-          aft::attention_map(keys, aft::dense_bias{dense}, a, host);
-          aft::attention_map(dk, aft::dense_bias{on_device(dense)}, b, device);
+          aft::attention_map(keys, aft::dense_bias{dense}, a, anywhere(host));
+          aft::attention_map(dk, aft::dense_bias{on_device(dense)}, b, anywhere(device));
         });
         run([&](const auto& a, const auto& b) {
           aft::attention_map(keys, aft::banded_bias{band}, win, a, host);
