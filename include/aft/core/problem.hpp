@@ -67,9 +67,15 @@ struct length_list {
 
   [[gnu::always_inline]] index_t of(index_t b, index_t most) const {
     if (data == nullptr) return most;
-    const std::byte* const at = data + b * step;
-    const index_t n = wide ? index_t{*reinterpret_cast<const std::int64_t*>(at)}
-                           : index_t{*reinterpret_cast<const std::int32_t*>(at)};
+    // Copied: int64 may be long or long long to the caller, and a compiler may hold those apart.
+    std::int64_t n = 0;
+    std::int32_t narrow = 0;
+    if (wide) {
+      __builtin_memcpy(&n, data + b * step, sizeof n);
+    } else {
+      __builtin_memcpy(&narrow, data + b * step, sizeof narrow);
+      n = narrow;
+    }
     return n < less ? 0 : (n - less > most ? most : n - less);
   }
 };
