@@ -5,6 +5,12 @@
 // First of all: what follows does not compile where it refuses.
 #include <aft/core/requirements.hpp>
 
+#if defined(__clang__)
+// Parts of -ffast-math of which clang sets no macro: what is parsed from here on, xsimd too, keeps to the order of its
+// operations, to signed zeros, NaN and infinities.
+#pragma float_control(precise, on, push)
+#endif
+
 #include <aft/core/any_view.hpp>
 #include <aft/core/config.hpp>
 #include <aft/core/dispatch.hpp>
@@ -72,4 +78,8 @@
 #include <aft/cuda/backend.hpp>
 #elif defined(__CUDACC__) && __has_include("../../backends/cuda/include/aft/cuda/backend.hpp")
 #include "../../backends/cuda/include/aft/cuda/backend.hpp"
+#endif
+
+#if defined(__clang__)
+#pragma float_control(pop)
 #endif

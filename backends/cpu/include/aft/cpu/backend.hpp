@@ -6,6 +6,7 @@
 #include <aft/core/float_environment.hpp>
 
 #include "build_info.hpp"
+#include "exact_arithmetic.hpp"
 #include "moved_filter.hpp"
 #include "padding.hpp"
 #include "pair_backward.hpp"
@@ -111,6 +112,7 @@ struct cpu_backend<double> {
 
 template <class C, family F>
 void cpu_forward(const problem& p, const cpu& given) {
+  cpu_impl::refuse_fast_math<C>();
   const float_environment own;
   cpu_impl::forward_rows<C, F>(p, given);
   if (p.pads_queries()) cpu_impl::write_padding<C>(p, given);
@@ -118,6 +120,7 @@ void cpu_forward(const problem& p, const cpu& given) {
 
 template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& given) {
+  cpu_impl::refuse_fast_math<C>();
   const float_environment own;
   cpu_impl::gradients<C, F>(p, given);
 }
