@@ -76,7 +76,7 @@ struct average_range {
 };
 
 template <class C>
-AFT_KERNEL(scan_threads, 4)
+AFT_KERNEL(scan_threads, (sizeof(C) == 8 ? 3 : 4))
 scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<query_fold<C>> plan) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
