@@ -171,7 +171,10 @@ TEST_CASE("names, sizes and arithmetic types") {
   CHECK(aft::dtype_of<bool> == aft::dtype::u8);
   CHECK(aft::dtype_of<long> == aft::dtype::i64);
   CHECK(aft::dtype_of<long long> == aft::dtype::i64);
-  CHECK(aft::dtype_of<int> == aft::dtype::other);
+  CHECK(aft::dtype_of<int> == aft::dtype::i32);
+  CHECK(aft::dtype_of<unsigned long> == aft::dtype::u64);
+  CHECK(aft::dtype_of<void*> == aft::dtype::other);
+  CHECK(aft::size_of(aft::dtype::i16) == 2);
   CHECK(aft::size_of(aft::dtype::f64) == 8);
   CHECK(aft::size_of(aft::dtype::bf16) == 2);
   CHECK(std::string(aft::name_of(aft::dtype::bf16)) == "bfloat16");

@@ -53,9 +53,9 @@ class any_view {
                   "aft::tensor_view<T, Rank>{pointer, {extents}}, or aft::as_view(matrix)");
   }
   constexpr any_view(const detail::not_a_view&) {}
-  template <class T, class I>
-  constexpr any_view(T*, std::initializer_list<I>) {
-    constexpr bool is_view = sizeof(I) == 0;
+  template <class T, class Extent>
+  constexpr any_view(T*, std::initializer_list<Extent>) {
+    constexpr bool is_view = sizeof(Extent) == 0;
     static_assert(is_view,
                   "aft::options: a pointer and extents in braces do not make a view here: write "
                   "aft::tensor_view<T, Rank>{pointer, {extents}}");

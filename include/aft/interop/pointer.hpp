@@ -18,8 +18,8 @@ namespace detail {
 // elements becomes the rank. With an array of index_t, std::size_t would be refused as narrowing.
 struct count {
   index_t value = 0;
-  template <std::convertible_to<index_t> I>
-  [[gnu::always_inline]] constexpr count(I i) : value(static_cast<index_t>(i)) {}
+  template <std::convertible_to<index_t> Integer>
+  [[gnu::always_inline]] constexpr count(Integer i) : value(static_cast<index_t>(i)) {}
 };
 
 template <std::size_t Rank>

@@ -107,7 +107,7 @@ inline half_sum<C> subtract(const half_sum<C>& x, const half_sum<C>& y) {
   const vec<C> hi = x.hi - y.hi;
   const vec<C> back = hi - x.hi;
   const vec<C> lost = (x.hi - (hi - back)) - (y.hi + back);
-  const auto finite = xsimd::abs(hi) <= vec<C>(exp_constants<C>::largest);
+  const auto finite = (xsimd::abs)(hi) <= vec<C>(exp_constants<C>::largest);
   return {hi, xsimd::select(finite, lost, vec<C>(C(0))) + (x.lo - y.lo)};
 }
 
