@@ -39,7 +39,9 @@ macro(expect_nothing_in folder)
   endif()
 endmacro()
 
+# Absolute folders inside the source tree are refused by CMake itself, and a build tree may lie there.
 file(REMOVE_RECURSE "${BINARY}")
+execute_process(COMMAND mktemp -d OUTPUT_VARIABLE BINARY OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 set(prefix "${BINARY}/a prefix")
 set(odd_folders -DCMAKE_INSTALL_INCLUDEDIR=inc/special -DCMAKE_INSTALL_LIBDIR=lib64 "-DCMAKE_INSTALL_DATADIR=data files")
 
@@ -88,3 +90,4 @@ execute_process(COMMAND "${CMAKE_COMMAND}" --build "${BINARY}/aft" --target unin
 if(status EQUAL 0)
   message(FATAL_ERROR "there is a target uninstall without an installation")
 endif()
+file(REMOVE_RECURSE "${BINARY}")

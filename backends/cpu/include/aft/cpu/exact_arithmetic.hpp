@@ -19,8 +19,9 @@ namespace cpu_impl {
 #endif
 
 #if defined(AFT_ASKS_COMPILER)
-[[gnu::error("aft does not work with vector intrinsics that were included before aft.hpp under parts of -ffast-math: "
-             "include <aft/aft.hpp> first, or compile this file without them")]] void
+[[gnu::error(
+    "aft does not work with vector intrinsics that were included before aft.hpp under parts of -ffast-math: "
+    "include <aft/aft.hpp> first, or compile this file without them")]] void
 included_under_fast_math();
 
 /// A vector of which the compiler knows nothing; no instruction.
