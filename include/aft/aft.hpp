@@ -32,9 +32,12 @@
 #include <aft/ops/conv.hpp>
 #include <aft/ops/full.hpp>
 #include <aft/ops/local.hpp>
-#include <aft/ops/misuse.hpp>
 #include <aft/ops/reparameterize.hpp>
 #include <aft/ops/simple.hpp>
+#if !defined(__CUDACC__)
+// The front end of nvcc 13 fails on it; .cu files get the compiler's own lists of candidates.
+#include <aft/ops/misuse.hpp>
+#endif
 
 // The backends come last: operators know them only through core/dispatch.hpp. Device code is a part of its own.
 // One -I serves an installed tree and a checkout alike; a build system names the backends' folders itself.
