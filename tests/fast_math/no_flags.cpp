@@ -2,7 +2,7 @@
 // Must compile: no flag of fast mathematics is set, and the check of backends/cpu may not believe that one is.
 #include <immintrin.h>
 
-#include <aft/cpu/exact_arithmetic.hpp>
+#include <aft/cpu/simd/exact_arithmetic.hpp>
 
 void ask() {
   aft::cpu_impl::refuse_fast_math<float>();

@@ -20,7 +20,7 @@ ALLOWED = {
     "cuda": {"core", "math", "cuda"},
 }
 # Third-party headers that exactly one file may know, so that one file changes when they do.
-SINGLE_HOME = {"omp.h": "aft/cpu/parallel.hpp", "xsimd/": "aft/cpu/simd.hpp"}
+SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/vec.hpp"}
 # What is included where nothing may follow; it does not exist on purpose.
 STOP = "nothing of aft is compiled, see the error above"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -124,7 +124,7 @@ def self_test():
     assert bad("aft/ops/a.hpp", "#include <aft/cpu/fold.hpp>")
     assert bad("aft/math/a.hpp", "#include <aft/aft.hpp>")
     assert bad("aft/cpu/fold.hpp", "#include <omp.h>")
-    assert not bad("aft/cpu/parallel.hpp", "#include <omp.h>")
+    assert not bad("aft/cpu/runtime/parallel.hpp", "#include <omp.h>")
     assert not bad("aft/ops/full.hpp", '#include "../core/problem.hpp"')
     assert not bad("aft/aft.hpp", "#include <aft/cpu/fold.hpp>")
     assert not bad("aft/core/a.hpp", "// #include <aft/math/b.hpp>")

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include <aft/cpu/exp_parts.hpp>
-#include <aft/cpu/exp_weight.hpp>
+#include <aft/cpu/math/exp_table.hpp>
+#include <aft/cpu/math/exp_weight.hpp>
 
 namespace {
 

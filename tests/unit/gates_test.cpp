@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <aft/cpu/gates.hpp>
+#include <aft/cpu/math/gates.hpp>
 
 namespace {
 

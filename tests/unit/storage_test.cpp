@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <aft/cpu/storage_vectors.hpp>
+#include <aft/cpu/simd/conversions.hpp>
 
 using aft::cpu_impl::lanes;
 using aft::cpu_impl::vec;

@@ -5,17 +5,17 @@
 #include <aft/core/dispatch.hpp>
 #include <aft/core/float_environment.hpp>
 
-#include "build_info.hpp"
-#include "exact_arithmetic.hpp"
-#include "moved_filter.hpp"
-#include "padding.hpp"
-#include "pair_backward.hpp"
-#include "pair_forward.hpp"
-#include "parallel.hpp"
-#include "scan_backward.hpp"
-#include "scan_forward.hpp"
-#include "stencil_backward.hpp"
-#include "stencil_forward.hpp"
+#include "pairs/backward.hpp"
+#include "pairs/forward.hpp"
+#include "runtime/parallel.hpp"
+#include "scan/backward/call.hpp"
+#include "scan/forward.hpp"
+#include "simd/build_info.hpp"
+#include "simd/exact_arithmetic.hpp"
+#include "softmax/padding.hpp"
+#include "stencil/backward/call.hpp"
+#include "stencil/forward.hpp"
+#include "stencil/moved_filter.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file bias_gradient/gemm.hpp  dw[t,s] = sum_{b, c in head} a[t,s,c] g[t,c] (v[s,c] - o[t,c]), tile by tile.
+///
+/// With X[t] = exp(kappa - lse) and Y[s] = exp(k - kappa) per column (b, c) it is exp(w) times a matrix product over
+/// those columns, [X g | -X g o] [Y v | Y]^T. Each row is divided by its largest power of two; what multiplies the
+/// product at the end must stay below 2^40, else the pair is summed by its definition.
+#pragma once
+
+#include "../gemm/batch.hpp"
+#include "../gemm/exact_key.hpp"
+#include "../gemm/microkernel.hpp"
+#include "../gemm/pack_keys.hpp"
+#include "../simd/transpose.hpp"
+#include "scale.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// One head's columns (b, c) cut into chunks; a chunk never holds two batch elements when their masks differ.
+template <class C>
+struct gradient_columns {
+  index_t b0 = 0, c0 = 0, dh = 1;  ///< column n is (b0 + n / dh, c0 + n % dh)
+  index_t count = 0;               ///< columns in all
+  index_t per_group = 0;           ///< columns that share one weight per pair
+
+  lane_tile<C> tile(index_t n, index_t end) const { return make_lane_tile<C>(b0, c0, dh, n, end); }
+};
+
+/// Buffers and the exponent kappa of every column, ready before anything is written.
+template <class C>
+struct bias_gradient_plan {
+  static constexpr index_t M = tuning<C>::rows;
+  static constexpr index_t N = tuning<C>::columns;
+  // Columns packed at once: with two rows each they are one depth block, whose part of a weight panel stays in the
+  // first-level cache while `together` key tiles use it. Packing 1024 columns for one tile took 1.6 times as long.
+  static constexpr index_t chunk = tuning<C>::depth_block / 2;
+  static constexpr index_t most_together = 4;
+
+  int threads;
+  index_t panels, key_tiles, block, depth, groups, together;
+  gradient_scale<C> scale;  ///< known when the gradients are
+  C* kappa;
+  C* a;
+  C* rho;
+  per_thread<C> columns, tiles, sums;
+
+  bias_gradient_plan(const backward_problem& p, bool batched, int wanted, scratch& memory) : threads(wanted) {
+    panels = (p.Tq + M - 1) / M;
+    key_tiles = (p.Tk + N - 1) / N;
+    const index_t dh = p.d / p.bias.heads;
+    const bool per_batch = !batched && p.B > 1 && p.pair_mask() && p.mask_sb != 0;
+    depth = dh * (batched ? 1 : p.B);
+    groups = per_batch ? p.B : 1;
+    const index_t panel_bytes = 2 * depth * M * static_cast<index_t>(sizeof(C));
+    block = 2 * tuning<C>::weight_bytes / (panel_bytes > 0 ? panel_bytes : 1);
+    block = block > tuning<C>::strip ? tuning<C>::strip : block;
+    block = block < 1 ? 1 : (block > panels ? panels : block);
+    together = key_tiles / (2 * threads);
+    together = together < 1 ? 1 : (together > most_together ? most_together : together);
+    const index_t fits = tuning<C>::strip_bytes / (threads * together * M * N * static_cast<index_t>(sizeof(C)));
+    if (block > fits) block = fits < 1 ? 1 : fits;
+    kappa = memory.take<C>(p.B * p.d);
+    a = memory.take<C>(block * 2 * depth * M);
+    rho = memory.take<C>(block * groups * M);
+    columns = memory.take_each<C>(together * 2 * chunk * N, threads);
+    tiles = memory.take_each<C>(together * block * M * N, threads);
+    sums = memory.take_each<C>(together * block * M * N, threads);
+  }
+};
+
+/// kappa of each (b, c): the exponent of its largest key, NaN where that lies beyond exp_constants::range.
+template <class C>
+inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& plan) {
+  constexpr index_t L = lanes<C>;
+  const index_t tiles = (p.d + L - 1) / L;
+  parallel_for(p.B * tiles, plan.threads, [&](index_t item, int) {
+    const lane_tile<C> tile = make_lane_tile<C>(item / tiles, 0, p.d, item % tiles * L, p.d);
+    const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
+    key_range<C> range;
+    C k[column_chunk * L], scales[L];
+    vec<C> top = load(range.key_top);
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+      const index_t s1 = s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk;
+      keys.read(s0, s1, k, -std::numeric_limits<C>::infinity());
+      hide_keys(p, tile, s0, s1, k);
+      for (index_t s = 0; s < s1 - s0; ++s) top = max_ignoring_nan<C>(top, load(k + s * L));
+    }
+    store(range.key_top, top);
+    const column_scale<C> cs = key_scale<C>(range, scales);
+    for (index_t l = 0; l < tile.count; ++l) {
+      plan.kappa[tile.b[l] * p.d + tile.c[l]] =
+          cs.base[l] == C(0) ? cs.exponent[l] : std::numeric_limits<C>::quiet_NaN();
+    }
+  });
+}
+
+/// a[2n][r] = X g, a[2n + 1][r] = -X g o for the rows of a panel; rho[r] is the power of two taken out of each row.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline void pack_gradient_rows(const gradient_inputs& in,
+                                                               const bias_gradient_plan<C>& plan,
+                                                               const gradient_columns<C>& columns, index_t n0,
+                                                               index_t n1, index_t r0, index_t r1, C* a, C* rho) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t M = tuning<C>::rows;
+  const backward_problem& p = *in.p;
+  upstream<C, M> up;
+  C kappa[L], xg[M * L], xgo[M * L];
+  const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan.scale.by), lift(plan.scale.lift);
+  const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
+  const auto kappas = [&](const lane_tile<C>& tile) {
+    for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
+    return load(kappa);
+  };
+  for (index_t r = 0; r < M; ++r) rho[r] = C(0);
+  vec<C> most[M];
+  for (index_t r = 0; r < M; ++r) most[r] = none;
+  for (index_t n = n0; n < n1; n += L) {
+    const lane_tile<C> tile = columns.tile(n, n1);
+    read_row_weights<C>(in, tile, r0, r1, up.inverse, up.exponent, up.base_hi, up.base_lo);
+    const vec<C> centre = kappas(tile);
+    for (index_t r = 0; r < r1 - r0; ++r) {
+      const vec<C> e = centre - load(up.exponent + r * L);
+      const auto seen = differs<C>(load(up.inverse + r * L), zero);
+      most[r] = xsimd::select(seen && (e > most[r]), e, most[r]);
+    }
+  }
+  for (index_t r = 0; r < r1 - r0; ++r) {
+    C lane[L];
+    store(lane, most[r]);
+    C top = lane[0];
+    for (index_t l = 1; l < L; ++l) top = lane[l] > top ? lane[l] : top;
+    rho[r] = top > -std::numeric_limits<C>::infinity() ? top : C(0);
+  }
+  for (index_t n = n0; n < n1; n += L) {
+    const lane_tile<C> tile = columns.tile(n, n1);
+    up.read(in, tile, r0, r1);
+    const vec<C> centre = kappas(tile);
+    for (index_t r = 0; r < r1 - r0; ++r) {
+      const vec<C> inverse = load(up.inverse + r * L);
+      vec<C> x = inverse * pow2<C>(centre - load(up.exponent + r * L) - vec<C>(rho[r]));
+      // Lanes whose logits lie beyond the range send the whole row to the definition.
+      x = xsimd::select(differs<C>(centre, centre) || differs<C>(load(up.base_hi + r * L), zero), nan, x);
+      const auto empty = inverse == zero;
+      const vec<C> g = xsimd::select(empty, zero, x * (load(up.g + r * L) * by));
+      store(xg + r * L, g);
+      store(xgo + r * L, xsimd::select(empty, zero, -(g * (load(up.o + r * L) * lift))));
+    }
+    for (index_t l = 0; l < tile.count; ++l) {
+      C* const out = a + 2 * (n - n0 + l) * M;
+      for (index_t r = 0; r < r1 - r0; ++r) {
+        out[r] = xg[r * L + l];
+        out[M + r] = xgo[r * L + l];
+      }
+      for (index_t r = r1 - r0; r < M; ++r) {
+        out[r] = C(0);
+        out[M + r] = C(0);
+      }
+    }
+  }
+}
+
+/// out[2n][s] = Y v, out[2n + 1][s] = Y for the keys of a tile; 0 for hidden keys and past the end.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline void pack_gradient_columns(const backward_problem& p,
+                                                                  const bias_gradient_plan<C>& plan,
+                                                                  const gradient_columns<C>& columns, index_t n0,
+                                                                  index_t n1, index_t s0, index_t s1, C* out) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  C k[N * L], v[N * L], kappa[L];
+  const vec<C> zero(C(0)), lift(plan.scale.lift);
+  for (index_t n = n0; n < n1; n += L) {
+    const lane_tile<C> tile = columns.tile(n, n1);
+    lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
+    lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, v);
+    hide_keys(p, tile, s0, s1, k);
+    for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
+    const vec<C> centre = load(kappa);
+    for (index_t s = 0; s < s1 - s0; ++s) {
+      const vec<C> key = load(k + s * L);
+      const auto seen = differs<C>(key, vec<C>(-inf));
+      // A key beyond the range with kappa within it is far below and rightly 0; NaN kappa makes NaN.
+      const vec<C> y = xsimd::select(seen, weight_scaled<C>(key, centre) + (centre - centre), zero);
+      store(k + s * L, y);
+      store(v + s * L, xsimd::select(seen, y * (load(v + s * L) * lift), zero));
+    }
+    for (index_t s = s1 - s0; s < N; ++s) {
+      store(k + s * L, zero);
+      store(v + s * L, zero);
+    }
+    C* const line = out + 2 * (n - n0) * N;
+    for (index_t s = 0; s < N; s += L) {
+      transpose_columns<C>(v + s * L, L, L, tile.count, line + s, 2 * N);
+      transpose_columns<C>(k + s * L, L, L, tile.count, line + N + s, 2 * N);
+    }
+  }
+}
+
+/// One pair by its definition, over the columns of a lane tile.
+template <class C>
+[[gnu::noinline]] inline C exact_tile(const gradient_inputs& in, const lane_tile<C>& tile, index_t t, index_t s,
+                                      C weight) {
+  constexpr index_t L = lanes<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const backward_problem& p = *in.p;
+  upstream<C, 1> up;
+  C k[L], v[L], lane[L];
+  const vec<C> zero(C(0));
+  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s, s + 1, k, -inf);
+  lane_field<C>(p.v, p.grid, tile, 1).read(s, s + 1, v);
+  hide_keys(p, tile, s, s + 1, k);
+  up.read(in, tile, t, t + 1);
+  const vec<C> inverse = load(up.inverse);
+  const exact_factor<C> a =
+      exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
+  const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
+  store(lane, xsimd::select(hidden, zero, a.times_difference(load(up.g), load(v), load(up.o))));
+  C sum = C(0);
+  for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
+  return sum;
+}
+/// The same over the columns [n0, n1).
+template <class C>
+[[gnu::noinline]] inline C exact_pair(const gradient_inputs& in, const gradient_columns<C>& columns, index_t n0,
+                                      index_t n1, index_t t, index_t s, C weight) {
+  C sum = C(0);
+  for (index_t n = n0; n < n1; n += lanes<C>) sum += exact_tile<C>(in, columns.tile(n, n1), t, s, weight);
+  return sum;
+}
+
+/// sums[r][s] += exp(w) 2^rho c[r][s], scaled back, for one panel and key tile, with the weights of one group of
+/// columns.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline void add_weighted_tile(const gradient_inputs& in, const pair_weights<C>& weights,
+                                                              const gradient_columns<C>& columns, index_t n0,
+                                                              index_t n1, index_t r0, index_t r1, index_t s0,
+                                                              index_t s1, const C* rho, const C* c,
+                                                              const gradient_scale<C>& scale, C* sums) {
+  using k_ = exp_constants<C>;
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const backward_problem& p = *in.p;
+  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
+  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), back(scale.back), lower(scale.lower);
+  C rows[tuning<C>::rows * N];
+  weights.rows(r0, r1, s0, s1, rows, N);
+  for (index_t r = r0; r < r1; ++r) {
+    C* const w = rows + (r - r0) * N;
+    for (index_t s = s1 - s0; s < N; ++s) w[s] = -inf;
+    // A pair outside the window is seen with bias 0, which is no parameter and has no gradient.
+    for (index_t s = s0; p.win.bounded && s < s1; ++s)
+      if (s < r - p.win.before || s > r + p.win.after) w[s - s0] = -inf;
+    for (index_t x = 0; x < N; x += L) {
+      const vec<C> weight = load(w + x);
+      const auto hidden = weight == vec<C>(-inf);
+      const auto within = (xsimd::abs)(weight) <= range;
+      const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, weight, zero));
+      const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
+      const vec<C> power = pow2<C>(xsimd::select(exponent > most, most, exponent));
+      const vec<C> dw = e.mantissa * power * load(c + (r - r0) * N + x) * back * lower;
+      const auto proven = hidden || (within && (exponent <= most) && ((xsimd::abs)(dw) <= largest));
+      C* const out = sums + (r - r0) * N + x;
+      C add[L];
+      store(add, xsimd::select(hidden, zero, dw));
+      if (!xsimd::all(proven)) {
+        C flag[L];
+        store(flag, xsimd::select(proven, one, zero));
+        for (index_t l = 0; l < L; ++l)
+          if (flag[l] == C(0)) add[l] = exact_pair<C>(in, columns, n0, n1, r, s0 + x + l, w[x + l]);
+      }
+      store(out, load(out) + load(add));
+    }
+  }
+}
+
+/// Takes a finished tile: sink(r0, r1, s0, s1, dw).
+template <class C>
+using gradient_sink = function_ref<void(index_t, index_t, index_t, index_t, const C*)>;
+
+/// Runs one instance over all its tiles and hands every finished tile to the sink. With
+/// `by_keys` a key tile belongs to one thread for all its panels, in their order; else a panel for all its key tiles.
+template <class C>
+inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C>& plan,
+                           const staged_factors<C>& factors, const gradient_columns<C>& columns, index_t h, index_t b,
+                           bool by_keys, const gradient_sink<C>& sink) {
+  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t chunk = bias_gradient_plan<C>::chunk;
+  const backward_problem& p = *in.p;
+  const auto end_of = [&](index_t panel) { return (panel + 1) * M < p.Tq ? (panel + 1) * M : p.Tq; };
+  // Only pairs inside the window have a bias, and of those only the past under causality.
+  const auto touches = [&](index_t panel, index_t s0, index_t s1) {
+    const index_t r0 = panel * M;
+    const index_t r1 = end_of(panel);
+    if (p.causal && s0 >= r1 + p.first_query) return false;
+    return !p.win.bounded || (s0 < r1 + p.win.after && s1 > r0 - p.win.before);
+  };
+  for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
+    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    parallel_for(p1 - p0, plan.threads, [&](index_t i, int) {
+      for (index_t group = 0, n0 = 0; n0 < columns.count; ++group, n0 += columns.per_group) {
+        pack_gradient_rows<C>(in, plan, columns, n0, n0 + columns.per_group, (p0 + i) * M, end_of(p0 + i),
+                              plan.a + (i * plan.depth + n0) * 2 * M, plan.rho + (i * plan.groups + group) * M);
+      }
+    });
+    const auto run = [&](index_t q0, index_t q1, index_t j0, index_t j1, int thread) {
+      const auto first_key = [&](index_t j) { return j * N; };
+      const auto last_key = [&](index_t j) { return (j + 1) * N < p.Tk ? (j + 1) * N : p.Tk; };
+      const auto active = [&](index_t q, index_t j) { return touches(q, first_key(j), last_key(j)); };
+      bool any = false;
+      for (index_t q = q0; q < q1; ++q) any = any || touches(q, first_key(j0), last_key(j1 - 1));
+      if (!any) return;
+      C* const packed = plan.columns.of(thread);
+      C* const tiles = plan.tiles.of(thread);
+      C* const sums = plan.sums.of(thread);
+      const auto at = [&](index_t q, index_t j) { return ((q - q0) * plan.together + j - j0) * M * N; };
+      for (index_t x = 0; x < (q1 - q0) * plan.together * M * N; ++x) sums[x] = C(0);
+      for (index_t group = 0, g0 = 0; g0 < columns.count; ++group, g0 += columns.per_group) {
+        const index_t g1 = g0 + columns.per_group;
+        const pair_weights<C> weights(p, factors, plan.groups > 1 ? group : b, h);
+        for (index_t n0 = g0; n0 < g1; n0 += chunk) {
+          const index_t n1 = n0 + chunk < g1 ? n0 + chunk : g1;
+          for (index_t j = j0; j < j1; ++j)
+            pack_gradient_columns<C>(p, plan, columns, n0, n1, first_key(j), last_key(j),
+                                     packed + (j - j0) * 2 * chunk * N);
+          for (index_t q = q0; q < q1; ++q) {
+            for (index_t j = j0; j < j1; ++j) {
+              if (!active(q, j)) continue;
+              const C* const a = plan.a + ((q - p0) * plan.depth + n0) * 2 * M;
+              gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), a, packed + (j - j0) * 2 * chunk * N, tiles + at(q, j),
+                            n0 > g0, asked_lines<C>::of_weights(j == j0 && q + 1 < q1 ? a + plan.depth * 2 * M : a));
+            }
+          }
+        }
+        for (index_t q = q0; q < q1; ++q) {
+          // A tile takes a line or two of each row, which the hardware does not foresee.
+          if (q + 1 < q1) weights.prefetch((q + 1) * M, end_of(q + 1), first_key(j0), last_key(j1 - 1));
+          for (index_t j = j0; j < j1; ++j) {
+            if (!active(q, j)) continue;
+            add_weighted_tile<C>(in, weights, columns, g0, g1, q * M, end_of(q), first_key(j), last_key(j),
+                                 plan.rho + ((q - p0) * plan.groups + group) * M, tiles + at(q, j), plan.scale,
+                                 sums + at(q, j));
+          }
+        }
+      }
+      for (index_t j = j0; j < j1; ++j)
+        for (index_t q = q0; q < q1; ++q)
+          if (active(q, j)) sink(q * M, end_of(q), first_key(j), last_key(j), sums + at(q, j));
+    };
+    const auto until = [&](index_t j) {
+      return j + plan.together < plan.key_tiles ? j + plan.together : plan.key_tiles;
+    };
+    if (by_keys) {
+      parallel_for((plan.key_tiles + plan.together - 1) / plan.together, plan.threads,
+                   [&](index_t i, int thread) { run(p0, p1, i * plan.together, until(i * plan.together), thread); });
+    } else {
+      constexpr index_t few = 8;  // panels an item: enough rows to pay for packing the keys again
+      parallel_for((p1 - p0 + few - 1) / few, plan.threads, [&](index_t i, int thread) {
+        const index_t q0 = p0 + i * few;
+        const index_t q1 = q0 + few < p1 ? q0 + few : p1;
+        for (index_t j = 0; j < plan.key_tiles; j += plan.together) run(q0, q1, j, until(j), thread);
+      });
+    }
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file epilogue/queries.hpp  From the sums of a panel of queries to y, average, lse and state.
+#pragma once
+
+#include "../gemm/exact_query.hpp"
+#include "../gemm/loop_nest.hpp"
+#include "../math/gates.hpp"
+#include "../softmax/proof.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Rows of a result that most calls do not ask for.
+template <class C>
+[[gnu::noinline]] inline void write_rows(const field& to, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
+                                         index_t share, index_t r0, index_t r1, const C* from) {
+  lane_field<C>(to, grid, tile, share).write(r0, r1, from);
+}
+
+/// Sums of a panel's rows as they are: rows(n, take) calls take(r, num, den).
+template <class C>
+struct without_outside {
+  template <class Take>
+  [[gnu::always_inline]] void rows(index_t n, const C* c, const Take& take) const {
+    for (index_t r = 0; r < n; ++r)
+      take(r, load(c + r * tuning<C>::columns), load(c + r * tuning<C>::columns + lanes<C>));
+  }
+};
+/// Those to which what lies outside the dense columns is still to be added.
+template <class C>
+struct with_outside {
+  const row_scale<C>& rs;
+  const outside_sums<C>& sums;
+  template <class Take>
+  [[gnu::always_inline]] void rows(index_t n, const C* c, const Take& take) const {
+    sums.for_rows(n, [&](index_t r, const vec<C>& num, const vec<C>& den) {
+      const vec<C> weight(rs.outside[r]);
+      take(r, mul_add(weight, num, load(c + r * tuning<C>::columns)),
+           mul_add(weight, den, load(c + r * tuning<C>::columns + lanes<C>)));
+    });
+  }
+};
+
+/// y[r] = average gate(q) of whole vectors in one go, and whether every lane of every row is proven and no |q| is
+/// large; if not, q is as before, and what y holds is to be written again. The average's and the gate's bits are those
+/// of gated_average.
+template <class C, class T, class Sums>
+[[gnu::noinline, gnu::flatten]] inline bool finish_gated_rows(index_t rows, const column_scale<C>& cs, const Sums& sums,
+                                                              const C* c, const T* q, index_t q_step, T* y,
+                                                              index_t y_step, bool around) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> unscale = load(cs.unscale), zero(C(0));
+  proof_of_rows<C> proof(load(cs.floor));
+  vec<C> size = zero;
+  T held[tuning<C>::rows * L];
+  // Stored one by one between the divisions, lines do not wait for each other.
+  const bool direct = y != q;
+  T* const to = direct ? y : held;
+  const index_t to_step = direct ? y_step : L;
+  const bool past = direct && around;
+  sums.rows(
+      rows, c, [&](index_t r, const vec<C>& num, const vec<C>& den) __attribute__((always_inline)) {
+        const vec<C> gate = load_as<C>(q + r * q_step);
+        const vec<C> o = shared_division<C>(num, den, unscale, exp_near<C, true>(gate, zero));
+        if constexpr (std::is_same_v<T, C>) {
+          put(to + r * to_step, o, past);
+        } else {
+          store_numbers_as<C>(to + r * to_step, o);  // NaN proves nothing
+        }
+        proof.add(num, den, o);
+        size = larger_size<C>(size, gate);
+      });
+  if (!xsimd::all(proof.proven() && (size <= vec<C>(shared_gate<C>)))) return false;
+  for (index_t r = 0; !direct && r < rows; ++r) store_as<C>(y + r * y_step, load_as<C>(held + r * L));
+  return true;
+}
+
+/// The same for a lane tile of a call whose q and y can be used in place; false otherwise, too.
+template <class C, class T>
+inline bool finish_in_place(const problem& p, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0,
+                            index_t r1, const C* c) {
+  if (p.q.type != dtype_of<T> || p.y.type != dtype_of<T>) return false;
+  const lane_field<C> queries(p.q, p.grid, tile, 1), results(p.y, p.grid, tile, 1);
+  if (!queries.whole_rows() || !results.whole_rows()) return false;
+  const index_t q_step = p.q.sx[2], y_step = p.y.sx[2];
+  const T* const q = reinterpret_cast<const T*>(p.q.data) + queries.base + r0 * q_step;
+  T* const y = reinterpret_cast<T*>(p.y.data) + results.base + r0 * y_step;
+  const bool around = p.win.bounded && results.goes_around(p);
+  queries.prefetch(r1, r1 + tuning<C>::rows, p.Tq);
+  if (!around) results.prefetch(r1, r1 + tuning<C>::rows, p.Tq, true);
+  return finish_gated_rows<C>(r1 - r0, cs, without_outside<C>(), c, q, q_step, y, y_step, around);
+}
+
+/// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
+/// is read before its y is written.
+template <class C>
+[[gnu::flatten]] inline void finish_queries(const problem& p, const fold_plan<C>& plan, const row_state& state,
+                                            const pair_weights<C>& weights, const lane_tile<C>& tile,
+                                            const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                                            const C* c) {
+  using k_ = exp_constants<C>;
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  const index_t group = p.d / p.hk;
+  const bool gated = p.gate_fn != gate::none && p.y.set;
+  const bool logs = p.lse.set || state.set;
+  // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
+  const bool quotient = gated && p.gate_fn == gate::sigmoid;
+  const bool averages = !quotient || p.average.set;
+  // The common call. Its proof is that of all rows at once: a branch a row costs a third of the loop.
+  if (!averages && !logs &&
+      (finish_in_place<C, C>(p, tile, cs, r0, r1, c) || finish_in_place<C, bfloat16>(p, tile, cs, r0, r1, c)))
+    return;
+  C q[M * L], y[M * L], average[M * L], lse[M * L], inverse[M * L], exponent[M * L], hi[M * L], lo[M * L];
+  if (gated) {
+    const lane_field<C> queries(p.q, p.grid, tile, 1);
+    queries.read(r0, r1, q);
+    queries.prefetch(r1, r1 + M, p.Tq);
+  }
+  C used[L];
+  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
+  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
+  const auto unused = load(used) == zero;
+  const vec<C> unscale = load(cs.unscale), floor = load(cs.floor);
+  const auto proof = [&](const vec<C>& num, const vec<C>& den, const vec<C>& o) {
+    return proven_average<C>(num, den, o, floor);
+  };
+  const auto write_y = [&] {
+    const lane_field<C> results(p.y, p.grid, tile, 1);
+    const bool around = p.win.bounded && results.goes_around(p);
+    results.write(r0, r1, y, around);
+    if (!around) results.prefetch(r1, r1 + M, p.Tq, true);
+  };
+  for (index_t r = 0; r < r1 - r0; ++r) {
+    const vec<C> num = load(c + r * N);
+    const vec<C> den = load(c + r * N + L);
+    vec<C> o = zero, out = zero;
+    if (averages) {
+      o = (num / den) * unscale;
+      store(average + r * L, o);
+    }
+    if (quotient) {
+      out = gated_average<C>(num, den, unscale, load(q + r * L));
+      if (!averages) o = out;
+    }
+    const auto proven = proof(num, den, o) || unused;
+    if (logs) {
+      const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
+      const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
+      const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
+      if (state.set && xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
+      store(lse + r * L, log_from_base<C>(base, safe, scaled, base_excess<C>));
+      const split_exp<C> parts = split_denominator<C>(safe);
+      store(inverse + r * L, one / parts.mantissa);
+      store(exponent + r * L, parts.exponent + scaled);
+      store(hi + r * L, base.hi);
+      store(lo + r * L, base.lo);
+    }
+    if (!xsimd::all(proven)) {
+      // Lane by lane, so that a lane's bits never depend on which neighbours share its vector.
+      C flag[L];
+      store(flag, xsimd::select(proven, one, zero));
+      exact_row_result<C> exact;
+      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, rs.ends, exact);
+      for (index_t l = 0; l < tile.count; ++l) {
+        if (flag[l] != C(0)) continue;
+        average[r * L + l] = exact.average[l];
+        lse[r * L + l] = exact.lse[l];
+        inverse[r * L + l] = exact.inverse[l];
+        exponent[r * L + l] = exact.exponent[l];
+        hi[r * L + l] = exact.base_hi[l];
+        lo[r * L + l] = exact.base_lo[l];
+        if (state.set && exact.base_hi[l] != C(0)) state.beyond->store(true, std::memory_order_relaxed);
+      }
+      if (quotient) {
+        const vec<C> again = gated_average<C>(load(exact.num), load(exact.den), load(exact.unscale), load(q + r * L));
+        out = xsimd::select(proven, out, again);
+      }
+    }
+    if (p.y.set) {
+      if (!quotient) out = load(average + r * L);
+      if (gated && !quotient) out = out * gate_value<C>(p.gate_fn, load(q + r * L));
+      store(y + r * L, out);
+    }
+  }
+  if (p.y.set) write_y();
+  const auto put_rows = [&](const field& to, const std::array<index_t, 3>& grid, index_t share, const C* from) {
+    if (to.set) write_rows<C>(to, grid, tile, share, r0, r1, from);
+  };
+  const std::array<index_t, 3> flat{1, 1, p.Tq};
+  const index_t share = state.set ? p.d / state_channels(p) : 1;
+  put_rows(p.average, p.grid, 1, average);
+  put_rows(p.lse, p.grid, group, lse);
+  put_rows(state.inverse, flat, share, inverse);
+  put_rows(state.exponent, flat, share, exponent);
+  put_rows(state.base_hi, flat, share, hi);
+  put_rows(state.base_lo, flat, share, lo);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm/blocking.hpp  Block sizes and buffers of a call of the tile engine.
+#pragma once
+
+#include "../runtime/workspace.hpp"
+#include "../tensor/stage.hpp"
+#include "geometry.hpp"
+#include "pack_weights.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// What a lane tile's columns were divided by; filled when they are packed, read when a panel is finished.
+template <class C>
+struct column_scale {
+  C exponent[lanes<C>];
+  C base[lanes<C>];
+  C unscale[lanes<C>];  ///< the values' power of two
+  C floor[lanes<C>];    ///< |num| below floor * den proves nothing; 0 where no value is that small
+  C lift[lanes<C>];     ///< transposed fold: the power of two that g o was multiplied by besides
+  C unlift[lanes<C>];   ///< its inverse
+};
+
+/// Room for what a window_source knows of one lane tile. That of a wide group would be a quarter of a small stack.
+template <class C>
+struct alignas(64) source_room {
+  std::byte bytes[13 * sizeof(vec<C>)];
+};
+
+/// What a call asks of the engine besides its geometry.
+struct fold_traits {
+  bool pairs = false;     ///< products of pairs of bfloat16: without a window, every panel's dense part begins at key 0
+  bool windows = false;   ///< fold_window may serve the call
+  bool products = false;  ///< so does window_products; of a geometry that fold_window serves
+  bool columns = false;   ///< weights are read as columns of w
+  bool sums = true;       ///< false: only products are wanted
+  bool slabs = false;     ///< columns of any keys can be formed at any time, and weights read several times
+};
+
+/// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
+template <class C>
+struct fold_plan {
+  pair_geometry g;
+  row_panels cut;
+  int threads = 1;
+  bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
+  bool by_instance = false;    ///< many instances: one a thread. Few: all threads on one
+  bool columns_first = false;  ///< all columns are packed once, the weights of a block by the thread that uses them
+  bool slabs = false;     ///< slab_fold: columns by slabs of `width`, for a chunk of panels and a pass of lane tiles
+  bool narrow = false;    ///< windows that fold_window serves
+  bool held = true;       ///< a group's packed columns are kept as a whole, not a window's at a time
+  bool products = false;  ///< window_products multiplies the columns with the rows besides
+  bool sums = true;       ///< false: what window_products makes is all that is wanted
+  index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
+  index_t pack_group = 1;   ///< lane tiles that are packed together: those of a group, or a thread's share of all
+  index_t ring = 0;         ///< columns kept
+  index_t behind = 0;       ///< those among them that lie before a panel's own
+  index_t together = 1;     ///< panels whose weights are read at once
+  index_t chunk = 0;        ///< slabs: panels whose sums are kept
+  index_t pass = 0;         ///< slabs: lane tiles that are taken through them together
+  index_t chains = 0;       ///< products: runs of groups that one thread takes in order; 0: every group by itself
+  index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
+  // Of every thread, or of every team where threads work together.
+  per_thread<C> weights, rows, columns, tiles, before, after;
+  per_thread<row_scale<C>> scales;
+  per_thread<column_scale<C>> column_scales;
+  per_thread<lane_tile<C>> group_tiles;  ///< narrow: those of a group and of the next one
+  per_thread<source_room<C>> sources;    ///< narrow: of a group
+
+  static constexpr index_t M = tuning<C>::rows;
+  static constexpr index_t N = tuning<C>::columns;
+  /// Steps of a staircase, at most; with a row's columns as many, a tile has room for two.
+  static constexpr index_t stair_steps = M - tuning<C>::stair(1);
+  static_assert(tuning<C>::stair(tuning<C>::stairs - 1) <= stair_steps);
+  /// Panels that are multiplied together with the columns: one alone is no multiple of a tile's keys.
+  static constexpr index_t pair_step = 2;
+
+  /// A line more than the widest row: rows a power of two apart would all lie in one set of the first-level cache.
+  index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>)+2 * lanes<C>; }
+  /// Steps of the register tile that n keys take.
+  index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
+  /// Whether a thread packs weights for itself alone.
+  bool own_weights() const { return by_instance || columns_first || slabs; }
+  /// Where the weights of a block lie, and their scales, for the slot of buffers that its items name.
+  C* weights_of(int slot) const { return weights.of(own_weights() ? slot : 0); }
+  row_scale<C>* scales_of(int slot) const { return scales.of(own_weights() ? slot : 0); }
+
+  /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
+  /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of rows
+  /// r0 and r0 + 1 alone, as a causal row's bits depend on nothing that follows it: an edge moves on by a column a row
+  /// until there are no more keys, and so many columns of row r0 keep all stairs from there.
+  tile_ends ends(index_t r0, index_t r1) const {
+    if (paired || (g.constant && !narrow) || !(g.bounded || g.causal != 0)) return {};
+    const pair_geometry::span first = g.dense(r0, r0 + 1), last = g.dense(r1 - 1, r1);
+    constexpr index_t depth = tuning<C>::depth_block;
+    const index_t part_end = (first.lo / depth + 1) * depth, part_begin = (last.hi - 1) / depth * depth;
+    tile_ends e;
+    e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= stair_steps &&
+              g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
+    e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= stair_steps &&
+            (g.constant && g.causal <= 0 ? r1 - r0 == M : r1 - r0 >= tuning<C>::exact_rows);
+    for (index_t i = 1; i < tuning<C>::stairs; ++i) {
+      const index_t row = r0 + tuning<C>::stair(i) < r1 ? r0 + tuning<C>::stair(i) : r1;
+      e.end = e.end && g.dense(row - 1, row).hi == last.hi - (r1 - row);
+    }
+    return e;
+  }
+
+  /// The first group of a chain of an instance with so many lane tiles.
+  index_t first_group(index_t chain, index_t lane_tiles) const {
+    return (lane_tiles + group - 1) / group * chain / chains;
+  }
+
+  /// `run` lane tiles lie side by side.
+  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
+            const fold_traits& traits, scratch& memory)
+      : g(geometry),
+        cut(geometry, M),
+        threads(wanted),
+        paired(traits.pairs),
+        products(traits.products),
+        sums(traits.sums) {
+    if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
+    panels = cut.count;
+    width = cut.widest(g);
+    narrow = traits.windows && g.bounded && width <= tuning<C>::window_widest;
+    by_instance = threads > 1 && instances >= 4 * threads;
+    if (products) behind = M + tuning<C>::band_rows;
+    ring = steps(g.K);
+    slabs = traits.slabs && !by_instance && !narrow && !g.bounded &&
+            ring >= (g.causal != 0 ? tuning<C>::slab_keys_causal : tuning<C>::slab_keys) &&
+            lane_tiles * ring * N * size >= tuning<C>::slabs_from;
+    if (slabs) {
+      cut_slabs(lane_tiles, run);
+      take_slabs(lane_tiles, memory);
+      return;
+    }
+    cut_blocks(lane_tiles);
+    form_groups(lane_tiles, run);
+    // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
+    // while the next one is multiplied.
+    strip = narrow || steps(width) <= tuning<C>::depth_block ? 1 : least(block, tuning<C>::strip);
+    strip = least(strip, most(tuning<C>::strip_bytes / (threads * group * M * N * size), 1));
+    take_buffers(lane_tiles, memory);
+  }
+
+ private:
+  static constexpr index_t size = static_cast<index_t>(sizeof(C));
+
+  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
+  static index_t most(index_t a, index_t b) { return a < b ? b : a; }
+
+  index_t panel_bytes() const { return steps(width) * M * size; }
+  /// What a thread's own weights take at most.
+  index_t own_bytes() const { return least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
+  int teams() const { return by_instance ? threads : 1; }
+
+  /// Panels of a block, and which of weights and columns are packed once.
+  void cut_blocks(index_t lane_tiles) {
+    block = least(most(tuning<C>::weight_bytes / teams() / most(panel_bytes(), 1), 1), panels);
+    // Blocks of equal size: a short last one packs all keys for few rows.
+    const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
+    block = (panels + blocks - 1) / blocks;
+    columns_first = blocks > 1 && !narrow && !g.constant &&
+                    lane_tiles * ring * N * size <= tuning<C>::weight_bytes / teams() && panel_bytes() > 0 &&
+                    own_bytes() / panel_bytes() >= together;
+  }
+
+  /// At most `usual` or `wide` lane tiles, by their packed size, and `share`, a thread's part of them. More than the
+  /// usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a group must not
+  /// reach into the next batch element.
+  static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
+    const index_t few = least(least(usual, tuning<C>::group), share);
+    index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
+    while (many > few && run % many != 0) --many;
+    return many > few ? many : most(few, 1);
+  }
+  /// The lane tiles of a group that keeps so many packed keys of each.
+  index_t group_of(index_t keys, index_t share, index_t run) const {
+    const index_t bytes = keys * N * size + 1, wide = tuning<C>::wide_bytes / bytes;
+    const index_t kept = least(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
+    return pick_group(tuning<C>::key_bytes / bytes, products ? most(kept, wide) : wide, share, run);
+  }
+
+  /// Sizes of slab_fold. Passes are equal, and so are chunks.
+  void cut_slabs(index_t lane_tiles, index_t run) {
+    const auto even = [](index_t n, index_t limit) {
+      const index_t parts = (n + most(limit, 1) - 1) / most(limit, 1);
+      return parts > 0 ? (n + parts - 1) / parts : 0;
+    };
+    constexpr index_t depth = tuning<C>::depth_block;
+    width = paired ? 2 * depth : depth;
+    column_size = depth * N;
+    pass = even(lane_tiles, tuning<C>::slab_bytes / (column_size * size));
+    block = most(tuning<C>::slab_weights / panel_bytes(), 1);
+    const index_t fit = tuning<C>::slab_sums / most(pass * M * N * size, 1), step = block * threads;
+    // Blocks of one size for all threads, which wait for each other after every slab.
+    chunk = (even(panels, most(fit, tuning<C>::slab_panels * threads)) + step - 1) / step * step;
+    group = group_of(depth, pass, run);
+    // A thread's share, but no group that reaches into the next batch element, where rows cannot be read in place.
+    pack_group = least((pass + threads - 1) / threads, tuning<C>::wide_group);
+    while (run % pack_group != 0) --pack_group;
+  }
+  void take_slabs(index_t lane_tiles, scratch& memory) {
+    const auto lay_out = [&](scratch& from) {
+      weights = from.take_each<C>(block * steps(width) * M, threads);
+      scales = from.take_each<row_scale<C>>(chunk, 1);
+      rows = from.take_each<C>(M * ld(), threads);
+      columns = from.take_each<C>(pass * column_size, 1);
+      column_scales = from.take_each<column_scale<C>>(lane_tiles, 1);
+      tiles = from.take_each<C>(chunk * pass * M * N, 1);
+    };
+    memory.take_at_once(function_ref<void(scratch&)>(lay_out));
+  }
+
+  void form_groups(index_t lane_tiles, index_t run) {
+    index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
+    if (products) {
+      // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
+      // them the usual size.
+      share = most((lane_tiles + tuning<C>::chains - 1) / tuning<C>::chains, least(lane_tiles, tuning<C>::group));
+    }
+    group = pack_group = group_of(ring, share, run);
+    if (columns_first) {
+      // Several blocks a thread, so that all end together.
+      const index_t even = by_instance ? panels : panels / (4 * threads);
+      block = most(least(own_bytes() / panel_bytes(), even) / together * together, together);
+      group = group_of(tuning<C>::depth_block, lane_tiles, run);
+    }
+    if (narrow) {
+      keep_window(share, run);
+      if (products) form_chains(lane_tiles);
+    } else {
+      column_size = ring * N;
+    }
+  }
+
+  /// Whether a group's columns are kept as a whole or a window's at a time.
+  void keep_window(index_t share, index_t run) {
+    const index_t window = width + tuning<C>::window_spare + behind;
+    const index_t wide = group_of(window, share, run);
+    const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
+    const auto bytes = [&](index_t n) { return n * ring * N * size; };
+    index_t kept = least(wide, tuning<C>::group);
+    while (kept > group && bytes(kept) > most_bytes) kept /= 2;
+    group = most(kept, group);
+    // One tile of several would read rows of k and v a line at a time.
+    held = window >= ring || (bytes(group) <= most_bytes && (group > 1 || group == wide));
+    if (held) {
+      behind = 0;
+    } else {
+      ring = window;
+      group = wide;
+    }
+    // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
+    // whole strips of columns.
+    column_size = (ring + (products ? tuning<C>::band_rows + 1 : 1)) * N;
+    block = least(block, most(tuning<C>::weight_bytes / threads / (group * N * size), 1));
+  }
+
+  void form_chains(index_t lane_tiles) {
+    const index_t groups = (lane_tiles + group - 1) / group;
+    chains = least(groups, lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::chains : tuning<C>::chains);
+    block = (block + pair_step - 1) / pair_step * pair_step;
+  }
+
+  void take_buffers(index_t lane_tiles, scratch& memory) {
+    const index_t outside = g.constant ? group * block * N : 0;
+    const index_t own_tiles = columns_first ? lane_tiles : group;
+    const int weight_slots = own_weights() ? threads : 1, column_slots = columns_first ? teams() : threads;
+    const auto lay_out = [&](scratch& from) {
+      weights = from.take_each<C>(block * steps(width) * M, weight_slots);
+      scales = from.take_each<row_scale<C>>(block, weight_slots);
+      rows = from.take_each<C>(together * M * ld(), threads);
+      columns = from.take_each<C>(own_tiles * column_size, column_slots);
+      column_scales = from.take_each<column_scale<C>>(own_tiles, column_slots);
+      tiles = from.take_each<C>(group * strip * M * N, threads);
+      before = from.take_each<C>(narrow && g.constant ? group * N : outside, threads);
+      after = from.take_each<C>(outside, threads);
+      if (!narrow) return;
+      group_tiles = from.take_each<lane_tile<C>>(2 * group, threads);
+      sources = from.take_each<source_room<C>>(group, threads);
+    };
+    memory.take_at_once(function_ref<void(scratch&)>(lay_out));
+  }
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm/geometry.hpp  Which keys of a panel of rows need a weight of their own, and which are all alike.
+#pragma once
+
+#include <aft/core/problem.hpp>
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// The pairs (row, column) of a fold. Forward, rows are queries and columns keys; transposed, the reverse. In a
+/// panel's row of columns a middle part is dense (a weight per pair); what lies before and after it is constant (all
+/// weights equal the row's outside weight) or hidden.
+struct pair_geometry {
+  index_t R = 0, K = 0;
+  bool bounded = false;  ///< a window limits the dense part; pairs outside are constant or excluded
+  index_t before = 0, after = 0;
+  int causal = 0;         ///< +1: columns <= row + ahead are seen; -1: columns >= row + ahead
+  index_t ahead = 0;      ///< how far the causal edge lies from the diagonal, negative where transposed
+  bool constant = false;  ///< pairs outside the window have bias 0 and are folded once
+
+  struct span {
+    index_t lo = 0, hi = 0;
+  };
+
+  /// The dense columns of rows [r0, r1).
+  AFT_COMPILE_ONCE span dense(index_t r0, index_t r1) const {
+    index_t lo = 0;
+    index_t hi = K;
+    if (bounded) {
+      lo = r0 - before;
+      hi = r1 + after;
+    }
+    // Where causality cuts through the panel each row ends elsewhere, so that stretch is dense too.
+    const index_t first = r0 + ahead, end = r1 + ahead;
+    if (causal > 0) {
+      hi = bounded && !constant && hi < end ? hi : end;
+      if (constant && lo > first + 1) lo = first + 1;
+    } else if (causal < 0) {
+      lo = bounded && !constant && lo > first ? lo : first;
+      if (constant && hi < end - 1) hi = end - 1;
+    }
+    lo = lo < 0 ? 0 : (lo > K ? K : lo);
+    hi = hi > K ? K : hi;
+    return {lo, hi < lo ? lo : hi};
+  }
+  bool has_prefix(const span& s) const { return constant && causal >= 0 && s.lo > 0; }
+  bool has_suffix(const span& s) const { return constant && causal <= 0 && s.hi < K; }
+};
+
+/// The rows of a geometry cut into panels of at most `most` rows. Heights differ by one, so that no short panel is left
+/// at the end: it would cost nearly as much as a full one. Beside a window the cuts decide how constant blocks are
+/// summed; there they lie at multiples of `most`, so that a causal row's bits do not depend on how many rows follow it.
+struct row_panels {
+  index_t rows = 0, count = 0, height = 0, taller = 0;
+
+  row_panels() = default;
+  row_panels(const pair_geometry& g, index_t most)
+      : rows(g.R),
+        count((g.R + most - 1) / most),
+        height(g.bounded || count == 0 ? most : g.R / count),
+        taller(g.bounded || count == 0 ? 0 : g.R % count) {}
+
+  index_t begin(index_t panel) const {
+    const index_t at = panel * height + (panel < taller ? panel : taller);
+    return at < rows ? at : rows;
+  }
+  index_t end(index_t panel) const { return begin(panel + 1); }
+  /// The panel that row t lies in.
+  index_t of(index_t t) const {
+    const index_t tall = taller * (height + 1);
+    return t < tall ? t / (height + 1) : taller + (t - tall) / height;
+  }
+  /// The dense columns of a panel.
+  pair_geometry::span dense(const pair_geometry& g, index_t panel) const { return g.dense(begin(panel), end(panel)); }
+  /// The most dense columns of any panel.
+  index_t widest(const pair_geometry& g) const {
+    index_t most = 0;
+    for (index_t panel = 0; panel < count; ++panel) {
+      const pair_geometry::span s = dense(g, panel);
+      if (s.hi - s.lo > most) most = s.hi - s.lo;
+    }
+    return most;
+  }
+};
+
+inline pair_geometry query_geometry(const problem& p) {
+  pair_geometry g;
+  g.R = p.Tq;
+  g.K = p.Tk;
+  g.causal = p.causal ? 1 : 0;
+  g.ahead = p.first_query;
+  // A mask per query makes every pair its own case; the window then only decides the weights.
+  g.constant = p.win.bounded && !p.excluded && !p.pair_mask();
+  g.bounded = p.win.bounded && (p.excluded || g.constant);
+  g.before = p.win.before;
+  g.after = p.win.after;
+  return g;
+}
+
+inline pair_geometry key_geometry(const problem& p) {
+  pair_geometry g = query_geometry(p);
+  g.R = p.Tk;
+  g.K = p.Tq;
+  g.causal = -g.causal;
+  g.ahead = -p.first_query;
+  g.before = p.win.after;
+  g.after = p.win.before;
+  return g;
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm/loop_nest.hpp  The tile engine: panels of weights times packed columns, plus the constant blocks beside
+/// them.
+///
+/// For every panel of rows and every lane tile of columns it forms
+///     c[r] = sum_{dense s} A[r][s] P[s] + outside[r] (sum of P before the dense part + sum of P after it)
+/// where P has two vectors a position. Forward those are exp(k) v and exp(k); transposed exp(-lse) g and exp(-lse) g o.
+/// Dense are a panel's columns, or in fold_window those of each group of its rows, see gemm/band_edge.hpp. Sums run in
+/// the order of s, joined every tuning::depth_block positions: no result depends on threads, on the batch, or on where
+/// a block of rows begins.
+#pragma once
+
+#include "../runtime/parallel.hpp"
+#include "blocking.hpp"
+#include "microkernel.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Sums of P before and after each panel's dense part. Both are sums of their own, forwards and backwards: taking the
+/// one from the total would cancel.
+template <class C>
+inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, C* before, C* after) {
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t L = lanes<C>;
+  const pair_geometry& g = plan.g;
+  const auto span_of = [&](index_t panel) { return plan.cut.dense(g, panel); };
+  // A stretch between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
+  // sequences that of their square root. The stretches begin at 0 and at K, so they do not depend on p0 and p1.
+  const auto stretch = [&](index_t from, index_t to, vec<C>& a, vec<C>& b) {
+    vec<C> x(C(0)), y(C(0));
+    for (index_t s = from; s < to; ++s) {
+      x = x + load(P + s * N);
+      y = y + load(P + s * N + L);
+    }
+    a = a + x;
+    b = b + y;
+  };
+  vec<C> num(C(0)), den(C(0));
+  index_t at = 0;
+  if (g.causal >= 0) {
+    for (index_t panel = 0; panel < p1; ++panel) {
+      const index_t lo = span_of(panel).lo;
+      if (lo > at) stretch(at, lo, num, den);
+      at = lo > at ? lo : at;
+      if (panel >= p0) {
+        store(before + (panel - p0) * N, num);
+        store(before + (panel - p0) * N + L, den);
+      }
+    }
+  }
+  if (g.causal <= 0) {
+    num = vec<C>(C(0));
+    den = vec<C>(C(0));
+    at = g.K;
+    for (index_t panel = plan.panels; panel-- > p0;) {
+      const index_t hi = span_of(panel).hi;
+      if (hi < at) stretch(hi, at, num, den);
+      at = hi < at ? hi : at;
+      if (panel < p1) {
+        store(after + (panel - p0) * N, num);
+        store(after + (panel - p0) * N + L, den);
+      }
+    }
+  }
+}
+
+/// Sums of P outside the dense columns of each stair of a panel's rows.
+template <class C>
+class outside_sums {
+ public:
+  void set(index_t stair, const vec<C>& num, const vec<C>& den) {
+    store(sums_ + stair * tuning<C>::columns, num);
+    store(sums_ + stair * tuning<C>::columns + lanes<C>, den);
+  }
+  /// take(r, num, den) for each of the rows.
+  template <class Take>
+  [[gnu::always_inline]] void for_rows(index_t rows, const Take& take) const {
+    for (index_t stair = 0, r = 0; r < rows; ++stair) {
+      const vec<C> num = load(sums_ + stair * tuning<C>::columns);
+      const vec<C> den = load(sums_ + stair * tuning<C>::columns + lanes<C>);
+      const index_t next = tuning<C>::stair(stair + 1);
+      for (const index_t end = next < rows ? next : rows; r < end; ++r) take(r, num, den);
+    }
+  }
+
+ private:
+  C sums_[tuning<C>::stairs * tuning<C>::columns] = {};
+};
+
+/// tile[r] += outside[r] sums, two vectors a row. Outside weights are at most 1.42, so sums that are 0 add nothing.
+template <class C>
+inline void add_outside(index_t rows, const row_scale<C>& rs, const outside_sums<C>& sums, C* tile) {
+  sums.for_rows(rows, [&](index_t r, const vec<C>& num, const vec<C>& den) {
+    C* const to = tile + r * tuning<C>::columns;
+    const vec<C> outside(rs.outside[r]);
+    store(to, mul_add(outside, num, load(to)));
+    store(to + lanes<C>, mul_add(outside, den, load(to + lanes<C>)));
+  });
+}
+
+/// fill(r0, r1, s0, s1, out, ld) gives the log-weights of panels: in `out`, or, in whole vectors, where the caller has
+/// them.
+template <class C>
+using fill_ref = function_ref<log_weights<C>(index_t, index_t, index_t, index_t, C*, index_t)>;
+
+/// pack(slot, tile, n, P, scales) packs the columns of n lane tiles with the buffers of a slot.
+template <class C>
+using pack_ref = function_ref<void(int, index_t, index_t, C*, column_scale<C>*)>;
+/// finish(tile, scale, r0, r1, rows, c) takes the sums of a panel.
+template <class C>
+using sums_ref = function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*)>;
+
+/// The weights of panels [p0, p1).
+template <class C>
+[[gnu::noinline]] inline void pack_weights(const fold_plan<C>& plan, int thread, index_t p0, index_t p1,
+                                           fill_ref<C> fill) {
+  constexpr index_t M = tuning<C>::rows;
+  const pair_geometry& g = plan.g;
+  const index_t panel_size = plan.steps(plan.width) * M;
+  const index_t items = (p1 - p0 + plan.together - 1) / plan.together;
+  parallel_for(items, plan.own_weights() ? 1 : plan.threads, [&](index_t item, int own) {
+    const index_t first = p0 + item * plan.together;
+    const index_t last = first + plan.together < p1 ? first + plan.together : p1;
+    const index_t origin = plan.cut.begin(first), ld = plan.ld();
+    const auto all = g.dense(origin, plan.cut.end(last - 1));
+    C* const rows = plan.rows.of(plan.own_weights() ? thread : own);
+    const log_weights<C> w = fill(origin, plan.cut.end(last - 1), all.lo, all.hi, rows, ld);
+    for (index_t panel = first; panel < last; ++panel) {
+      const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
+      const auto span = g.dense(r0, r1);
+      row_scale<C>& scale = plan.scales_of(thread)[panel - p0];
+      const tile_ends ends = plan.ends(r0, r1);
+      const bool beside =
+          g.constant && ((ends.begin && g.causal >= 0) || (ends.end && g.causal <= 0));  // else it is hidden
+      const bool outside = g.has_prefix(span) || g.has_suffix(span) || beside;
+      const index_t n = span.hi - span.lo, at = (r0 - origin) * w.ld + span.lo - all.lo;
+      if (!w.whole) pad_rows<C>(r1 - r0, n, padded_weights<C>(n, plan.paired), rows + at, ld);
+      pack_weight_panel<C>(r1 - r0, n, {w.first + at, w.ld, true}, outside, plan.paired,
+                           plan.weights_of(thread) + (panel - p0) * panel_size, scale);
+      scale.ends = ends;
+    }
+  });
+}
+
+/// A group of lane tiles and the panels that a thread takes them through.
+struct fold_item {
+  int slot;  ///< of the plan's buffers
+  index_t tile, count, first, last;
+  index_t block;        ///< the first panel whose weights are packed
+  index_t chain = 0;    ///< that the group belongs to
+  bool begins = false;  ///< it is the chain's first
+};
+
+/// Hands out panels [p0, p1) of all lane tiles: lane tiles first; rows are divided too when there are fewer groups, or
+/// chains of groups, than threads.
+template <class C, class Body>
+inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, index_t p0, index_t p1,
+                          const Body& body) {
+  const int team = plan.by_instance ? 1 : plan.threads;
+  const index_t groups = (tiles + plan.group - 1) / plan.group;
+  const index_t units = plan.chains > 0 ? plan.chains : groups;
+  const index_t step = plan.products ? plan.pair_step : 1;
+  index_t parts = units > 0 && units < team ? (team + units - 1) / units : 1;
+  parts = parts > p1 - p0 ? p1 - p0 : parts;
+  const auto first_of = [&](index_t unit) { return plan.chains > 0 ? plan.first_group(unit, tiles) : unit; };
+  const auto edge = [&](index_t part) { return part < parts ? p0 + (p1 - p0) * part / parts / step * step : p1; };
+  parallel_for(units * parts, team, item_order::runs, [&](index_t i, int own) {
+    const index_t unit = i / parts;
+    const index_t part = i % parts;
+    for (index_t group = first_of(unit); group < first_of(unit + 1) && edge(part) < edge(part + 1); ++group) {
+      const index_t left = tiles - group * plan.group;
+      body(fold_item{plan.by_instance ? thread : own, group * plan.group, left < plan.group ? left : plan.group,
+                     edge(part), edge(part + 1), p0, unit, group == first_of(unit)});
+    }
+    fence_stores();  // of what was written around the caches
+  });
+}
+
+/// Multiplies the panels of an item with its packed columns P, and finishes them. Columns that come first lie beyond
+/// the second-level cache: the next ones are then asked for, at last `next`, which the thread takes afterwards.
+template <class C>
+[[gnu::noinline]] inline void fold_panels(const fold_plan<C>& plan, const fold_item& item, const C* P, const C* next,
+                                          const column_scale<C>* cs, sums_ref<C> finish) {
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  const pair_geometry& g = plan.g;
+  const row_panels& cut = plan.cut;
+  const index_t depth = tuning<C>::depth_block * (plan.paired ? 2 : 1);
+  const index_t panel_size = plan.steps(plan.width) * M;
+  const index_t column_size = plan.column_size;
+  const int slot = item.slot;
+  const index_t tile0 = item.tile, in_group = item.count, a0 = item.first, a1 = item.last, p0 = item.block;
+  const C* const weights = plan.weights_of(slot);
+  const row_scale<C>* const scales = plan.scales_of(slot);
+  C* const c = plan.tiles.of(slot);
+  C* const before = g.constant ? plan.before.of(slot) : nullptr;
+  C* const after = g.constant ? plan.after.of(slot) : nullptr;
+  for (index_t i = 0; g.constant && i < in_group; ++i) {
+    fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
+  }
+  for (index_t s0 = a0; s0 < a1; s0 += plan.strip) {
+    const index_t s1 = s0 + plan.strip < a1 ? s0 + plan.strip : a1;
+    const auto first = cut.dense(g, s0);
+    const auto last = cut.dense(g, s1 - 1);
+    const index_t start = first.lo / depth * depth;
+    for (index_t k0 = start; k0 < last.hi; k0 += depth) {
+      const bool more = k0 + depth < last.hi;
+      const C* const coming = (more ? P : next) + plan.steps(more ? k0 + depth : start) * N;
+      for (index_t panel = s0; panel < s1; ++panel) {
+        const auto span = cut.dense(g, panel);
+        const index_t from = span.lo > k0 ? span.lo : k0;
+        const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
+        if (from >= to) continue;
+        const C* const a = weights + (panel - p0) * panel_size + plan.steps(from - span.lo) * M;
+        const C* const following = panel + 1 < s1 ? a + panel_size : a;
+        const index_t r0 = cut.begin(panel), r1 = cut.end(panel);
+        const tile_ends whole = scales[panel - p0].ends;
+        const tile_ends ends{whole.begin && from == span.lo, whole.end && to == span.hi};
+        for (index_t i = 0; i < in_group; ++i) {
+          const C* const columns = P + i * column_size + plan.steps(from) * N;
+          C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
+          auto ask = asked_lines<C>::of_weights(i == 0 ? following : a);
+          if (plan.columns_first && i > 0) {
+            // A part of the columns for each tile that need not ask for weights.
+            constexpr index_t line = asked_lines<C>::line, parts = N > line ? N / line : 1;
+            const index_t part = (panel - a0) * (in_group - 1) + i - 1, of = part / parts;
+            if (of < in_group)
+              ask = asked_lines<C>::from(coming + of * column_size + part % parts * plan.steps(depth) * line);
+          }
+          if constexpr (has_bf16_dot<C>) {
+            if (plan.paired) {
+              gemm_panel<C, true>(r1 - r0, plan.steps(to - from), a, columns, tile, from > span.lo, ask);
+              continue;
+            }
+          }
+          gemm_panel<C, false>(r1 - r0, to - from, a, columns, tile, from > span.lo, ask, ends);
+        }
+      }
+    }
+    for (index_t panel = s0; panel < s1; ++panel) {
+      const index_t r0 = cut.begin(panel);
+      const index_t r1 = cut.end(panel);
+      const auto span = g.dense(r0, r1);
+      const row_scale<C>& rs = scales[panel - p0];
+      for (index_t i = 0; i < in_group; ++i) {
+        C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
+        if (span.lo == span.hi)
+          for (index_t x = 0; x < (r1 - r0) * N; ++x) tile[x] = C(0);
+        if (g.has_prefix(span) || g.has_suffix(span)) {
+          const index_t at = (i * plan.block + panel - a0) * N;
+          outside_sums<C> sums;
+          vec<C> num(C(0)), den(C(0));
+          if (g.has_prefix(span)) num = load(before + at), den = load(before + at + lanes<C>);
+          if (g.has_suffix(span)) num = num + load(after + at), den = den + load(after + at + lanes<C>);
+          for (index_t stair = 0; stair < tuning<C>::stairs; ++stair) sums.set(stair, num, den);
+          add_outside<C>(r1 - r0, rs, sums, tile);
+        }
+        finish(tile0 + i, cs[i], r0, r1, rs, tile);
+      }
+    }
+  }
+}
+
+/// fold_pairs where all columns come first: then a thread packs the weights of a few panels and takes them through all.
+template <class C>
+inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill, pack_ref<C> pack,
+                               sums_ref<C> finish) {
+  const int team = plan.by_instance ? 1 : plan.threads;
+  const int own_team = plan.by_instance ? thread : 0;
+  C* const P = plan.columns.of(own_team);
+  column_scale<C>* const cs = plan.column_scales.of(own_team);
+  const auto slot_of = [&](int own) { return plan.by_instance ? thread : own; };
+  parallel_for((tiles + plan.pack_group - 1) / plan.pack_group, team, [&](index_t i, int own) {
+    const index_t tile = i * plan.pack_group, left = tiles - tile;
+    pack(slot_of(own), tile, left < plan.pack_group ? left : plan.pack_group, P + tile * plan.column_size, cs + tile);
+  });
+  const index_t blocks = (plan.panels + plan.block - 1) / plan.block;
+  parallel_for(blocks, team, [&](index_t i, int own) {
+    // The longest rows come first, so that threads end together.
+    const index_t p0 = (plan.g.causal > 0 ? blocks - 1 - i : i) * plan.block;
+    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    pack_weights<C>(plan, slot_of(own), p0, p1, fill);
+    for (index_t tile = 0; tile < tiles; tile += plan.group) {
+      const bool last = tile + plan.group >= tiles;
+      const fold_item item{.slot = slot_of(own),
+                           .tile = tile,
+                           .count = last ? tiles - tile : plan.group,
+                           .first = p0,
+                           .last = p1,
+                           .block = p0};
+      const C* const next = last ? P : P + (tile + plan.group) * plan.column_size;
+      fold_panels<C>(plan, item, P + tile * plan.column_size, next, cs + tile, finish);
+    }
+    fence_stores();
+  });
+}
+
+/// Runs one instance. `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
+template <class C>
+[[gnu::noinline]] inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
+                                         pack_ref<C> pack, sums_ref<C> finish) {
+  if (plan.columns_first) return fold_columns_first<C>(plan, thread, tiles, fill, pack, finish);
+  for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
+    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    pack_weights<C>(plan, thread, p0, p1, fill);
+    for_each_item<C>(plan, thread, tiles, p0, p1, [&](const fold_item& item) {
+      C* const P = plan.columns.of(item.slot);
+      column_scale<C>* const cs = plan.column_scales.of(item.slot);
+      pack(item.slot, item.tile, item.count, P, cs);
+      fold_panels<C>(plan, item, P, P, cs, finish);
+    });
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm/loop_nest_k_outer.hpp  The tile engine for long sequences in memory that does not grow with them.
+///
+/// The sums of a chunk of rows and of the lane tiles of one pass stay in the caches while the columns go by in slabs of
+/// a depth block. A slab is formed when it is used and again for the next chunk; weights are packed for one slab of a
+/// few panels, and again for the next pass. Sums are joined where fold_panels joins them, so the bits are the same.
+#pragma once
+
+#include "loop_nest.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// measure(tile, n, scales) finds the scales of n lane tiles.
+template <class C>
+using measure_ref = function_ref<void(index_t, index_t, column_scale<C>*)>;
+/// form(tile, n, s0, s1, P, scales) packs columns [s0, s1) of n lane tiles.
+template <class C>
+using form_ref = function_ref<void(index_t, index_t, index_t, index_t, C*, const column_scale<C>*)>;
+
+/// stored(r0, s0, s1) gives log-weights [s0, s1) of the rows from r0 on where the caller has them in whole vectors;
+/// else nothing.
+template <class C>
+using stored_ref = function_ref<log_weights<C>(index_t, index_t, index_t)>;
+
+template <class C>
+class slab_fold {
+ public:
+  static constexpr index_t M = tuning<C>::rows;
+  static constexpr index_t N = tuning<C>::columns;
+
+  slab_fold(const fold_plan<C>& plan, index_t tiles, fill_ref<C> fill, stored_ref<C> stored, form_ref<C> form,
+            sums_ref<C> finish)
+      : plan_(&plan), tiles_(tiles), fill_(fill), stored_(stored), form_(form), finish_(finish) {}
+
+  void run(measure_ref<C> measure) {
+    const fold_plan<C>& plan = *plan_;
+    const index_t groups = (tiles_ + plan.pack_group - 1) / plan.pack_group;
+    parallel_for(groups, plan.threads, [&](index_t i, int) {
+      const index_t tile = i * plan.pack_group, left = tiles_ - tile;
+      measure(tile, left < plan.pack_group ? left : plan.pack_group, plan.column_scales.first + tile);
+    });
+    for (index_t p0 = 0; p0 < plan.panels; p0 += plan.chunk) run_chunk(p0, least(p0 + plan.chunk, plan.panels));
+  }
+
+ private:
+  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
+
+  /// Of the panels and lane tiles of a chunk's pass the columns [k0, k1), which are packed.
+  struct slab {
+    index_t first, tile, count, k0, k1;
+  };
+
+  void run_chunk(index_t p0, index_t p1) {
+    const fold_plan<C>& plan = *plan_;
+    const index_t parts = (p1 - p0 + plan.block - 1) / plan.block;
+    const auto edge = [&](index_t part) { return least(p0 + part * plan.block, p1); };
+    parallel_for(parts, plan.threads, [&](index_t part, int slot) {
+      for (index_t panel = edge(part); panel < edge(part + 1); ++panel) scale_rows(slot, p0, panel);
+    });
+    const index_t keys = plan.cut.dense(plan.g, p1 - 1).hi;
+    for (index_t tile = 0; tile < tiles_; tile += plan.pass) {
+      const index_t count = least(plan.pass, tiles_ - tile);
+      for (index_t k0 = 0; k0 < keys; k0 += plan.width) {
+        const slab s{.first = p0, .tile = tile, .count = count, .k0 = k0, .k1 = least(k0 + plan.width, plan.g.K)};
+        parallel_for((count + plan.pack_group - 1) / plan.pack_group, plan.threads, [&](index_t i, int) {
+          const index_t at = i * plan.pack_group;
+          form_(tile + at, least(plan.pack_group, count - at), s.k0, s.k1, plan.columns.first + at * plan.column_size,
+                plan.column_scales.first + tile + at);
+        });
+        parallel_for(parts, plan.threads, [&](index_t part, int slot) {
+          // The thread's next one, whose weights are asked for meanwhile.
+          const index_t next = part + plan.threads;
+          multiply(s, edge(part), edge(part + 1), next < parts ? edge(next) : plan.panels, slot);
+        });
+      }
+    }
+  }
+
+  /// The log-weights of a panel's columns [from, to).
+  log_weights<C> weights(int slot, index_t panel, index_t from, index_t to) const {
+    const fold_plan<C>& plan = *plan_;
+    const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel), ld = plan.ld(), n = to - from;
+    C* const rows = plan.rows.of(slot);
+    const log_weights<C> w = fill_(r0, r1, from, to, rows, ld);
+    if (!w.whole) pad_rows<C>(r1 - r0, n, padded_weights<C>(n, plan.paired), rows, ld);
+    return {w.first, w.ld, true};
+  }
+
+  void scale_rows(int slot, index_t p0, index_t panel) const {
+    const fold_plan<C>& plan = *plan_;
+    const pair_geometry::span span = plan.cut.dense(plan.g, panel);
+    const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
+    const vec<C> none(-std::numeric_limits<C>::infinity());
+    row_tops<C> tops;
+    // Rows as long as they are, where the caller has them: memory is read faster so.
+    const log_weights<C> whole = stored_(r0, span.lo, span.hi);
+    if (whole.first != nullptr) find_tops<C>(r1 - r0, span.hi - span.lo, whole, none, tops.top);
+    for (index_t k0 = whole.first == nullptr ? span.lo : span.hi; k0 < span.hi; k0 += plan.width) {
+      const index_t k1 = least(k0 + plan.width, span.hi);
+      row_tops<C> of_slab;
+      find_tops<C>(r1 - r0, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none, of_slab.top);
+      tops.join(of_slab);
+    }
+    row_scale<C>& scale = plan.scales.first[panel - p0];
+    set_row_scale<C>(r1 - r0, tops, false, scale);
+    scale.ends = plan.ends(r0, r1);
+  }
+
+  /// Panels [a0, a1) times a slab; finishes those that have no more columns. The weights of as many panels from `next`
+  /// on are asked for.
+  void multiply(const slab& s, index_t a0, index_t a1, index_t next, int slot) const {
+    const fold_plan<C>& plan = *plan_;
+    C* const packed = plan.weights_of(slot);
+    const index_t panel_size = plan.steps(plan.width) * M;
+    const auto part_of = [&](index_t panel) {
+      const pair_geometry::span span = plan.cut.dense(plan.g, panel);
+      return pair_geometry::span{s.k0, least(span.hi, s.k1)};
+    };
+    for (index_t panel = a0; panel < a1; ++panel) {
+      const pair_geometry::span part = part_of(panel);
+      if (part.lo >= part.hi) continue;
+      pack_weight_part<C>(plan.cut.end(panel) - plan.cut.begin(panel), part.hi - part.lo,
+                          weights(slot, panel, part.lo, part.hi), plan.paired, packed + (panel - a0) * panel_size,
+                          plan.scales.first[panel - s.first]);
+    }
+    const coming_lines coming(*this, s, next);
+    index_t calls = 0;
+    for (index_t tile = 0; tile < s.count; tile += plan.group) {
+      const index_t count = least(plan.group, s.count - tile);
+      for (index_t panel = a0; panel < a1; ++panel) {
+        const pair_geometry::span part = part_of(panel);
+        if (part.lo >= part.hi) continue;
+        const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
+        const row_scale<C>& scale = plan.scales.first[panel - s.first];
+        const bool last = part.hi == plan.cut.dense(plan.g, panel).hi;
+        const tile_ends ends{scale.ends.begin && s.k0 == 0, scale.ends.end && last};
+        const C* const a = packed + (panel - a0) * panel_size;
+        for (index_t i = tile; i < tile + count; ++i) {
+          const C* const columns = plan.columns.first + i * plan.column_size;
+          C* const sums = plan.tiles.first + ((panel - s.first) * plan.pass + i) * M * N;
+          multiply_tile(r1 - r0, plan.steps(part.hi - part.lo), a, columns, sums, s.k0 > 0, coming.at(calls++, sums),
+                        ends);
+          if (last) finish_(s.tile + i, plan.column_scales.first[s.tile + i], r0, r1, scale, sums);
+        }
+      }
+    }
+    fence_stores();
+  }
+
+  void multiply_tile(index_t rows, index_t steps, const C* a, const C* columns, C* sums, bool add,
+                     const asked_lines<C>& ask, tile_ends ends) const {
+    if constexpr (has_bf16_dot<C>) {
+      if (plan_->paired) return gemm_panel<C, true>(rows, steps, a, columns, sums, add, ask);
+    }
+    gemm_panel<C, false>(rows, steps, a, columns, sums, add, ask, ends);
+  }
+
+  /// What is asked for while tiles are multiplied: their sums, which lie in the third-level cache, and rows of the
+  /// log-weights that are packed next, three for each tile.
+  class coming_lines {
+   public:
+    coming_lines(const slab_fold& fold, const slab& s, index_t panel) {
+      const fold_plan<C>& plan = *fold.plan_;
+      if (panel >= plan.panels) return;
+      const index_t r0 = plan.cut.begin(panel);
+      step_ = plan.width / length;
+      rows_ = fold.stored_(r0, s.k0, s.k1);
+      if (rows_.first != nullptr) end_ = plan.cut.rows - r0;
+    }
+    asked_lines<C> at(index_t call, const C* sums) const {
+      asked_lines<C> ask{{sums}, {asked_lines<C>::line}, length};
+      for (index_t i = 1; i < most; ++i) {
+        const index_t row = (most - 1) * call + i - 1;
+        ask.first[i] = row < end_ ? rows_.first + row * rows_.ld : sums;
+        ask.step[i] = step_;
+      }
+      return ask;
+    }
+
+   private:
+    static constexpr index_t most = asked_lines<C>::most, length = tuning<C>::depth_block / most;
+    log_weights<C> rows_{};
+    index_t end_ = 0, step_ = 0;
+  };
+
+  const fold_plan<C>* plan_;
+  index_t tiles_;
+  fill_ref<C> fill_;
+  stored_ref<C> stored_;
+  form_ref<C> form_;
+  sums_ref<C> finish_;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm/microkernel.hpp  The register tile: rows x two vectors of C += A P.
+#pragma once
+
+#include <limits>
+#include <utility>
+
+#include "../simd/bf16_dot.hpp"
+#include "band_edge.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Lines that a tile asks for on its way, one a step: `length` of the first row of them, then as many of the next. In a
+/// burst they would wait for each other, a tenth of a window's time.
+template <class C>
+struct asked_lines {
+  static constexpr index_t most = 4;
+  const C* first[most];
+  index_t step[most];
+  index_t length;
+
+  /// The weights of another tile as deep as this one.
+  static asked_lines of_weights(const C* a) {
+    return {{a, a, a, a}, {tuning<C>::rows}, (std::numeric_limits<index_t>::max)()};
+  }
+  /// As many lines from p on as the tile has steps.
+  static asked_lines from(const C* p) { return {{p, p, p, p}, {line}, (std::numeric_limits<index_t>::max)()}; }
+  static constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
+};
+
+/// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row;
+/// `paired`: each entry of a and p is a pair of bfloat16 and s counts pairs.
+/// One fused chain a result, in the order of s: the bits do not depend on M. `ask` is brought to the second-level
+/// cache.
+template <class C, index_t M, bool paired>
+class gemm_tile {
+ public:
+  /// Steps at a staircase.
+  static constexpr index_t begin_steps = [] {
+    index_t last = 0;
+    for (index_t i = 0; i < tuning<C>::stairs && tuning<C>::stair(i) < M; ++i) last = tuning<C>::stair(i);
+    return last;
+  }();
+  static constexpr bool may_end = !paired && M >= tuning<C>::exact_rows;
+  static constexpr index_t end_steps = M > tuning<C>::stair(1) ? M - tuning<C>::stair(1) : 0;
+
+  static void run(index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask, tile_ends ends) {
+    sums all;
+#pragma GCC unroll 14
+    for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
+    index_t s = 0;
+    if (!paired && ends.begin) s = begin(a, p, all, stairs());
+    const index_t last = may_end && ends.end ? depth - end_steps : depth;
+    for (index_t part = 0; s < last; ++part) {
+      const C* line = ask.first[part];
+      const index_t until = last - s > ask.length ? s + ask.length : last;
+      for (; s < until; ++s, line += ask.step[part]) {
+        __builtin_prefetch(line, 0, 2);
+        multiply<0, M>(a + s * step, p + s * width, all);
+      }
+    }
+    if constexpr (may_end) {
+      if (ends.end) end(a + last * step, p + last * width, all, stairs());
+    }
+#pragma GCC unroll 14  // else the accumulators go to the stack first
+    for (index_t r = 0; r < M; ++r) {
+      C* const out = c + r * width;
+      if (add) {
+        all.left[r] = all.left[r] + load(out);
+        all.right[r] = all.right[r] + load(out + lanes<C>);
+      }
+      store(out, all.left[r]);
+      store(out + lanes<C>, all.right[r]);
+    }
+  }
+
+ private:
+  static constexpr index_t step = tuning<C>::rows;
+  static constexpr index_t width = tuning<C>::columns;
+  struct sums {
+    vec<C> left[M];
+    vec<C> right[M];
+  };
+  /// All but the last of a full tile; those past M rows are empty.
+  using stairs = std::make_integer_sequence<index_t, tuning<C>::stairs - 1>;
+
+  static constexpr index_t edge(index_t stair) {
+    const index_t row = tuning<C>::stair(stair);
+    return row < M ? row : M;
+  }
+
+  /// Stair i takes part from step edge(i) on.
+  template <index_t... i>
+  static index_t begin(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
+    (multiply_steps<0, edge(i + 1), (edge(i + 1) < M ? edge(i + 1) - edge(i) : 0)>(a + edge(i) * step,
+                                                                                   p + edge(i) * width, all),
+     ...);
+    return begin_steps;
+  }
+  /// And up to step edge(i + 1), counted from where the first one is done, less edge(1).
+  template <index_t... i>
+  static void end(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
+    (multiply_steps<edge(i + 1), M, edge(i + 2) - edge(i + 1)>(a + (edge(i + 1) - edge(1)) * step,
+                                                               p + (edge(i + 1) - edge(1)) * width, all),
+     ...);
+  }
+
+  template <index_t first, index_t last, index_t count>
+  static void multiply_steps(const C* a, const C* p, sums& all) {
+#pragma GCC unroll 4
+    for (index_t s = 0; s < count; ++s) multiply<first, last>(a + s * step, p + s * width, all);
+  }
+
+  /// One step of rows [first, last).
+  template <index_t first, index_t last>
+  static void multiply(const C* a, const C* p, sums& all) {
+    const vec<C> p0 = load(p);
+    const vec<C> p1 = load(p + lanes<C>);
+#pragma GCC unroll 14
+    for (index_t r = first; r < last; ++r) {
+      const vec<C> weight(a[r]);
+      if constexpr (paired) {
+        all.left[r] = add_pairs(weight, p0, all.left[r]);
+        all.right[r] = add_pairs(weight, p1, all.right[r]);
+      } else {
+        all.left[r] = mul_add(weight, p0, all.left[r]);
+        all.right[r] = mul_add(weight, p1, all.right[r]);
+      }
+    }
+  }
+};
+
+/// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights near the full
+/// one are the common ones; lower ones occur in short sequences and beside windows only.
+template <class C, bool paired, index_t M>
+inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask,
+                      tile_ends ends) {
+  constexpr index_t most = tuning<C>::rows;
+  constexpr index_t smaller = M - (M > tuning<C>::exact_rows ? 1 : (M > most / 2 ? 2 : 3));
+  if constexpr (smaller > 0) {
+    if (rows <= smaller) return gemm_rows<C, paired, smaller>(rows, depth, a, p, c, add, ask, ends);
+  }
+  gemm_tile<C, M, paired>::run(depth, a, p, c, add, ask, ends);
+}
+
+/// gemm_rows for any height, once in a program.
+template <class C, bool paired = false>
+AFT_COMPILE_ONCE [[gnu::flatten]] inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c,
+                                                         bool add, const asked_lines<C>& ask, tile_ends ends = {}) {
+  gemm_rows<C, paired, tuning<C>::rows>(rows, depth, a, p, c, add, ask, ends);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

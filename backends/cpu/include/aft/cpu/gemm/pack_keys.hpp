@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm/pack_keys.hpp  Packs P[s] = [exp(k) v | exp(k)], the columns of the forward fold.
+#pragma once
+
+#include <limits>
+
+#include "../math/exp_weight.hpp"
+#include "../math/power_of_two.hpp"
+#include "../simd/bf16_dot.hpp"
+#include "../simd/conversions.hpp"
+#include "../tensor/stage.hpp"
+#include "loop_nest.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// The largest key of each lane (NaN passed over), and of |v| over the keys that are not hidden the largest finite
+/// and the smallest nonzero.
+template <class C>
+struct key_range {
+  C key_top[lanes<C>];
+  C value_top[lanes<C>];
+  C value_low[lanes<C>];
+
+  key_range() {
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      key_top[l] = -std::numeric_limits<C>::infinity();
+      value_top[l] = C(0);
+      value_low[l] = std::numeric_limits<C>::infinity();
+    }
+  }
+};
+
+inline constexpr index_t column_chunk = 16;  // rows that are formed together: 48 KiB of floats for the widest group
+
+/// Rows of k and v that can be used where they lie: of one type, whole vectors, and those of a group of lane tiles side
+/// by side.
+template <class C>
+class key_rows {
+ public:
+  static constexpr index_t L = lanes<C>;
+
+  key_rows(const problem& p, index_t count, const lane_tile<C>* tiles) : type_(p.k.type), end_(p.Tk) {
+    const bool known = type_ == dtype_of<C> || type_ == dtype::bf16;
+    in_place_ = known && p.v.type == type_ && place(p.k, p.grid, count, tiles, p.d / p.hk, k_, k_step_) &&
+                place(p.v, p.grid, count, tiles, 1, v_, v_step_);
+  }
+  bool in_place() const { return in_place_; }
+
+  /// f(v, k) with the rows s of tile i, and how far it is to the next ones.
+  template <class F>
+  void visit(index_t i, index_t s, const F& f) const {
+    if (type_ == dtype_of<C>) {
+      f(at<C>(v_, v_step_, i, s), v_step_, at<C>(k_, k_step_, i, s), k_step_);
+    } else {
+      f(at<bfloat16>(v_, v_step_, i, s), v_step_, at<bfloat16>(k_, k_step_, i, s), k_step_);
+    }
+  }
+
+  /// Asks for rows [s0, s1) of tile i, each line of them once: a lane tile is a line a row or less, which the hardware
+  /// foresees badly.
+  [[gnu::always_inline]] void ask(index_t i, index_t s0, index_t s1) const {
+    const index_t size = size_of(type_);
+    if (i * L * size % 64 != 0) return;
+    const std::byte *k = k_ + (i * L + s0 * k_step_) * size, *v = v_ + (i * L + s0 * v_step_) * size;
+    for (index_t s = s0; s < s1 && s < end_; ++s, k += k_step_ * size, v += v_step_ * size) {
+      __builtin_prefetch(k);
+      __builtin_prefetch(v);
+    }
+  }
+
+ private:
+  template <class T>
+  const T* at(const std::byte* p, index_t step, index_t i, index_t s) const {
+    return reinterpret_cast<const T*>(p) + i * L + s * step;
+  }
+  static bool place(const field& f, const std::array<index_t, 3>& grid, index_t count, const lane_tile<C>* tiles,
+                    index_t group, const std::byte*& p, index_t& step) {
+    p = f.data + lane_field<C>(f, grid, tiles[0], group).base * size_of(f.type);
+    step = f.sx[2];
+    return lie_side_by_side<C>(f, grid, tiles, count, group);
+  }
+
+  dtype type_;
+  index_t end_;
+  bool in_place_ = false;
+  const std::byte *k_ = nullptr, *v_ = nullptr;
+  index_t k_step_ = 0, v_step_ = 0;
+};
+
+/// P[s - s0] = [v, k] for keys [s0, s1) of a lane tile; hidden keys and idle lanes -inf.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline void stage_keys(const problem& p, const lane_tile<C>& tile, index_t s0,
+                                                       index_t s1, C* P) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  C rows[column_chunk * L];
+  lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, rows);
+  for (index_t s = 0; s < s1 - s0; ++s) store(P + s * N, load(rows + s * L));
+  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, rows, -inf);
+  for (index_t s = 0; s < s1 - s0; ++s) store(P + s * N + L, load(rows + s * L));
+  hide_keys(p, tile, s0, s1, P + L, N);
+}
+
+/// Adds `count` staged keys to a lane tile's range.
+template <class C>
+[[gnu::noinline, gnu::flatten]] inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const vec<C> zero(C(0));
+  vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
+  for (index_t s = 0; s < count; ++s) {
+    const vec<C> key = load(P + s * N + L);
+    const vec<C> size = (xsimd::abs)(load(P + s * N));
+    const auto seen = differs<C>(key, vec<C>(-inf));
+    top = max_ignoring_nan<C>(top, key);
+    // One maximum after the other is all that a key waits for.
+    high = max_ignoring_nan<C>(high, xsimd::select(seen && (size < vec<C>(inf)), size, zero));
+    low = min_ignoring_nan<C>(low, xsimd::select(seen && (size > zero), size, vec<C>(inf)));
+  }
+  store(range.key_top, top);
+  store(range.value_top, high);
+  store(range.value_low, low);
+}
+
+/// Whether they are all 1.
+template <class C>
+inline bool ordinary_scales(const column_scale<C>& cs) {
+  const vec<C> zero(C(0));
+  return xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(cs.unscale) == vec<C>(C(1))));
+}
+
+/// The scales of a lane tile from its range. Keys and values of ordinary size keep scale 1, and so most tiles are
+/// packed in one pass. Decided lane by lane, whatever the neighbours.
+template <class C>
+inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
+  using k_ = exp_constants<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  column_scale<C> cs;
+  C least[lanes<C>];
+  for (index_t l = 0; l < lanes<C>; ++l) {
+    const C top = range.key_top[l];
+    const bool none = top == -inf;
+    const bool beyond = !none && (top > k_::range || top < k_::lowest);
+    const bool usual = none || (top >= ordinary<C>::key_low && top <= ordinary<C>::key_high);
+    cs.base[l] = beyond ? top : C(0);
+    least[l] = usual || beyond ? C(0) : top;
+    const C high = range.value_top[l];
+    value_scales[l] = cs.unscale[l] = C(1);
+    if (!(high >= ordinary<C>::value_low && high <= ordinary<C>::value_high))
+      value_scale(high, value_scales[l], cs.unscale[l]);
+    // Values all of one size (or 0) are summed safely; where some are far smaller a row may see only those.
+    cs.floor[l] = range.value_low[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
+  }
+  store(cs.exponent, exponent_of<C>(load(least)));
+  return cs;
+}
+
+/// What staged keys are turned into, and what they were.
+template <class C>
+struct key_former {
+  vec<C> base, exponent, by;
+  vec<C> top, high, low;
+
+  explicit key_former(const key_range<C>& range, const vec<C>& key_base = vec<C>(C(0)),
+                      const vec<C>& key_exponent = vec<C>(C(0)), const vec<C>& value_scale = vec<C>(C(1)))
+      : base(key_base),
+        exponent(key_exponent),
+        by(value_scale),
+        top(load(range.key_top)),
+        high(load(range.value_top)),
+        low(load(range.value_low)) {}
+
+  /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
+  /// rounds den to bfloat16, as which keys and values are stored, and num is formed from what it became: their errors
+  /// cancel in num / den. `measured` adds the key to the range. `unit`: the scales are 1, with the same bits.
+  template <bool narrow, bool measured = true, bool unit = false>
+  void form(const vec<C>& value, const vec<C>& key, vec<C>& num, vec<C>& den) {
+    const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
+    const auto seen = differs<C>(key, hidden);
+    if constexpr (unit) {
+      den = weight_scaled<C>(key, zero);
+    } else {
+      den = weight_scaled<C>(key - base, exponent);
+    }
+    if constexpr (narrow) den = round_made_of_bf16(den);
+    num = xsimd::select(seen, den * (unit ? value : value * by), zero);
+    if constexpr (narrow) num = round_made_of_bf16(num);
+    if constexpr (measured) {
+      top = max_ignoring_nan<C>(top, key);
+      add_sizes<C>(seen, value, high, low);
+    }
+  }
+
+  /// An infinite value counts as the largest.
+  void leave(key_range<C>& range) const {
+    store(range.key_top, top);
+    store(range.value_top, high);
+    store(range.value_low, low);
+  }
+};
+
+/// Keys [s0, s0 + count) of one lane tile, from rows of v and k that lie so far apart, into its packed columns P.
+/// `paired`: two keys a step, as pairs of bfloat16; s0 is even then. Rows `ahead` of each are asked for.
+template <class C, class T, bool unit, bool measured = true>
+[[gnu::noinline, gnu::flatten]] inline void form_keys(const T* v, index_t v_step, const T* k, index_t k_step,
+                                                      index_t s0, index_t count, index_t ahead, bool paired, C* P,
+                                                      key_former<C> former, key_range<C>& range) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  // All at once and array by array: between the loads of the loop below they would come too late.
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
+  if constexpr (has_bf16_dot<C>) {
+    if (paired) {
+      C* at = P + s0 / 2 * N;
+      for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
+        vec<C> num0, den0, num1(C(0)), den1(C(0));
+        former.template form<true, measured, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
+        if (s + 1 < count) {
+          former.template form<true, measured, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
+        }
+        store(at, join_pairs(num0, num1));
+        store(at + L, join_pairs(den0, den1));
+      }
+      if constexpr (measured) former.leave(range);
+      return;
+    }
+  }
+  C* at = P + s0 * N;
+  for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
+    vec<C> num, den;
+    former.template form<false, measured, unit>(load_as<C>(v), load_as<C>(k), num, den);
+    store(at, num);
+    store(at + L, den);
+  }
+  if constexpr (measured) former.leave(range);
+}
+
+/// Packs the columns of `count` lane tiles, each `size` elements from the one before: P[s][0] = exp(k - scale) v and
+/// P[s][1] = exp(k - scale). The tiles lie side by side in memory, so a row of k is fetched once.
+///
+/// Formed with scale 1 from a chunk of keys in the first-level cache; a tile with keys or values of another size is
+/// read twice more.
+template <class C, class Tiles>
+[[gnu::flatten]] inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, bool paired, index_t size,
+                                       C* P, column_scale<C>* cs) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  lane_tile<C> tiles[tuning<C>::wide_group];
+  key_range<C> ranges[tuning<C>::wide_group];
+  C staged[column_chunk * N];
+  for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
+  const key_rows<C> rows(p, count, tiles);
+  const bool in_place = rows.in_place() && !hides_keys(p);
+  const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
+  const auto form_staged = [&](index_t i, index_t s0, const key_former<C>& former, key_range<C>& range) {
+    stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
+    form_keys<C, C, false>(staged, N, staged + L, N, s0, chunk_at(s0), 0, paired, P + i * size, former, range);
+  };
+  for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+    for (index_t i = 0; i < count; ++i) {
+      if (!in_place) {
+        if (rows.in_place()) rows.ask(i, s0 + column_chunk, s0 + 2 * column_chunk);
+        form_staged(i, s0, key_former<C>(ranges[i]), ranges[i]);
+        continue;
+      }
+      const index_t ahead = s0 + 2 * column_chunk <= p.Tk ? column_chunk : 0;
+      rows.visit(i, s0, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
+        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), ahead, paired, P + i * size,
+                              key_former<C>(ranges[i]), ranges[i]);
+      });
+    }
+  }
+  for (index_t i = 0; i < count; ++i) {
+    C value_scales[L];
+    cs[i] = key_scale<C>(ranges[i], value_scales);
+    if (ordinary_scales(cs[i])) continue;
+    ranges[i] = key_range<C>();
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+      stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
+      scan_keys<C>(staged, chunk_at(s0), ranges[i]);
+    }
+    cs[i] = key_scale<C>(ranges[i], value_scales);
+    key_range<C> known;
+    const key_former<C> former(known, load(cs[i].base), load(cs[i].exponent), load(value_scales));
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) form_staged(i, s0, former, known);
+  }
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

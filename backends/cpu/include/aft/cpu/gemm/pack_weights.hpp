@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file gemm/pack_weights.hpp  A panel of rows of exp(w), packed for the register tile.
+#pragma once
+
+#include <array>
+#include <limits>
+
+#include "../math/exp_weight.hpp"
+#include "../simd/bf16_dot.hpp"
+#include "../simd/transpose.hpp"
+#include "band_edge.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// What the weights of a panel's rows were divided by: exp(base) * 2^exponent. `outside` is the weight of bias 0, or 0
+/// where no pair has it; `ends` those of the panel's tiles.
+template <class C>
+struct row_scale {
+  C exponent[tuning<C>::rows];
+  C base[tuning<C>::rows];
+  C outside[tuning<C>::rows];
+  tile_ends ends;
+};
+
+/// Rows of log-weights, and the distance from one to the next.
+template <class C>
+struct log_weights {
+  const C* first;
+  index_t ld;
+  bool whole;  ///< they are whole vectors, or filled up to them with -inf
+};
+
+/// x in the first n lanes, -inf in the others.
+template <class C>
+inline vec<C> first_lanes(const vec<C>& x, index_t n) {
+  constexpr auto places = [] {
+    std::array<C, static_cast<std::size_t>(lanes<C>)> all{};
+    for (std::size_t l = 0; l < all.size(); ++l) all[l] = static_cast<C>(l);
+    return all;
+  }();
+  return xsimd::select(load(places.data()) < vec<C>(static_cast<C>(n)), x, vec<C>(-std::numeric_limits<C>::infinity()));
+}
+
+/// Fills rows of n numbers up to `padded`, whole vectors, with -inf.
+template <class C>
+[[gnu::flatten]] inline void pad_rows(index_t rows, index_t n, index_t padded, C* w, index_t ld) {
+  constexpr index_t L = lanes<C>;
+  const index_t whole = n / L * L;
+  for (index_t r = 0; whole < padded && r < rows; ++r) {
+    C* const row = w + r * ld;
+    store(row + whole, first_lanes<C>(load(row + whole), n - whole));
+    for (index_t s = whole + L; s < padded; s += L) store(row + s, vec<C>(-std::numeric_limits<C>::infinity()));
+  }
+}
+
+/// top[r] = the largest of n numbers of row r, whole vectors, and of `least`; NaN is passed over.
+template <class C>
+inline void find_tops(index_t rows, index_t n, const log_weights<C>& w, const vec<C>& least, C* top) {
+  constexpr index_t L = lanes<C>;
+  const auto row_most = [&](index_t r) {
+    const C* const row = w.first + r * w.ld;
+    vec<C> most = least;
+    for (index_t s = 0; s < n; s += L) most = max_ignoring_nan<C>(most, load(row + s));
+    return most;
+  };
+  if constexpr (turns_rows<C>) {
+    // A row's largest lane by itself is a chain of shuffles; of all rows together they are a transpose.
+    const vec<C> none(-std::numeric_limits<C>::infinity());
+    vec<C> most[L];
+    for (index_t r = 0; r < L; ++r) most[r] = r < rows ? row_most(r) : none;
+    transpose(most);
+#pragma GCC unroll 4
+    for (index_t half = L / 2; half > 0; half /= 2)
+      for (index_t r = 0; r < half; ++r) most[r] = max_ignoring_nan<C>(most[r], most[r + half]);
+    store(top, most[0]);
+    return;
+  }
+  for (index_t r = 0; r < rows; ++r) top[r] = largest_lane<C>(row_most(r));
+}
+
+/// panel[s][r] = exp(w[r][s] - base[r]) / 2^exponent[r] for s < steps, M entries a step; 0 for r >= rows. `paired`: of
+/// pairs of bfloat16. Reads rows up to a whole vector, or two.
+template <class C>
+inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, const C* base, const C* exponent,
+                         bool paired, C* panel) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t M = tuning<C>::rows;
+  if constexpr (turns_rows<C>) {
+    for (index_t s = 0; s < steps; s += L) {
+      vec<C> block[L];
+#pragma GCC unroll 16
+      for (index_t r = 0; r < L; ++r) {
+        block[r] = vec<C>(C(0));
+        if (r >= rows) continue;
+        const vec<C> origin(base[r]), shift(exponent[r]);
+        const auto weights = [&](index_t at) {
+          return weight_scaled<C>(load(w.first + r * w.ld + at) - origin, shift);
+        };
+        if constexpr (has_bf16_dot<C>) {
+          if (paired) {
+            block[r] = pair_up(weights(2 * s), weights(2 * s + L));
+            continue;
+          }
+        }
+        block[r] = weights(s);
+      }
+      transpose(block);
+      const index_t count = steps - s < L ? steps - s : L;
+      for (index_t i = 0; i < count; ++i) store_first<M>(panel + (s + i) * M, block[i]);
+    }
+    return;
+  }
+  for (index_t r = 0; r < rows; ++r) {
+    const vec<C> origin(base[r]), shift(exponent[r]);
+    for (index_t s = 0; s < steps; s += L) {
+      C line[L];
+      store(line, weight_scaled<C>(load(w.first + r * w.ld + s) - origin, shift));
+      for (index_t i = s; i < steps && i < s + L; ++i) panel[i * M + r] = line[i - s];
+    }
+  }
+  for (index_t s = 0; s < steps; ++s)
+    for (index_t r = rows; r < M; ++r) panel[s * M + r] = C(0);
+}
+
+/// n numbers as whole vectors, or pairs of vectors for pairs of bfloat16.
+template <class C>
+inline index_t padded_weights(index_t n, bool paired) {
+  const index_t whole = paired ? 2 * lanes<C> : lanes<C>;
+  return (n + whole - 1) / whole * whole;
+}
+
+/// The largest log-weight of each row of a panel, as whole vectors of rows; -inf at first.
+template <class C>
+struct row_tops {
+  static constexpr index_t R = (tuning<C>::rows + lanes<C> - 1) / lanes<C> * lanes<C>;
+  C top[R];
+
+  row_tops() {
+    for (index_t r = 0; r < R; ++r) top[r] = -std::numeric_limits<C>::infinity();
+  }
+  void join(const row_tops& other) {
+    for (index_t r = 0; r < R; r += lanes<C>) store(top + r, max_ignoring_nan<C>(load(top + r), load(other.top + r)));
+  }
+};
+
+/// The scales that those ask for. `zero_outside` says that pairs of bias 0 are summed apart, so they must be covered.
+template <class C>
+inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_outside, row_scale<C>& scale) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t R = row_tops<C>::R;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  // Rows as lanes: what a row needs besides its weights is formed for a vector of rows.
+  C base[R], exponent[R], outside[R];
+  const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), lowest(exp_constants<C>::lowest);
+  for (index_t r = 0; r < R; r += L) {
+    const vec<C> t = load(tops.top + r);
+    const auto empty = t == none;
+    const auto beyond = !empty && ((t > range) || (t < lowest));
+    const vec<C> origin = xsimd::select(beyond, t, zero);
+    const vec<C> shift = exponent_of<C>(xsimd::select(empty || beyond, zero, t));
+    store(base + r, origin);
+    store(exponent + r, shift);
+    store(outside + r, weight_scaled<C>(zero - origin, shift));
+  }
+  for (index_t r = 0; r < M; ++r) {
+    scale.base[r] = base[r];
+    scale.exponent[r] = exponent[r];
+    scale.outside[r] = zero_outside && r < rows ? outside[r] : C(0);
+  }
+}
+
+/// Writes the weights of `rows` rows of n log-weights transposed, panel[s][row]; `paired`: of pairs of bfloat16,
+/// panel[s / 2][row]. Rows are filled up with -inf to padded_weights(n, paired).
+template <class C>
+[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, const log_weights<C>& w, bool zero_outside,
+                                               bool paired, C* panel, row_scale<C>& scale) {
+  row_tops<C> tops;
+  find_tops<C>(rows, padded_weights<C>(n, paired), w, vec<C>(zero_outside ? C(0) : -std::numeric_limits<C>::infinity()),
+               tops.top);
+  set_row_scale<C>(rows, tops, zero_outside, scale);
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
+}
+
+/// The same for a part of each row, whose scales are known.
+template <class C>
+[[gnu::flatten]] inline void pack_weight_part(index_t rows, index_t n, const log_weights<C>& w, bool paired, C* panel,
+                                              const row_scale<C>& scale) {
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

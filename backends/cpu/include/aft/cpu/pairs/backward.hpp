@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file pairs/backward.hpp  Gradients of every operator that weighs pairs: the same fold with time transposed.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "../bias_gradient/store.hpp"
+#include "../gemm/exact_key.hpp"
+#include "../gemm/pack_queries.hpp"
+#include "../math/exp_weight.hpp"
+#include "../tensor/reduce_shared_keys.hpp"
+#include "../window/bias_gradient.hpp"
+#include "../window/key_epilogue.hpp"
+#include "../window/loop_nest.hpp"
+#include "../window/pack_queries.hpp"
+#include "forward.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Finishes a panel of keys: dv = e^k A, dk = e^k (v A - B), or the exact sums. dk goes to `dk`, which has d channels
+/// even when keys are shared. Where `kept` is not null, what the gradient of the bias needs of the keys goes there.
+template <class C>
+[[gnu::flatten]] inline void finish_keys(const gradient_inputs& in, const field& dk,
+                                         const std::array<index_t, 3>& dk_grid, const pair_weights<C>& weights,
+                                         const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
+                                         const row_scale<C>& rs, const C* c, kept_keys<C>* kept) {
+  using k_ = exp_constants<C>;
+  constexpr index_t L = lanes<C>;
+  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::rows;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const backward_problem& p = *in.p;
+  C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L], used[L];
+  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk), values(p.v, p.grid, tile, 1);
+  keys.read(r0, r1, k, -inf);
+  values.read(r0, r1, v);
+  keys.prefetch(r1, r1 + M, p.Tk);
+  values.prefetch(r1, r1 + M, p.Tk);
+  hide_keys(p, tile, r0, r1, k);
+  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), unscale = load(cs.unscale);
+  const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
+  // Terms below 2^-125 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
+  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
+  const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
+  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
+  const auto unused = load(used) == zero;
+  for (index_t r = 0; r < r1 - r0; ++r) {
+    const vec<C> key = load(k + r * L);
+    const vec<C> value = load(v + r * L);
+    const auto hidden = (key == vec<C>(-inf)) || unused;
+    const auto within = (xsimd::abs)(key) <= range;
+    const split_exp<C> e = exp_weight<C>(xsimd::select(within, key, zero));
+    const vec<C> exponent = e.exponent + (load(cs.exponent) + vec<C>(rs.exponent[r]));
+    const vec<C> factor = times_pow2<C>(e.mantissa, xsimd::select(exponent > most, most, exponent));
+    const vec<C> A = load(c + r * N);
+    const vec<C> B = load(c + r * N + L);
+    const vec<C> difference = (value * lift) * A - B;
+    vec<C> dv = (factor * A) * unscale;
+    vec<C> dk_lane = ((factor * difference) * unscale) * unlift;
+    // The power of two comes last where alone it would underflow, though with g's and o's own the result need not.
+    if (const auto deep = exponent < least; xsimd::any(deep)) {
+      dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, exponent), dv);
+      dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * unscale) * unlift, exponent), dk_lane);
+    }
+    const auto finite = ((xsimd::abs)(dv) <= largest) && ((xsimd::abs)(dk_lane) <= largest);
+    const auto factor_proven = within && (exponent <= most) && (vec<C>(rs.base[r]) == zero);
+    const auto proven = hidden || (factor_proven && finite);
+    if (kept != nullptr) {
+      // e^k is below 2^-5909 there, and what it is multiplied by below 2^4096: nothing beside what its rows saw. Unless
+      // its largest bias is beyond the range too, and may make up for it.
+      const auto nothing = hidden || ((key < -range) && (load(cs.exponent) + vec<C>(rs.exponent[r]) < range) &&
+                                      (vec<C>(rs.base[r]) <= zero));
+      const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, factor * load(kept->scale), nan));
+      store(kept->to + r * N, xsimd::select(nothing, zero, Y * (value * lift)));
+      store(kept->to + r * N + L, -Y);
+    }
+    store(dv_out + r * L, xsimd::select(hidden, zero, dv));
+    store(dk_out + r * L, xsimd::select(hidden, zero, dk_lane));
+    if (!xsimd::all(proven)) {
+      C flag[L], dv_exact[L], dk_exact[L];
+      store(flag, xsimd::select(proven, one, zero));
+      exact_key<C>(in, weights, tile, r0 + r, key, value, dv_exact, dk_exact);
+      for (index_t l = 0; l < tile.count; ++l) {
+        if (flag[l] != C(0)) continue;
+        dv_out[r * L + l] = dv_exact[l];
+        dk_out[r * L + l] = dk_exact[l];
+      }
+    }
+  }
+  if (p.dv.set) write_panel<C>(p, p.dv, p.grid, tile, r0, r1, M, dv_out);
+  if (dk.set) write_panel<C>(p, dk, dk_grid, tile, r0, r1, M, dk_out);
+}
+
+/// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
+template <class C, bool windows>
+inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
+  const pair_instances<C> instances(p);
+  const auto array = static_cast<std::size_t>(p.B * (std::max)(p.Tq, p.Tk) * p.d) * sizeof(C);
+  bool products = false;
+  if constexpr (windows) {
+    // Sums for wide windows of long sequences with few channels would be more than all arrays of the call.
+    products = product_plan<C>::serves(p) && product_plan<C>::fits(p, tile_bytes / 2 + 4 * array, [&] {
+                 scratch counter;
+                 return fold_plan<C>(key_geometry(p), instances.count(), instances.tiles(), instances.run(), 1,
+                                     fold_traits{.windows = true, .products = true}, counter);
+               });
+  }
+  const bool keys_wanted = products || ((p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0);
+  const bool shared = keys_wanted && p.dk.set && p.hk != p.d;
+  const bool served = windows && (products || !states_rows(p) || p.average.type == dtype_of<C>);
+  field dk = p.dk;
+  const std::array<index_t, 3> dk_grid = shared ? std::array<index_t, 3>{1, 1, p.Tk} : p.grid;
+  std::optional<fold_plan<C>> plan;
+  std::optional<bias_gradient_job<C>> bias;
+  std::optional<std::conditional_t<windows, product_plan<C>, bool>> product;
+  per_thread<C> exponents;
+  const auto plan_fold = [&](int threads, scratch& from) {
+    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads,
+                 fold_traits{.windows = served,
+                             .products = products,
+                             .columns = p.bias.kind == bias_kind::dense,
+                             .sums = p.dk.set || p.dv.set},
+                 from);
+    const index_t a_tile = plan->narrow ? 0 : p.Tq * lanes<C> + staged_queries<C>;
+    exponents = from.take_each<C>(plan->pack_group * a_tile, threads);
+  };
+  const auto bytes_of_tiles = [&](int threads) {
+    scratch counter;
+    if (keys_wanted) plan_fold(threads, counter);
+    if constexpr (windows) {
+      if (products) product_plan<C>(p, *plan, counter);
+    }
+    if (p.dbias.kind != bias_kind::none && !products)
+      bias_gradient_plan<C>(p, p.bias.batch > 1 && p.B > 1, threads, counter);
+    return counter.counted();
+  };
+  cpu exec = given;
+  exec.threads = threads_within(tile_bytes + (products ? 7 : 3) * array, thread_count(given), bytes_of_tiles);
+  const int threads = exec.threads;
+  const auto lay_out = [&](scratch& from) {
+    if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
+    if (keys_wanted) plan_fold(threads, from);
+    if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, pass, !products, from);
+    if constexpr (windows) {
+      if (products) product.emplace(p, *plan, from);
+    }
+  };
+  scratch counter;
+  lay_out(counter);
+  // Where every row is read once, by the fold, the gate is formed there too: the sigmoid alone, and with an lse of
+  // every channel, for form_gated_rows is made for those.
+  const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
+  const bool gates_later = side_by_side && plan->held && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
+  if (!gates_later) count_upstream<C>(p, counter);
+  const std::size_t held = memory.reserve(counter);
+
+  const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
+  const gradient_inputs in =
+      prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
+        scratch own(exec);
+        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - (std::min)(held, tile_bytes));
+      });
+  lay_out(memory);
+
+  // Nothing below takes memory, so from here on the call cannot fail half-way.
+  C* const highs = bias ? bias->highs() : nullptr;
+  for (index_t i = 0; highs != nullptr && i < threads * lanes<C>; ++i) highs[i] = C(0);
+  if (!gates_later) gate_gradient<C>(in, exec, highs);
+  const auto fold = [&] {
+    for_each_instance(*plan, instances.count(), [&](index_t i, int thread) {
+      const auto instance = instances.at(i);
+      const pair_weights<C> weights(p, factors, instance.b, instance.h);
+      const auto fill = [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
+        weights.columns(r0, r1, t0, t1, out, ld);
+        return log_weights<C>{out, ld, false};
+      };
+      const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                              const C* c, kept_keys<C>* kept = nullptr) {
+        finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c, kept);
+      };
+      if constexpr (windows) {
+        if (plan->narrow) {
+          std::optional<window_products<C>> pairs;
+          if (products) pairs.emplace(in, *product, *plan, instances, instance, *bias, thread);
+          const auto run = [&](const fold_item& item) {
+            const window_tiles<C> tiles(item.count, plan->group_tiles.of(item.slot),
+                                        [&](index_t j) { return instances.tile(instance, item.tile + j); });
+            C* const highest = highs != nullptr ? highs + item.slot * lanes<C> : nullptr;
+            query_source<C> source(in, tiles, plan->sources.of(item.slot), highest, item.first == 0);
+            fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
+                                window_lines<C>(0), pairs ? &*pairs : nullptr, finish_ref<C>(finish));
+          };
+          fold_window<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill),
+                         function_ref<void(const fold_item&)>(run));
+          if (pairs) pairs->rows(weights);
+          return;
+        }
+      }
+      const auto pack = [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
+        pack_queries<C>(
+            in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents.of(slot), P, scales);
+      };
+      fold_pairs<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(finish));
+    });
+  };
+  if (keys_wanted) {
+    if constexpr (windows) {
+      if (products) product->scale = find_gradient_scale<C>(in, threads, highs);
+    }
+    fold();
+    if constexpr (windows) {
+      // Gradients that were found to be far from ordinary size are multiplied again, scaled.
+      if (gates_later) {
+        const gradient_scale<C> scale = find_gradient_scale<C>(in, threads, highs);
+        const bool rescaled = scale.by != product->scale.by;
+        product->scale = scale;
+        if (rescaled) fold();
+      }
+    }
+    if (shared) sum_shared_keys<C>(p, dk, exec);
+  }
+  if (bias && !products) bias->run(in, factors);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

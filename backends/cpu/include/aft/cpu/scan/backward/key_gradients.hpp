@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan/backward/key_gradients.hpp  The gradients of keys that all rows see, from A and B alone.
+#pragma once
+
+#include <algorithm>
+
+#include "kernel.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The exponent of |x|, that of a subnormal number being too high by up to 23.
+template <class C>
+inline vec<C> exponent_bits(const vec<C>& x) {
+  using k = exp_constants<C>;
+  const ivec<C> raised = (to_bits<C>((xsimd::abs)(x)) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
+  return from_bits<C>(raised) - vec<C>(k::magic + k::bias);
+}
+
+/// Says for which keys e^k may be multiplied by its power of two before A and B come: where no number on the way leaves
+/// the normal range, so that the bits are the same.
+template <class C>
+inline void find_key_limits(const suffix_view<C>& view, index_t l) {
+  const vec<C> zero(C(0));
+  const vec<C> reach(exp_constants<C>::bias - C(7));
+  const vec<C> room(C(30));
+  const vec<C> a = load(view.a_after + l);
+  const vec<C> b = load(view.b_after + l);
+  const vec<C> power = load(view.a_power + l);
+  const auto plain = (load(view.base + l) == zero) & (power == load(view.b_power + l)) &
+                     ((xsimd::abs)(a) < vec<C>(scan_tuning<C>::value_high)) &
+                     ((xsimd::abs)(b) < vec<C>(scan_tuning<C>::value_high)) &
+                     ((a == zero) | ((xsimd::abs)(a) > vec<C>(exp_constants<C>::proof))) &
+                     ((b == zero) | ((xsimd::abs)(b) > vec<C>(exp_constants<C>::proof)));
+  const vec<C> low_a = xsimd::select(a == zero, zero, exponent_bits<C>(a));
+  const vec<C> low_b = xsimd::select(b == zero, zero, exponent_bits<C>(b));
+  const vec<C> low = min_ignoring_nan<C>(min_ignoring_nan<C>(low_a, low_b), zero);
+  const vec<C> size = min_ignoring_nan<C>(room - power, reach + low + power) * vec<C>(C(0.6931));
+  store(view.ordinary_size + l, xsimd::select(plain, size, vec<C>(-std::numeric_limits<C>::infinity())));
+}
+
+/// The gradients of whole panels of n keys from `at` on, up to the first column that is for emit_key; returns where it
+/// stopped. For many panels, as fold_columns is.
+template <class C, index_t rows>
+[[gnu::flatten, gnu::noinline]] panel_place emit_ordinary_keys(const suffix_job<C>& job, const strip& x, index_t n,
+                                                               panel_place at) {
+  const suffix_keys<C> all = job.keys;
+  const suffix_view<C> view = job.view;
+  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.keys.uncached);
+  const vec<C> zero(C(0));
+  while (at.r + rows <= n) {
+    const index_t end = at.i < turn ? turn : width;
+    const suffix_keys<C> keys = all.from(at.r);
+    const auto next = [&](const panel<C>& of) {
+      return lines_ahead<C>::with_turn(of, width, keys.uncached, end == width, rows);
+    };
+    const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
+    for (index_t i = at.i; i < end; i += lanes<C>) {
+      const index_t l = lane + i;
+      vec<C> k[rows];
+      vec<C> size = zero;
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        k[r] = load(keys.k.row(r) + i);
+        next_k.ask_last(r, i, keys.uncached);
+        size = larger_size<C>(size, k[r]);
+      }
+      if (!xsimd::all(size <= load(view.ordinary_size + l))) return {at.r, i};
+      const vec<C> down = -load(view.a_power + l);
+      const vec<C> a = load(view.a_after + l);
+      vec<C> weight[rows];
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], down);
+      if (keys.dk.data != nullptr) {
+        const vec<C> b = load(view.b_after + l);
+        const vec<C> centre = load(view.centre + l);
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) {
+          next_v.ask_last(r, i, keys.uncached);
+          if (!keys.dk_around) next_dk.ask_to_write(r, i);
+          const vec<C> off = load(keys.v.row(r) + i) - centre;
+          put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_around);
+        }
+      }
+      if (keys.dv.data != nullptr) {
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) {
+          if (!keys.dv_around) next_dv.ask_to_write(r, i);
+          put(keys.dv.row(r) + i, weight[r] * a, keys.dv_around);
+        }
+      }
+    }
+    at = at.behind(end, width, rows);
+  }
+  return at;
+}
+
+/// Keys [r, end) of column i, of any kind.
+template <class C>
+[[gnu::flatten, gnu::noinline]] void emit_any_keys(const suffix_job<C>& job, index_t l, index_t i, index_t r,
+                                                   index_t end) {
+  const vec<C> zero(C(0));
+  const suffix_past<C> past(job.view, l);
+  const suffix_sums<C> sum(past, zero, zero);
+  for (; r < end; ++r) emit_key<C>(job.keys, past, i, r, sum);
+}
+
+/// Keys [0, n) of a strip, so many at a time.
+template <class C, index_t rows>
+[[gnu::noinline]] void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
+  for (panel_place at; at.r < n;) {
+    at = emit_ordinary_keys<C, rows>(job, x, n, at);
+    emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, (std::min)(at.r + rows, n));
+    at = at.behind(at.i + lanes<C>, x.width, rows);
+  }
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

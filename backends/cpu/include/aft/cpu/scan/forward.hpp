@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan/forward.hpp  AFT-simple (AFT Eq. 5) as a scan: y[t] = gate(q[t]) sum_s e^k[s] v[s] / sum_s e^k[s].
+#pragma once
+
+#include <optional>
+
+#include "../math/gates.hpp"
+#include "../runtime/parallel.hpp"
+#include "../runtime/workspace.hpp"
+#include "keys.hpp"
+#include "split.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The buffers of one thread of a forward call.
+template <class C>
+struct forward_desk : key_desk<C> {
+  C* q = nullptr;
+  C* y = nullptr;
+  C* average = nullptr;
+  C* lse = nullptr;
+  C* num = nullptr;
+  C* den = nullptr;
+
+  static index_t size(index_t width) { return key_desk<C>::size(width) + (4 * scan_tuning<C>::rows + 2) * width; }
+
+  forward_desk(C* at, index_t width) : key_desk<C>(at, width) {
+    const index_t rows = scan_tuning<C>::rows * width;
+    q = at + key_desk<C>::size(width);
+    y = q + rows;
+    average = y + rows;
+    lse = average + rows;
+    num = lse + rows;
+    den = num + width;
+  }
+};
+
+template <class C>
+class forward_pass {
+ public:
+  forward_pass(const problem& p, const scan_plan<C>& plan)
+      : p_(p),
+        plan_(plan),
+        ways_(traffic::of_forward(p, plan)),
+        keys_(p, plan, ways_.far_keys),
+        q_(p.q, p.d, 1),
+        y_(p.y, p.d, 1),
+        average_(p.average, p.d, 1),
+        lse_(p.lse, p.d, p.d / p.hk) {}
+
+  const key_scan<C>& keys() const { return keys_; }
+
+  /// Rows and keys of chunk c of a causal stretch, after the keys of desk.before, which then holds this chunk's too.
+  void causal_chunk(const stretch& x, index_t c, const forward_desk<C>& desk) const {
+    const index_t t0 = c * scan_tuning<C>::chunk;
+    const index_t t1 = (std::min)(t0 + scan_tuning<C>::chunk, p_.Tq);
+    const index_t s1 = (std::max)(t0, (std::min)(t1, keys_.end(x)));
+    if (t0 < s1) {
+      if (fused() && !average_.set() && !lse_.set()) {
+        keys_.fold(x, t0, s1, desk, row_writer<emission::gated>{this, &desk});
+      } else {
+        keys_.fold(x, t0, s1, desk, row_writer<emission::any>{this, &desk});
+      }
+      keys_.advance(x, desk);
+    }
+    if (s1 < t1) same_rows(x, s1, t1, desk);
+  }
+
+  /// Rows [t0, t1), which all see the keys of desk.before.
+  void same_rows(const stretch& x, index_t t0, index_t t1, const forward_desk<C>& desk) const {
+    fold_rows<C> sums;
+    sums.average = {desk.average, 0};
+    sums.num = {desk.num, 0};
+    sums.den = {desk.den, 0};
+    if (lse_.set()) sums.lse = {desk.lse, 0};
+    keys_.last_row(x, desk, sums);
+    plan_.for_strips(x, [&](const strip& part) {
+      const panel<C> average{desk.average + part.lane, 0};
+      if (fused()) {
+        gate_same_rows(part, t0, t1, average, desk);
+      } else {
+        constexpr index_t rows = scan_tuning<C>::rows;
+        for (index_t t = t0; t < t1; t += rows) write_y(part, t, (std::min)(rows, t1 - t), average, desk);
+      }
+      if (average_.set()) average_.write(part, t0, t1 - t0, average);
+      if (lse_.set()) lse_.write(part, t0, t1 - t0, {desk.lse + part.lane, 0});
+    });
+  }
+
+ private:
+  /// Takes the results of a panel of rows to the outputs.
+  template <emission What>
+  struct row_writer {
+    static constexpr emission what = What;
+    const forward_pass* pass;
+    const forward_desk<C>* desk;
+
+    fold_rows<C> open(const strip& x, index_t t, index_t n) const {
+      fold_rows<C> out;
+      if (pass->fused()) pass->open_y(x, t, n, *desk, out);
+      if (pass->average_wanted()) out.average = average(x, t);
+      if (pass->lse_.set()) out.lse = pass->lse_.open(x, t, desk->lse);
+      return out;
+    }
+    void close(const strip& x, index_t t, index_t n) const {
+      if (pass->fused()) {
+        pass->y_.close(x, t, n, {desk->y, x.width});
+      } else {
+        pass->write_y(x, t, n, average(x, t), *desk);
+      }
+      if (pass->average_.set()) pass->average_.close(x, t, n, average(x, t));
+      if (pass->lse_.set()) pass->lse_.close(x, t, n, {desk->lse, x.width});
+    }
+    /// Whether open() gives any number of rows.
+    bool in_place(const strip& x) const { return What == emission::gated && pass->in_place(x); }
+    panel<C> average(const strip& x, index_t t) const {
+      return pass->average_.set() ? pass->average_.open(x, t, desk->average) : panel<C>{desk->average, x.width};
+    }
+  };
+
+  /// The default gate joins the division of the average; others are a pass of their own over a panel.
+  bool fused() const { return p_.gate_fn == gate::sigmoid; }
+  bool average_wanted() const { return !fused() || average_.set(); }
+  bool in_place(const strip& x) const { return q_.direct(x) && y_.direct(x); }
+
+  void open_y(const strip& x, index_t t, index_t n, const forward_desk<C>& desk, fold_rows<C>& out,
+              bool row_by_row = false) const {
+    out.q = q_.read(x, t, n, desk.q);
+    out.y = y_.open(x, t, desk.y);
+    out.around = ways_.around && y_.direct(x) && on_lines(out.y, row_by_row);
+    out.asked = ways_.asked && !out.around;
+  }
+
+  /// y of rows [t0, t1) that have one average, or one num and den in the desk.
+  void gate_same_rows(const strip& x, index_t t0, index_t t1, const panel<C>& average,
+                      const forward_desk<C>& desk) const {
+    const index_t rows = panel_rows<C>(ways_.far_rows);
+    const auto open = [&](index_t t, index_t n) {
+      fold_rows<C> out;
+      open_y(x, t, n, desk, out, true);
+      return out;
+    };
+    const auto gate = [&](const fold_rows<C>& out, index_t n) {
+      if (p_.causal) {
+        quotient_rows<true>(out, x.width, n, rows, desk.num + x.lane, desk.den + x.lane);
+      } else {
+        quotient_rows<false>(out, x.width, n, rows, average.data, nullptr);
+      }
+    };
+    for_panels(t0, t1, rows, in_place(x), open, gate,
+               [&](index_t t, index_t n, const fold_rows<C>& out) { y_.close(x, t, n, out.y); });
+  }
+
+  /// n rows that see the same keys, asked for as panels of so many. Causal ones may also pass through the fold, whose
+  /// formula they then share; others need no more than their average.
+  template <bool Causal>
+  static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n, index_t rows, const C* num,
+                            const C* den) {
+    if (to.around) {
+      quotient_rows<Causal, true>(to, width, n, rows, num, den);
+    } else {
+      quotient_rows<Causal, false>(to, width, n, rows, num, den);
+    }
+  }
+  template <bool Causal, bool Around>
+  [[gnu::flatten, gnu::noinline]] static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n,
+                                                            index_t rows, const C* num, const C* den) {
+    constexpr index_t few = 4;
+    const lines_ahead<C> ahead_q(to.q, 1, rows), ahead_y(to.y, 1, rows);
+    const panel<C> from = to.q, out = to.y;
+    const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
+    const bool asked = to.asked;
+    for (index_t r = 0; r < n; ++r) {
+      const C* const q = from.row(r);
+      C* const y = out.row(r);
+      line_walk next_q = ahead_q.along(r, 0), next_y = ahead_y.along(r, 0);
+      const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
+        if constexpr (Causal) {
+          put(y + i, any_growth_quotient<C>(load(num + i), load(den + i), growth), Around);
+        } else {
+          put(y + i, load(num + i) / (one + growth), Around);
+        }
+      };
+      index_t i = 0;
+      for (; i + few * lanes<C> <= width; i += few * lanes<C>) {
+        vec<C> size = zero;
+#pragma GCC unroll 4
+        for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
+          next_q.ask();
+          if (asked) next_y.ask_to_write();
+          size = larger_size<C>(size, load(q + j));
+        }
+        if (xsimd::all(size <= near_q)) {
+#pragma GCC unroll 4
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, exp_near<C, true>(load(q + j), zero));
+        } else {
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, quotient_growth<C>(load(q + j)));
+        }
+      }
+      for (; i < width; i += lanes<C>) finish(i, quotient_growth<C>(load(q + i)));
+    }
+  }
+
+  void write_y(const strip& x, index_t t, index_t n, const panel<C>& average, const forward_desk<C>& desk) const {
+    const panel<C> q = p_.gate_fn == gate::none ? panel<C>{desk.zeros, 0} : q_.read(x, t, n, desk.q);
+    const panel<C> y = y_.open(x, t, desk.y);
+    for (index_t r = 0; r < n; ++r) gate_row(p_.gate_fn, x.width, q.row(r), average.row(r), y.row(r));
+    y_.close(x, t, n, y);
+  }
+
+  [[gnu::flatten]] static void gate_row(gate g, index_t width, const C* q, const C* average, C* y) {
+    for (index_t i = 0; i < width; i += lanes<C>) store(y + i, gate_value<C>(g, load(q + i)) * load(average + i));
+  }
+
+  const problem& p_;
+  const scan_plan<C>& plan_;
+  traffic ways_;
+  key_scan<C> keys_;
+  columns<C> q_, y_, average_, lse_;
+};
+
+}  // namespace scan
+
+/// Rows of p that also see all keys of `first`, if there is one: of a call that was cut.
+template <class C>
+void scan_forward(const problem& p, const problem* first, const cpu& exec) {
+  if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
+  const index_t work = p.B * p.d * (p.Tq + p.Tk);
+  const int threads = work < scan_tuning<C>::serial ? 1 : thread_count(exec);
+  const scan::scan_plan<C> plan(p, threads);
+  const scan::forward_pass<C> pass(p, plan);
+  std::optional<scan::key_scan<C>> earlier;
+  if (first != nullptr) earlier.emplace(*first, plan, scan::traffic::of_forward(*first, plan).far_keys);
+  const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
+  const bool whole = plan.whole(threads, p.causal);
+  const int team = static_cast<int>(
+      std::min<index_t>(threads, plan.count() * (whole ? 1 : (std::max)(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
+
+  scratch memory(exec);
+  const index_t size = scan::forward_desk<C>::size(plan.width());
+  per_thread<C> desks;
+  std::optional<scan::key_prefix<C>> prefix, earlier_prefix;
+  const auto lay_out = [&](scratch& from) {
+    desks = from.take_each<C>(size, team);
+    if (whole) return;
+    prefix.emplace(p, plan, pass.keys(), team, from);
+    if (earlier) prefix->follow(earlier_prefix.emplace(*first, plan, *earlier, team, from));
+  };
+  memory.take_at_once(function_ref<void(scratch&)>(lay_out));
+  const auto desk = [&](int thread) { return scan::forward_desk<C>(desks.of(thread), plan.width()); };
+  if (whole) {
+    parallel_for(plan.count(), team, item_order::runs, [&](index_t i, int thread) {
+      const scan::forward_desk<C> mine = desk(thread);
+      mine.before.clear(plan.width());
+      if (earlier) earlier->fold_all(plan.at(i), mine);
+      if (p.causal) {
+        for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
+      } else {
+        pass.keys().fold_all(plan.at(i), mine);
+        pass.same_rows(plan.at(i), 0, p.Tq, mine);
+      }
+      fence_stores();
+    });
+    return;
+  }
+  if (earlier_prefix) earlier_prefix->run(team, desk);
+  prefix->run(team, desk);
+  parallel_for(plan.count() * row_chunks, team, item_order::runs, [&](index_t n, int thread) {
+    const auto [i, c] = plan.part_of(n, row_chunks);
+    const scan::forward_desk<C> mine = desk(thread);
+    const scan::fold_lanes<C> sums = p.causal ? prefix->before(i, c) : prefix->total(i);
+    std::copy_n(sums.base, scan::fold_lanes<C>::arrays * plan.width(), mine.before.base);
+    if (p.causal) {
+      pass.causal_chunk(plan.at(i), c, mine);
+    } else {
+      const index_t t0 = c * scan_tuning<C>::chunk;
+      pass.same_rows(plan.at(i), t0, (std::min)(t0 + scan_tuning<C>::chunk, p.Tq), mine);
+    }
+    fence_stores();
+  });
+}
+
+/// A problem in which every visible pair has bias 0 and no mask depends on the query.
+template <class C>
+void scan_forward(const problem& p, const cpu& exec) {
+  if (!p.causal || p.first_query == 0) return scan_forward<C>(p, nullptr, exec);
+  const problem first = scan::earlier_keys(p, p.first_query);
+  scan_forward<C>(scan::later_keys(p, p.first_query), &first, exec);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan/kernel.hpp  The kernel of the scan: keys into num and den, and the average of every row that passes.
+#pragma once
+
+#include "emit.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The frames and peaks that sums without a term will have after their first key, the only row of `keys`: fold_any
+/// chooses the same. So the first rows of a chunk need not be for it.
+template <class C>
+[[gnu::flatten]] inline void enter_frames(const fold_lanes<C>& chunk, const strip& x, const panel<C>& keys,
+                                          const panel<C>& values) {
+  const C* const row = keys.data;
+  const C* const v = values.data;
+  const index_t width = x.width, lane = x.lane;
+  C* const to = chunk.exponent + lane;
+  C* const peaks = chunk.peak + lane;
+  const vec<C> range(exp_constants<C>::range), headroom(scan_tuning<C>::headroom), empty(empty_exponent<C>);
+  const vec<C> low(scan_tuning<C>::value_low), high(scan_tuning<C>::value_high);
+  for (index_t i = 0; i < width; i += lanes<C>) {
+    const vec<C> k = load(row + i), size = (xsimd::abs)(load(v + i));
+    const auto seen = (xsimd::abs)(k) <= range;
+    store(to + i, xsimd::select(seen, exponent_of<C>(k) + headroom, empty));
+    store(peaks + i, xsimd::select(seen & (size >= low) & (size <= high), size, vec<C>(C(0))));
+  }
+  // Idle lanes must not keep their neighbours from being near.
+  for (index_t l = x.count; l < width; ++l) peaks[l] = C(1);
+}
+
+/// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
+/// fold_columns gives it, so its result does not depend on what its neighbours need.
+template <class C, emission What>
+[[gnu::noinline]] void fold_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const C* key, const C* value) {
+  const fold_lanes<C>& chunk = job.chunk;
+  const vec<C> zero(C(0));
+  const vec<C> one(C(1));
+  const vec<C> x = load(key);
+  const auto hidden = x == vec<C>(-std::numeric_limits<C>::infinity());
+  const vec<C> v = xsimd::select(hidden, zero, load(value));
+
+  const vec<C> old_peak = load(chunk.peak + l);
+  const vec<C> peak = raise_peak<C>(old_peak, v);
+  const vec<C> shift = value_shift<C>(peak);
+  vec<C> num = times_pow2<C>(load(chunk.num + l), value_shift<C>(old_peak) - shift);
+  vec<C> den = load(chunk.den + l);
+
+  const frame<C> f = chunk.in(l);
+  const vec<C> clamped = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
+  const split_exp<C> e = exp_weight<C>(clamped);
+  frame<C> next = f;
+  next.exponent = xsimd::select(clamped > highest_key<C>(f.exponent),
+                                exponent_of<C>(clamped) + vec<C>(scan_tuning<C>::headroom), f.exponent);
+  vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
+  vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
+
+  const auto wide = differs<C>(f.base, zero);
+  const auto distant = (!hidden) & (wide | ((xsimd::abs)(x) > vec<C>(exp_constants<C>::range)));
+  if (xsimd::any(distant | wide)) {
+    const joined<C> j = join_far<C>(f, {x, zero});
+    // k = +inf has no finite maximum to subtract: inf - inf.
+    const auto endless = x == vec<C>(std::numeric_limits<C>::infinity());
+    weight = xsimd::select(distant, xsimd::select(endless, x - x, j.second), xsimd::select(wide, zero, weight));
+    scale = xsimd::select(distant, j.first, xsimd::select(wide, one, scale));
+    next.base = xsimd::select(distant, j.common.base, f.base);
+    next.exponent = xsimd::select(distant, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
+  }
+  num = mul_add(weight, times_pow2<C>(v, -shift), num * scale);
+  den = mul_add(weight, one, den * scale);
+  store(chunk.num + l, num);
+  store(chunk.den + l, den);
+  store(chunk.peak + l, peak);
+  store(chunk.base + l, next.base);
+  store(chunk.exponent + l, next.exponent);
+  if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(peak, old_peak)))
+    look_back<C, What != emission::nothing>(chunk, job.before, job.view, l, job.lowers);
+  if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
+}
+
+/// Whether the keys of a column fit its frame, see fold_view::limit, and are sure to be in range.
+template <class C, index_t rows>
+inline vec_mask<C> in_range(const vec<C> (&k)[rows], const vec<C>& limit) {
+  vec<C> top = exp_steps<C>(k[0]);
+  vec<C> bottom = top;
+#pragma GCC unroll 4
+  for (index_t r = 1; r < rows; ++r) {
+    const vec<C> steps = exp_steps<C>(k[r]);
+    top = max_ignoring_nan<C>(top, steps);
+    bottom = min_ignoring_nan<C>(bottom, steps);
+  }
+  return (top <= limit) & (bottom >= vec<C>(step_zero<C> - far_step<C>));
+}
+
+/// Which columns fold_columns takes: those whose keys and queries are all near, so that exp_near serves them, or others
+/// that need no change of frame.
+enum class reach { ordinary, wide };
+
+/// Folds whole panels of n rows from `at` on, up to the first column that is of another kind; returns where it stopped.
+/// A function for each kind, without a call in its loops, so that constants stay in registers, and for many panels: a
+/// call for each took 110 cycles, 0.14 of the loop's time on 512 channels. Flattened: left to itself the compiler calls
+/// exp and the emitter, which then spill and reload every vector (1.8x). All that the loops read is copied first: a
+/// vector store may alias anything in memory, so that pointers held there would be loaded again after each.
+template <class C, emission What, reach Reach, index_t rows>
+[[gnu::flatten, gnu::noinline]] panel_place fold_columns(const fold_job<C>& job, const strip& x,
+                                                         const fold_inputs<C>& in, index_t n, panel_place at) {
+  constexpr bool gated = What == emission::gated;
+  const fold_lanes<C> chunk = job.chunk;
+  const fold_view<C> view = job.view;
+  const panel<C> all_keys = in.keys, all_values = in.values;
+  const fold_rows<C> out = in.out;
+  const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.uncached);
+  const bool uncached = job.uncached;
+  const bool around = out.around, asked = out.asked;
+  const vec<C> low(scan_tuning<C>::value_low);
+  const vec<C> high(scan_tuning<C>::value_high);
+  const vec<C> near_q(shared_gate<C>);
+  const vec<C> zero(C(0));
+  while (at.r + rows <= n) {
+    const index_t end = at.i < turn ? turn : width;
+    const auto next = [&](const panel<C>& of) {
+      return lines_ahead<C>::with_turn(of.from(at.r), width, uncached, end == width, rows).down(at.i);
+    };
+    const auto here = [&](const panel<C>& of) { return row_walk<C>(of.from(at.r), rows, at.i); };
+    row_walk<C> keys = here(all_keys), values = here(all_values), q = here(out.q), y = here(out.y);
+    line_walk next_keys = next(all_keys), next_values = next(all_values), next_q = next(out.q), next_y = next(out.y);
+    for (index_t i = at.i; i < end; i += lanes<C>) {
+      const index_t l = lane + i;
+      vec<C> k[rows], v[rows], queries[rows];
+      vec<C> size = zero, size_q = zero;
+      vec<C> peak = zero;
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        k[r] = load(keys.here());
+        v[r] = load(values.here());
+        keys.next();
+        values.next();
+        next_keys.ask();
+        next_values.ask();
+        if constexpr (gated) {
+          queries[r] = load(q.here());
+          q.next();
+          next_q.ask();
+          if (asked) next_y.ask_to_write();
+          size_q = larger_size<C>(size_q, queries[r]);
+        }
+        size = larger_size<C>(size, k[r]);
+        peak = larger_size<C>(peak, v[r]);
+      }
+      keys.next_column();
+      values.next_column();
+      next_keys.next_column();
+      next_values.next_column();
+      if constexpr (gated) {
+        q.next_column();
+        next_q.next_column();
+        next_y.next_column();
+      }
+      const auto within = (size <= load(view.ordinary_size + l)) & (size_q <= near_q) & (peak <= high);
+      // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
+      const vec<C> exponent = load(chunk.exponent + l);
+      vec<C> weight[rows], growth[rows];
+      if constexpr (Reach == reach::ordinary) {
+        if (!xsimd::all(within)) return {at.r, i};
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
+#pragma GCC unroll 4
+        for (index_t r = 0; gated && r < rows; ++r) growth[r] = exp_near<C, true>(queries[r], zero);
+      } else {
+        if (What != emission::any && xsimd::all(within)) return {at.r, i};
+        auto plain = (peak <= high) & in_range<C, rows>(k, load(view.limit + l));
+        // A row may see tiny values alone, whatever the panel's later rows hold.
+        vec<C> seen = load(chunk.peak + l);
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) {
+          seen = larger_size<C>(seen, v[r]);
+          if (What != emission::nothing || r + 1 == rows) plain = plain & ((seen >= low) | (seen == zero));
+        }
+        if (!xsimd::all(plain)) return {at.r, i};
+        store(chunk.peak + l, seen);
+        const vec<C> limit =
+            What == emission::nothing ? nearest_keys<C>(exponent) : near_limit<C>(exponent, load(view.den_unit + l));
+        store(view.ordinary_size + l, xsimd::select(seen == zero, load(view.ordinary_size + l), limit));
+#pragma GCC unroll 4
+        for (index_t r = 0; r < rows; ++r) {
+          const split_exp<C> e = exp_weight<C>(k[r]);
+          weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
+        }
+#pragma GCC unroll 4
+        for (index_t r = 0; gated && r < rows; ++r) growth[r] = quotient_growth<C>(queries[r]);
+      }
+      vec<C> num = load(chunk.num + l);
+      vec<C> den = load(chunk.den + l);
+      const fold_past<C> past(view, l);
+#pragma GCC unroll 4
+      for (index_t r = 0; r < rows; ++r) {
+        num = mul_add(weight[r], v[r], num);
+        den += weight[r];
+        if constexpr (gated && Reach == reach::ordinary) {
+          // The unit is 1, and sums cost less here than products.
+          put(y.here(), growth_quotient<C>(num + past.num_before, den + past.den_before, growth[r]), around);
+          y.next();
+        } else if constexpr (gated) {
+          const vec<C> num_of_y = mul_add(num, past.unit, past.num_before);
+          const vec<C> den_of_y = mul_add(den, past.unit, past.den_before);
+          put(y.here(), any_growth_quotient<C>(num_of_y, den_of_y, growth[r]), around);
+          y.next();
+        } else if constexpr (What == emission::any) {
+          emit_ordinary<C>(out, view, past, l, i, at.r + r, num, den);
+        }
+      }
+      if constexpr (gated) y.next_column();
+      store(chunk.num + l, num);
+      store(chunk.den + l, den);
+    }
+    at = at.behind(end, width, rows);
+  }
+  return at;
+}
+
+/// fold_columns for both kinds: returns the first place from `at` on that is for fold_any.
+template <class C, emission What, index_t rows>
+inline panel_place fold_ordinary(const fold_job<C>& job, const strip& x, const fold_inputs<C>& in, index_t n,
+                                 panel_place at) {
+  while (at.r + rows <= n) {
+    // What else is wanted besides y takes longer than the wide kind, which serves all.
+    if constexpr (What != emission::any) at = fold_columns<C, What, reach::ordinary, rows>(job, x, in, n, at);
+    if (at.r + rows > n) break;
+    const panel_place wide = fold_columns<C, What, reach::wide, rows>(job, x, in, n, at);
+    if (wide.r == at.r && wide.i == at.i) break;
+    at = wide;
+  }
+  return at;
+}
+
+/// Folds rows [0, n) of a strip, so many at a time.
+template <class C, emission What, index_t rows>
+[[gnu::noinline]] void fold_panels(fold_job<C>& job, const strip& x, const fold_inputs<C>& in, index_t n) {
+  if constexpr (What != emission::nothing) job.out = in.out;
+  for (panel_place at; at.r < n;) {
+    at = fold_ordinary<C, What, rows>(job, x, in, n, at);
+    const index_t end = (std::min)(at.r + rows, n);
+    for (index_t r = at.r; r < end; ++r)
+      fold_any<C, What>(job, x.lane + at.i, at.i, r, in.keys.row(r) + at.i, in.values.row(r) + at.i);
+    at = at.behind(at.i + lanes<C>, x.width, rows);
+  }
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan/keys.hpp  Chunks of keys of a stretch through the fold; what the forward and the backward scan share.
+#pragma once
+
+#include <algorithm>
+
+#include "../runtime/parallel.hpp"
+#include "../runtime/workspace.hpp"
+#include "kernel.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The buffers of one thread, cut from one block.
+template <class C>
+struct key_desk {
+  fold_lanes<C> chunk, before;
+  fold_view<C> view;
+  C* keys = nullptr;
+  C* values = nullptr;
+  C* zeros = nullptr;  ///< a row, for tensors that are not needed
+  C* ones = nullptr;   ///< a row, for values that are not needed
+
+  static index_t size(index_t width) {
+    return width * (2 * fold_lanes<C>::arrays + fold_view<C>::arrays + 2 * scan_tuning<C>::rows + 2);
+  }
+
+  key_desk(C* at, index_t width) {
+    const auto next = [&](index_t arrays) {
+      C* const here = at;
+      at += arrays * width;
+      return here;
+    };
+    chunk = {next(fold_lanes<C>::arrays), width};
+    before = {next(fold_lanes<C>::arrays), width};
+    view = {next(fold_view<C>::arrays), width};
+    keys = next(scan_tuning<C>::rows);
+    values = next(scan_tuning<C>::rows);
+    zeros = next(1);
+    ones = next(1);
+    std::fill_n(zeros, width, C(0));
+    std::fill_n(ones, width, C(1));
+  }
+};
+
+/// Stands for rows that nobody wants.
+struct no_rows {
+  static constexpr emission what = emission::nothing;
+  template <class C>
+  fold_rows<C> open(const strip&, index_t, index_t) const {
+    return {};
+  }
+  void close(const strip&, index_t, index_t) const {}
+  bool in_place(const strip&) const { return true; }
+};
+
+template <class C>
+class key_scan {
+ public:
+  /// Without values only the weights are summed.
+  key_scan(const problem& p, const scan_plan<C>& plan, bool uncached, bool with_values = true)
+      : p_(p), plan_(plan), k_(p.k, p.d, p.d / p.hk), v_(p.v, p.d, 1), with_values_(with_values), uncached_(uncached) {}
+
+  static index_t chunks(index_t n) { return scan_plan<C>::chunks(n); }
+
+  /// Keys from here on are hidden from the whole stretch, or seen by no row of a causal problem.
+  index_t end(const stretch& x) const {
+    index_t most = 0;
+    for (index_t b = plan_.first_batch(x); b <= plan_.last_batch(x); ++b) most = (std::max)(most, p_.key_limit(b));
+    return p_.causal ? (std::min)(most, p_.Tq) : most;
+  }
+
+  /// desk.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
+  template <class Emitter>
+  void fold(const stretch& x, index_t s0, index_t s1, const key_desk<C>& desk, const Emitter& rows_to) const {
+    constexpr emission what = Emitter::what;
+    constexpr bool wanted = what != emission::nothing;
+    fold_job<C> job{desk.chunk, desk.before, desk.view, {}, uncached_, lowers()};
+    job.chunk.clear(padded(x));
+    if (s0 < s1) {
+      plan_.for_strips(x, [&](const strip& part) {
+        enter_frames<C>(job.chunk, part, read_keys(part, s0, 1, desk.keys), read_values(part, s0, 1, desk));
+      });
+    }
+    start<wanted>(x, job);
+    constexpr index_t few = scan_tuning<C>::far_rows;
+    const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
+    plan_.for_strips(x, [&](const strip& part) {
+      const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
+      const auto open = [&](index_t s, index_t n) {
+        fold_inputs<C> in{read_keys(part, s, n, desk.keys), read_values(part, s, n, desk), {}};
+        if constexpr (wanted) in.out = rows_to.open(part, s, n);
+        return in;
+      };
+      const auto fold = [&](const fold_inputs<C>& in, index_t n) {
+        if constexpr (what != emission::any) {
+          if (rows == few) return fold_panels<C, what, few>(job, part, in, n);
+        }
+        fold_panels<C, what, scan_tuning<C>::rows>(job, part, in, n);
+      };
+      for_panels(s0, s1, rows, whole, open, fold,
+                 [&](index_t s, index_t n, const fold_inputs<C>&) { rows_to.close(part, s, n); });
+    });
+  }
+
+  /// desk.before += all keys, chunk by chunk.
+  void fold_all(const stretch& x, const key_desk<C>& desk) const {
+    const index_t last = end(x);
+    for (index_t s = 0; s < last; s += scan_tuning<C>::chunk) {
+      fold(x, s, (std::min)(s + scan_tuning<C>::chunk, last), desk, no_rows{});
+      advance(x, desk);
+    }
+  }
+
+  /// desk.before += desk.chunk
+  void advance(const stretch& x, const key_desk<C>& desk) const { merge_folds<C>(desk.before, desk.chunk, padded(x)); }
+
+  /// The row that sees exactly the keys of desk.before, at lane positions of `out`. Changes desk.chunk.
+  void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
+    const fold_job<C> job{desk.chunk, desk.before, desk.view, out, uncached_, lowers()};
+    job.chunk.clear(padded(x));
+    start<true>(x, job);
+    for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
+  }
+
+  /// Whether keys of a strip are read where they lie.
+  bool in_place(const strip& x) const { return as_stored() && k_.direct(x); }
+  panel<C> read_keys(const strip& x, index_t s, index_t n, C* buffer) const {
+    if (as_stored()) return k_.read(x, s, n, buffer);
+    const panel<C> keys = k_.copy(x, s, n, buffer);
+    hide_keys<C>(p_, x, s, n, keys);
+    return keys;
+  }
+
+  panel<C> read_values(const strip& x, index_t s, index_t n, const key_desk<C>& desk) const {
+    return with_values_ ? v_.read(x, s, n, desk.values) : panel<C>{desk.ones, 0};
+  }
+
+  /// Lanes that a stretch uses.
+  static index_t padded(const stretch& x) { return (x.count + lanes<C> - 1) / lanes<C> * lanes<C>; }
+
+ private:
+  bool as_stored() const { return p_.mask == nullptr && (p_.lengths.data == nullptr || !plan_.packed()); }
+
+  bool lowers() const { return p_.d >= lanes<C>; }
+
+  template <bool Emit>
+  void start(const stretch& x, const fold_job<C>& job) const {
+    for (index_t l = 0; l < padded(x); l += lanes<C>)
+      look_back<C, Emit>(job.chunk, job.before, job.view, l, job.lowers);
+  }
+
+  const problem& p_;
+  const scan_plan<C>& plan_;
+  columns<C> k_;
+  columns<C> v_;
+  bool with_values_;
+  bool uncached_;
+};
+
+/// The sums over all keys, or over those before each chunk, by threads: round by round some chunks are summed apart and
+/// then joined in order. The sums are the same as if one thread had gone through the chunks.
+template <class C>
+class key_prefix {
+ public:
+  key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, int threads, scratch& memory)
+      : plan_(plan),
+        keys_(keys),
+        chunks_(key_scan<C>::chunks(p.causal ? (std::min)(p.Tk, p.Tq) : p.Tk)),
+        kept_(p.causal ? chunks_ + 1 : 1),
+        round_((std::min)(chunks_, (scan_tuning<C>::round * threads + plan.count() - 1) / plan.count())) {
+    const index_t one = fold_lanes<C>::arrays * plan.width();
+    folds_ = memory.take<C>(plan.count() * round_ * one);
+    before_ = memory.take<C>(plan.count() * kept_ * one);
+  }
+
+  /// The sums over all keys of `earlier` come before the first chunk. It has run before this does.
+  void follow(const key_prefix& earlier) { earlier_ = &earlier; }
+
+  template <class Desk>
+  void run(int threads, const Desk& desk) const {
+    // Without keys the sums are those of none.
+    if (chunks_ == 0) parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, 0, 0); });
+    for (index_t first = 0; first < chunks_; first += round_) {
+      const index_t n = (std::min)(round_, chunks_ - first);
+      parallel_for(plan_.count() * n, threads, item_order::runs, [&](index_t item, int thread) {
+        const auto [i, c] = plan_.part_of(item, n);
+        fold(i, first, c, desk(thread));
+      });
+      parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, first, n); });
+    }
+  }
+
+  /// The same for one stretch by one thread.
+  void run_stretch(index_t i, const key_desk<C>& desk) const {
+    if (chunks_ == 0) merge(i, 0, 0);
+    for (index_t c = 0; c < chunks_; ++c) {
+      fold(i, c, 0, desk);
+      merge(i, c, 1);
+    }
+  }
+
+  /// The sums over keys before chunk c of stretch i, of causal rows; over all keys from the last chunk on.
+  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * kept_ + (std::min)(c, kept_ - 1)); }
+  fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
+
+ private:
+  /// Chunk `first` + c, as the c-th of its round.
+  [[gnu::noinline]] void fold(index_t i, index_t first, index_t c, key_desk<C> desk) const {
+    const stretch x = plan_.at(i);
+    const index_t s0 = (first + c) * scan_tuning<C>::chunk;
+    desk.chunk = at(folds_, i * round_ + c);
+    keys_.fold(x, s0, (std::max)(s0, (std::min)(s0 + scan_tuning<C>::chunk, keys_.end(x))), desk, no_rows{});
+  }
+
+  /// Joins the n chunks of a round from `first` on with those before them.
+  void merge(index_t i, index_t first, index_t n) const {
+    const index_t width = plan_.width();
+    if (first == 0 && earlier_ != nullptr) {
+      std::copy_n(earlier_->total(i).base, fold_lanes<C>::arrays * width, before(i, 0).base);
+    } else if (first == 0) {
+      before(i, 0).clear(width);
+    }
+    for (index_t c = 0; c < n; ++c) {
+      const fold_lanes<C> sum = before(i, first + c + 1);
+      if (kept_ > 1) std::copy_n(before(i, first + c).base, fold_lanes<C>::arrays * width, sum.base);
+      merge_folds<C>(sum, at(folds_, i * round_ + c), key_scan<C>::padded(plan_.at(i)));
+    }
+  }
+
+  fold_lanes<C> at(C* from, index_t i) const {
+    return {from + i * fold_lanes<C>::arrays * plan_.width(), plan_.width()};
+  }
+
+  const scan_plan<C>& plan_;
+  const key_scan<C>& keys_;
+  index_t chunks_;
+  index_t kept_;   ///< sums over the keys before a chunk that are wanted: of rows that are not causal only all
+  index_t round_;  ///< chunks that are folded before they are joined
+  C* folds_ = nullptr;
+  C* before_ = nullptr;
+  const key_prefix* earlier_ = nullptr;
+};
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan/traffic.hpp  What the size of a call's arrays decides: how they are read, and how results are written.
+#pragma once
+
+#include "../runtime/streaming.hpp"
+#include "plan.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+namespace scan {
+
+/// The ways of a call's arrays. They are counted in bytes as they are stored, 16-bit numbers as half of what they
+/// become.
+struct traffic {
+  bool far_keys = false;       ///< keys and values come from memory, not from a cache, where they are summed
+  bool far_key_grads = false;  ///< the same where their gradients are formed
+  bool far_rows = false;       ///< the same of q, and of dy
+  bool around = false;         ///< y or dq is written around the caches where it lies on_lines
+  bool keys_around = false;    ///< the same of dk and dv
+  bool asked = false;          ///< lines of y are asked for that are written through the caches
+
+  template <class C>
+  static traffic of_forward(const problem& p, const scan_plan<C>& plan) {
+    using tune = scan_tuning<C>;
+    const index_t keys = bytes(p, p.Tk), rows = bytes(p, p.Tq);
+    traffic ways;
+    ways.far_keys = keys >= streaming::output_bytes;
+    ways.far_rows = rows >= streaming::output_bytes;
+    ways.around = plan.torn() || ways.far_rows || (p.causal && forward_arrays * rows >= streaming::call_bytes);
+    ways.asked = rows >= tune::asked;
+    return ways;
+  }
+
+  template <class C>
+  static traffic of_backward(const problem& p, const scan_plan<C>& plan) {
+    using tune = scan_tuning<C>;
+    const index_t keys = bytes(p, p.Tk), rows = bytes(p, p.Tq);
+    traffic ways;
+    ways.far_keys = keys >= streaming::output_bytes;
+    ways.far_key_grads = backward_arrays * keys >= streaming::call_bytes;
+    ways.far_rows = backward_arrays * rows >= streaming::call_bytes;
+    ways.around = plan.torn() || ways.far_rows;
+    ways.keys_around = plan.torn() || ways.far_key_grads;
+    return ways;
+  }
+
+ private:
+  static constexpr index_t forward_arrays = 4;   ///< q, k, v, y
+  static constexpr index_t backward_arrays = 7;  ///< q, k, v, dy, dq, dk, dv
+  static index_t bytes(const problem& p, index_t positions) { return p.B * positions * p.d * size_of(p.v.type); }
+};
+
+/// Rows that go through a kernel together.
+template <class C>
+inline index_t panel_rows(bool uncached) {
+  return uncached ? scan_tuning<C>::far_rows : scan_tuning<C>::rows;
+}
+
+}  // namespace scan
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file softmax/exact_result.hpp  What the exact path of one row gives, whichever engine walks its keys.
+#pragma once
+
+#include "../simd/vec.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+template <class C>
+struct exact_row_result {
+  C average[lanes<C>];  ///< num / den * unscale
+  C num[lanes<C>];
+  C den[lanes<C>];
+  C unscale[lanes<C>];
+  C lse[lanes<C>];
+  C inverse[lanes<C>];
+  C exponent[lanes<C>];
+  C base_hi[lanes<C>];
+  C base_lo[lanes<C>];
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file softmax/exact_weight.hpp  One attention weight a = exp(k + w - lse) from the row state, in range and exponent
+/// apart.
+#pragma once
+
+#include "../math/half_sum.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// A weight a = mantissa 2^exponent. Apart, since a alone may underflow where its product with a large g or v need not.
+template <class C>
+struct exact_factor {
+  vec<C> mantissa, exponent;
+
+  /// a x
+  vec<C> times(const vec<C>& x) const {
+    const vec<C> product = mantissa * x;
+    const auto fits = (xsimd::abs)(product) <= vec<C>(exp_constants<C>::largest);
+    return xsimd::select(fits, raise<C>(product, exponent), raise<C>(mantissa, exponent) * x);
+  }
+  /// a g d
+  vec<C> times(const vec<C>& g, const vec<C>& d) const {
+    const vec<C> product = g * d;
+    const auto fits = (xsimd::abs)(product) <= vec<C>(exp_constants<C>::largest);
+    return xsimd::select(fits, times(product), times(g) * d);
+  }
+  /// a g (x - y)
+  vec<C> times_difference(const vec<C>& g, const vec<C>& x, const vec<C>& y) const {
+    const vec<C> product = times(g, x - y), half(C(0.5));
+    const auto beyond = difference_overflows<C>(x, y);
+    if (!xsimd::any(beyond)) return product;
+    return xsimd::select(beyond, times(g, x * half - y * half) * vec<C>(C(2)), product);
+  }
+};
+
+/// a[t,s,c] = exp(k + w - lse) from the row state, with any logits. `weight` and `key` are w and k.
+template <class C>
+inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, const vec<C>& inverse,
+                                    const vec<C>& exponent, const vec<C>& base_hi, const vec<C>& base_lo) {
+  const vec<C> zero(C(0));
+  const vec<C> range(exp_constants<C>::range);
+  const auto within = ((xsimd::abs)(key) <= range) && ((xsimd::abs)(weight) <= range) && (base_hi == zero);
+  const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(within, key, zero));
+  const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(within, weight, zero));
+  exact_factor<C> a{ek.mantissa * ew.mantissa * inverse, (ek.exponent + ew.exponent) - exponent};
+  if (!xsimd::all(within)) {
+    const half_sum<C> z = add_halves<C>(key, weight);
+    // The base is that of a whole column, hundreds above what an early row sees: their difference alone would be
+    // rounded to units of its own size, each of which is a relative error of the weight. So its rest joins after the
+    // row's sum has taken the size away.
+    const half_sum<C> difference = subtract<C>(z, {base_hi, base_lo});
+    const vec<C> x = vec<C>(C(2)) * difference.hi;
+    // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
+    const vec<C> row = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_hi), x);
+    // In the base of the other factors; what may be infinite lies beyond the range anyway.
+    const vec<C> excess = max_ignoring_nan<C>(x, vec<C>(C(-4) * exp_constants<C>::range)) * vec<C>(base_excess<C>);
+    const vec<C> rest = mul_add(difference.lo, vec<C>(C(2)), excess);
+    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), row + rest);
+    // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
+    const vec<C> cap(C(8));
+    const vec<C> low = xsimd::select(relative < -range, -range, relative);
+    const split_exp<C> e = exp_split<C>(xsimd::select(low > cap, cap, low));
+    a.mantissa = xsimd::select(within, a.mantissa, e.mantissa * inverse);
+    a.exponent = xsimd::select(within, a.exponent, e.exponent);
+  }
+  return a;
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file softmax/proof.hpp  Whether sums of weights have lost nothing that counts: the proof check of docs/adr/0002.
+#pragma once
+
+#include "../math/exp.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Underflowed terms change num / den by at most T 2^-125 / den, relative to max |v|; above the bounds that is far
+/// below an ulp. NaN and infinities fail the comparisons.
+template <class C>
+inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor) {
+  const vec<C> enough(exp_constants<C>::proof), largest(exp_constants<C>::largest);
+  return (den >= enough) && (den <= largest) && ((xsimd::abs)(o) <= largest) && ((xsimd::abs)(num) >= floor * den);
+}
+
+/// The same for many rows at once, lane by lane.
+template <class C>
+class proof_of_rows {
+ public:
+  explicit proof_of_rows(const vec<C>& floor) : floor_(floor), above_(floor == floor) {
+    with_floor_ = !xsimd::all(floor == vec<C>(C(0)));
+  }
+  void add(const vec<C>& num, const vec<C>& den, const vec<C>& o) {
+    dens_.add(den);
+    averages_.add(o);
+    if (with_floor_) above_ = above_ && ((xsimd::abs)(num) >= floor_ * den);
+  }
+  vec_mask<C> proven() const {
+    using k_ = exp_constants<C>;
+    return dens_.within(k_::proof, k_::largest) && averages_.within(k_::largest) && above_;
+  }
+
+ private:
+  vec<C> floor_;
+  vec_mask<C> above_;
+  seen_range<C> dens_;
+  seen_size<C> averages_;
+  bool with_floor_;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil/backward/rows.hpp  What the gradients of one lane tile start from: g = dy gate(q), o, and the rows'
+/// weights.
+#pragma once
+
+#include "../../math/gates.hpp"
+#include "../../softmax/padding.hpp"
+#include "../../tensor/lane_rows.hpp"
+#include "../epilogue.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Per query and lane, [t][lane]. The last four are a row's weight as row_state has it.
+template <class C>
+struct upstream_rows {
+  C* g = nullptr;
+  C* o = nullptr;
+  C* inverse = nullptr;
+  C* exponent = nullptr;
+  C* base_hi = nullptr;
+  C* base_lo = nullptr;
+
+  void take(index_t T, scratch& memory) {
+    for (C** const at : {&g, &o, &inverse, &exponent, &base_hi, &base_lo}) *at = memory.take<C>(T * lanes<C>);
+  }
+};
+
+/// What the gradients of a lane tile read, and where dq goes.
+template <class C>
+struct gradient_fields {
+  const backward_problem& p;
+  const lane_tile<C>& tile;
+  lane_rows<C> k, v, q, dy, average, lse, dq;
+
+  gradient_fields(const backward_problem& from, const lane_tile<C>& of)
+      : p(from),
+        tile(of),
+        k(p.k, p.grid, tile, p.d / p.hk),
+        v(p.v, p.grid, tile, 1),
+        q(p.q, p.grid, tile, 1),
+        dy(p.dy, p.grid, tile, 1),
+        average(p.average, p.grid, tile, 1),
+        lse(p.lse, p.grid, tile, p.d / p.hk),
+        dq(p.dq, p.grid, tile, 1) {}
+
+  /// Where they can be used as they lie.
+  column_rows<C> columns() const { return column_rows<C>::in_place(k, v); }
+
+  /// Asks for rows of all inputs of `count` tiles from this one on, while another tile is worked on.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
+    if (count == 0) return;
+    k.prefetch(t0, t1, count);
+    v.prefetch(t0, t1, count);
+    dy.prefetch(t0, t1, count);
+    average.prefetch(t0, t1, count);
+    lse.prefetch(t0, t1, count);
+    if (p.gate_fn != gate::none) q.prefetch(t0, t1, count);
+  }
+};
+
+/// Fills o and the weights of queries [t0, t1) from the caller's lse and average.
+template <class C>
+[[gnu::noinline]] void read_saved(const gradient_fields<C>& fields, const upstream_rows<C>& rows, index_t t0,
+                                  index_t t1) {
+  constexpr index_t L = lanes<C>;
+  fields.average.read(t0, t1, rows.o + t0 * L);
+  fields.lse.read(t0, t1, rows.inverse + t0 * L);
+  for (index_t i = t0 * L; i < t1 * L; i += L) {
+    const lane_state<C> state = state_from_lse<C>(load(rows.inverse + i));
+    store(rows.inverse + i, state.inverse);
+    store(rows.exponent + i, state.exponent);
+    store(rows.base_hi + i, state.base_hi);
+    store(rows.base_lo + i, state.base_lo);
+  }
+}
+
+/// Fills o and the weights by the forward fold.
+template <class C>
+inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& rest, query_block<C>& block,
+                      const upstream_rows<C>& rows) {
+  constexpr index_t L = lanes<C>;
+  const auto keep = [&](index_t t0, index_t t1, const query_block<C>& from) {
+    for (index_t i = 0; i < (t1 - t0) * L; i += L) {
+      store(rows.o + t0 * L + i, load(from.average + i));
+      store(rows.inverse + t0 * L + i, load(from.inverse + i));
+      store(rows.exponent + t0 * L + i, load(from.exponent + i));
+      store(rows.base_hi + t0 * L + i, load(from.base_hi + i));
+      store(rows.base_lo + t0 * L + i, load(from.base_lo + i));
+    }
+  };
+  fold_queries<C>(fold, query_results::state, P, gate_inputs<C>{}, rest, block, keep, [](index_t) {});
+}
+
+/// g = dy gate(q) and dq = dy gate'(q) o of queries [t0, t1). Rows that see no key get g = o = dq = 0, whatever dy
+/// holds there. `block` lends its buffers.
+template <class C>
+[[gnu::flatten]] inline void fill_upstream(const gradient_fields<C>& fields, query_block<C>& block,
+                                           const upstream_rows<C>& rows, index_t t0, index_t t1, bool write_dq = true) {
+  constexpr index_t L = lanes<C>;
+  const backward_problem& p = fields.p;
+  const vec<C> zero(C(0));
+  C* const q = block.average;
+  C* const dq = block.lse;
+  if (p.pads_queries()) empty_padding<C>(p, fields.tile, t0, t1, rows.inverse + t0 * L);
+  fields.dy.read(t0, t1, rows.g + t0 * L);
+  if (p.gate_fn != gate::none) fields.q.read(t0, t1, q);
+  const auto apply = [&](const auto& both) __attribute__((always_inline)) {
+    for (index_t i = 0; i < (t1 - t0) * L; i += L) {
+      const index_t at = t0 * L + i;
+      const auto empty = load(rows.inverse + at) == zero;
+      const vec<C> dy = load(rows.g + at);
+      const vec<C> o = xsimd::select(empty, zero, load(rows.o + at));
+      const gate_pair<C> gate_of = both(i);
+      store(rows.o + at, o);
+      store(rows.g + at, xsimd::select(empty, zero, dy * gate_of.value));
+      store(dq + i, xsimd::select(empty, zero, dy * gate_of.slope * o));
+    }
+  };
+  if (p.gate_fn == gate::sigmoid) {  // the default is worth a loop without a switch
+    apply([&](index_t i) __attribute__((always_inline)) { return gate_detail::sigmoid_pair<C>(load(q + i)); });
+  } else if (p.gate_fn != gate::none) {
+    apply([&](index_t i) { return gate_both<C>(p.gate_fn, load(q + i)); });
+  } else {
+    for (index_t i = 0; i < (t1 - t0) * L; i += L) {
+      const index_t at = t0 * L + i;
+      const auto empty = load(rows.inverse + at) == zero;
+      store(rows.o + at, xsimd::select(empty, zero, load(rows.o + at)));
+      store(rows.g + at, xsimd::select(empty, zero, load(rows.g + at)));
+      store(dq + i, zero);
+    }
+  }
+  if (p.dq.set && write_dq) fields.dq.write(p, t0, t1, dq);
+}
+
+/// Q[t] = [X g, X g o], X = exp(-lse), as the transposed fold takes them, and what they were scaled by.
+template <class C>
+struct payload_scales {
+  C exponent[lanes<C>];  ///< X was divided by 2^exponent
+  C unscale[lanes<C>];   ///< of g
+  C usable[lanes<C>];    ///< 0: the lane is left to the exact path
+  C quiet[lanes<C>];     ///< 1: every g or every v is 0, and so are all sums with both
+};
+
+/// Fills `ps`, and `by` with the inverse of its unscale.
+template <class C>
+[[gnu::noinline]] void measure_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs,
+                                       C* by, payload_scales<C>& ps) {
+  constexpr index_t L = lanes<C>;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const vec<C> zero(C(0)), one(C(1));
+  vec<C> top(-inf), high(zero), beyond(zero);
+  for (index_t i = 0; i < p.Tq * L; i += L) {
+    const auto empty = load(rows.inverse + i) == zero;
+    const vec<C> exponent = -load(rows.exponent + i);
+    const vec<C> size = (xsimd::abs)(load(rows.g + i));
+    top = xsimd::select(!empty && (exponent > top), exponent, top);
+    high = xsimd::select((size > high) && (size < vec<C>(inf)), size, high);
+    beyond = xsimd::select(load(rows.base_hi + i) == zero, beyond, one);
+  }
+  C highs[L];
+  store(highs, high);
+  for (index_t l = 0; l < L; ++l) value_scale(highs[l], by[l], ps.unscale[l]);
+  top = xsimd::select(top > vec<C>(-inf), top, zero);
+  store(ps.exponent, top);
+  store(ps.quiet, xsimd::select(high == zero, one, load(cs.quiet)));
+  store(ps.usable, xsimd::select(beyond == zero, load(cs.usable), zero));
+}
+
+/// put(t, X g, X g o) for every query, scaled by what measure_payload found.
+template <class C, class Put>
+[[gnu::always_inline]] inline void weigh_payload(const problem& p, const upstream_rows<C>& rows,
+                                                 const column_scales<C>& cs, const C* by, const payload_scales<C>& ps,
+                                                 const Put& put) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> zero(C(0)), top = load(ps.exponent), scale = load(by), value_scale = load(cs.scale);
+  for (index_t t = 0; t < p.Tq; ++t) {
+    const vec<C> inverse = load(rows.inverse + t * L);
+    const vec<C> weight = inverse * pow2<C>(-load(rows.exponent + t * L) - top);
+    const vec<C> g = xsimd::select(inverse == zero, zero, weight * (load(rows.g + t * L) * scale));
+    put(t, g, xsimd::select(inverse == zero, zero, g * (load(rows.o + t * L) * value_scale)));
+  }
+}
+
+template <class C>
+inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs, C* Q,
+                         payload_scales<C>& ps) {
+  constexpr index_t L = lanes<C>;
+  C by[L];
+  measure_payload<C>(p, rows, cs, by, ps);
+  weigh_payload<C>(p, rows, cs, by, ps, [&](index_t t, const vec<C>& g, const vec<C>& go) {
+    store(Q + t * 2 * L, g);
+    store(Q + t * 2 * L + L, go);
+  });
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil/forward.hpp  The forward call of a convolution: AFT Eq. 6, DAFT Eq. 7, 8, without their subtraction.
+#pragma once
+
+#include "grouped/forward.hpp"
+#include "sequence.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Lane tiles [own.first, own.last) of a group of batch elements.
+template <class C>
+inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& worker, const stencil_item& own,
+                          const stencil_item& next) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t most = tuning_stencil<C>::group;
+  const problem& p = call.p;
+  box_complement<C> rest(call.shape, worker.rest);
+  const index_t size = p.Tk * L;
+  tiles_in_place<C> in_place;
+  for (index_t i = own.first; i < own.last; ++i) {
+    const index_t in_group = (i - own.first) % worker.group;
+    if (in_group == 0) {
+      lane_tile<C> tiles[most];
+      const index_t count = own.some(i, worker.group).count();
+      for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(own.group, i + j);
+      in_place = {p, tiles, count};
+      if (!in_place.columns) stage_columns<C>(p, tiles, count, 0, p.Tk, worker.P, 2 * size);
+      if (!in_place.queries && p.gate_fn != gate::none)
+        read_tiles<C>(p.q, p.grid, tiles, count, 1, 0, p.Tq, worker.gates, size, L);
+    }
+    C* const P = worker.P + (in_place.columns ? 0 : in_group * 2 * size);
+    const lane_tile<C> tile = call.plan.tile(own.group, i);
+    const query_inputs<C> inputs(p, tile);
+    const stencil_ahead ahead(own, i, worker.group, next, p.Tq);
+    const query_outputs<C> outputs(p, tile);
+    const query_inputs<C> later(p, call.plan.tile(ahead.tiles.group, ahead.tiles.first));
+    column_scales<C> cs;
+    fill_ordinary_columns<C>(p, call.tables[i], tile, in_place.columns ? inputs.columns() : column_rows<C>::staged(P),
+                             P, cs);
+    query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
+    fold.y = outputs.whole_rows();
+    const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {
+      outputs.store_queries(t0, t1, block);
+    };
+    index_t asked = ahead.row;
+    const auto ask = [&](index_t t) {
+      ahead.advance(
+          t, asked, [&](index_t t0, index_t t1) __attribute__((always_inline)) {
+            later.prefetch(t0, t1, ahead.tiles.count());
+          });
+    };
+    const gate_inputs<C> gates = in_place.queries ? inputs.gates() : gate_inputs<C>{worker.gates + in_group * size};
+    fold_queries<C>(fold, call.wanted, P, gates, rest, *worker.block, done, ask);
+  }
+  fence_stores();
+}
+
+/// bias_kind::filter without a mask per pair. O(B T taps d) multiply-adds, O(T) scratch per thread and lane tile.
+template <class C>
+void stencil_forward(const problem& given, const cpu& exec) {
+  if (given.B == 0 || given.Tq == 0 || given.d == 0) return;
+  scratch memory(exec);
+  const stencil_shape shape = shape_of(given);
+  problem p = given;
+  // The box keeps the grid of its own shape.
+  if (is_flat(p, {&p.q, &p.k, &p.v, &p.y, &p.lse, &p.average})) p.grid = {1, 1, p.Tq};
+  const channel_classes<C> classes(p);
+  if (goes_by_parts<C>(shape, given.d, classes.pays())) return sequence_forward<C>(p, shape, exec, memory);
+  const lane_plan<C> plan(p.B, p.d);
+  // Pairs of batch elements share denominators where that pays; what is left goes alone, with the same bits.
+  const index_t pairs = classes.pays() ? p.B / 2 : 0;
+  const index_t groups = pairs > 0 ? pairs + p.B % 2 : plan.groups;
+  const index_t strips = strip_count(groups, plan.tiles, thread_count(exec));
+  const int threads = worker_count(exec, strips * groups);
+  const index_t class_tiles = pairs > 0 ? classes.tiles() : 0;
+  stencil_table<C>* tables = nullptr;
+  stencil_table<C>* class_tables = nullptr;
+  stencil_worker<C>* workers = nullptr;
+  tied_worker<C>* tied_workers = nullptr;
+  const auto lay_out = [&](scratch& from) {
+    tables = take_tables<C>(shape, plan.tiles, false, from);
+    class_tables = take_tables<C>(shape, class_tiles, false, from);
+    workers = take_workers<stencil_worker<C>>(
+        from, threads, shape, tile_group<C>(shape.positions(), 4, tuning_stencil<C>::group), pairs > 0 ? 2 : 1);
+    tied_workers = take_workers<tied_worker<C>>(from, threads, shape, class_tiles);
+  };
+  memory.take_at_once(function_ref<void(scratch&)>(lay_out));
+  parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
+  if (pairs > 0)
+    parallel_for(class_tiles, threads,
+                 [&](index_t i, int) { fill_table<C>(p, shape, classes.tile(0, i), class_tables[i]); });
+  const query_results wanted = p.lse.set ? query_results::logs : query_results::averages;
+  const stencil_call<C> call{p, shape, plan, tables, wanted};
+  const auto item_at = [&](index_t item) {
+    if (item >= strips * groups) return stencil_item{};
+    return stencil_item{item / strips, plan.tiles * (item % strips) / strips,
+                        plan.tiles * (item % strips + 1) / strips};
+  };
+  parallel_for(strips * groups, threads, [&](index_t item, int thread) {
+    stencil_item own = item_at(item), next = item_at(item + threads);
+    if (own.group < pairs) {
+      const tied_fold<C> fold{p, shape, plan, tables, classes, class_tables, wanted};
+      own.group *= 2;
+      next.group *= 2;
+      fold.run(workers[thread], tied_workers[thread], own, next);
+    } else {
+      if (pairs > 0) own.group = p.B - 1;
+      forward_tiles<C>(call, workers[thread], own, pairs > 0 ? stencil_item{} : next);
+    }
+  });
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

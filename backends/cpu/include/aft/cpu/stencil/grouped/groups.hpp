@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stencil/grouped/groups.hpp  Channels that share key and filter, and how what they share reaches their lanes.
+#pragma once
+
+#include <numeric>
+
+#include "../pack_keys.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Classes of consecutive channels with one key channel and one head.
+template <class C>
+struct channel_classes {
+  index_t size = 1;  ///< channels of a class
+  index_t count = 0;
+
+  explicit channel_classes(const problem& p)
+      : size(std::gcd(p.d / p.bias.heads, p.d / p.hk)), count(p.d / size), batches_(p.B), channels_(p.d) {}
+
+  /// There are enough channels for one sum to pay that serves them all.
+  bool wide() const { return size >= tuning_stencil<C>::tied_class && channels_ >= lanes<C>; }
+  /// With denominators apart, numerators of two batch elements fill the two vectors of the stencil.
+  bool pays() const { return wide() && batches_ > 1; }
+  index_t tiles() const { return (count + lanes<C> - 1) / lanes<C>; }
+  /// Lanes are the classes from `first` on, below `end`, each by its first channel.
+  lane_tile<C> tile(index_t b, index_t first, index_t end) const {
+    lane_tile<C> t;
+    t.count = end - first < lanes<C> ? end - first : lanes<C>;
+    for (index_t l = 0; l < t.count; ++l) {
+      t.b[l] = b;
+      t.c[l] = (first + l) * size;
+    }
+    return t;
+  }
+  lane_tile<C> tile(index_t b, index_t index) const { return tile(b, index * lanes<C>, count); }
+
+ private:
+  index_t batches_;
+  index_t channels_;
+};
+
+/// Spreads numbers of classes over the lanes of their channels.
+template <class C>
+struct lane_spread {
+  static constexpr index_t L = lanes<C>;
+  static constexpr index_t most_runs = 4;
+  index_t at[L] = {};           ///< where a lane's class lies
+  index_t tile[L] = {};         ///< and in which class tile
+  index_t run[most_runs] = {};  ///< first lanes of runs of equal classes
+  index_t runs = 0;
+  C lane[L];
+
+  /// Arrays of class tiles lie `step` elements apart; `first` is the class of element 0.
+  [[gnu::noinline]] lane_spread(const lane_tile<C>& of, index_t size, index_t first, index_t step) {
+    for (index_t l = 0; l < L; ++l) {
+      const index_t c = of.c[l < of.count ? l : of.count - 1] / size - first;
+      tile[l] = c / L;
+      at[l] = tile[l] * step + c % L;
+      lane[l] = static_cast<C>(l);
+      if (l > 0 && at[l] == at[l - 1]) continue;
+      if (runs < most_runs) run[runs] = l;
+      ++runs;
+    }
+  }
+  vec<C> operator()(const C* p) const {
+    if (runs > most_runs) {
+      C all[L];
+      for (index_t l = 0; l < L; ++l) all[l] = p[at[l]];
+      return load(all);
+    }
+    vec<C> result(p[at[0]]);
+    const vec<C> lanes_of(load(lane));
+    for (index_t i = 1; i < runs; ++i)
+      result = xsimd::select(lanes_of < vec<C>(static_cast<C>(run[i])), result, vec<C>(p[at[run[i]]]));
+    return result;
+  }
+};
+
+/// keys[s * 2 L + lane] = exp(k) 2^-exponent, -0 where hidden.
+template <class C>
+[[gnu::flatten]] inline void stage_class_keys(const problem& p, const lane_tile<C>& tile, const stencil_table<C>& table,
+                                              C* keys, column_scales<C>& cs) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t block = 32;
+  constexpr C inf = std::numeric_limits<C>::infinity();
+  const lane_rows<C> field_k(p.k, p.grid, tile, p.d / p.hk);
+  C k[block * L];
+  vec<C> top(-inf), gaps(C(0));
+  for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
+    const index_t s1 = s0 + block < p.Tk ? s0 + block : p.Tk;
+    field_k.read(s0, s1, k, -inf);
+    hide_keys(p, tile, s0, s1, k);
+    for (index_t s = s0; s < s1; ++s) {
+      const vec<C> key = load(k + (s - s0) * L);
+      top = max_ignoring_nan<C>(top, key);
+      gaps = xsimd::select(key == vec<C>(-inf), vec<C>(C(1)), gaps);
+      store(keys + s * 2 * L, key);
+    }
+  }
+  set_key_scales<C>(top, table, cs);
+  store(cs.gaps, gaps);
+  const vec<C> exponent = load(cs.exponent);
+  for (index_t s = 0; s < p.Tk; ++s) {
+    const vec<C> key = load(keys + s * 2 * L);
+    store(keys + s * 2 * L, staged_weight<C>(key, exponent));
+  }
+  find_first_keys<C>(keys, p.Tk, cs);
+}
+
+/// P[s * 2 L + lane] = weight * v, rows of v lying v_step apart, perhaps in P; and the scales of the tile's own lanes.
+/// With scale 1 in one pass, false where another is needed.
+template <bool Gaps, class C>
+[[gnu::flatten]] inline bool stage_class_values(const problem& p, const lane_spread<C>& spread, const C* weights,
+                                                lane_scaling scaling, const C* v, index_t v_step, C* P,
+                                                column_scales<C>& cs) {
+  constexpr index_t L = lanes<C>;
+  const vec<C> zero(C(0)), one(C(1));
+  const auto seen = [&](const vec<C>& weight) { return xsimd::copysign(one, weight) > zero; };
+  if (scaling == lane_scaling::one) {
+    ordinary_magnitudes<C> sizes;
+    for (index_t s = 0; s < p.Tk; ++s) {
+      const vec<C> weight = spread(weights + s * 2 * L);
+      vec<C> value = load(v + s * v_step);
+      if constexpr (Gaps) value = xsimd::select(seen(weight), value, zero);
+      sizes.add(value);
+      store(P + s * 2 * L, weight * value);
+    }
+    return set_ordinary_values<C>(sizes.high, sizes.low, cs);
+  }
+  magnitudes<C> sizes;
+  for (index_t s = 0; s < p.Tk; ++s) {
+    const vec<C> value = load(v + s * v_step);
+    sizes.add(value, Gaps ? seen(spread(weights + s * 2 * L)) : zero < one);
+  }
+  set_value_scales<C>(sizes.high, sizes.low, scaling, cs);
+  const vec<C> by = load(cs.scale);
+  for (index_t s = 0; s < p.Tk; ++s) {
+    const vec<C> weight = spread(weights + s * 2 * L);
+    const vec<C> product = weight * (load(v + s * v_step) * by);
+    store(P + s * 2 * L, Gaps ? xsimd::select(seen(weight), product, zero) : product);
+  }
+  return true;
+}
+
+/// P[s * 2 L + lane] = exp(k) v of a tile's lanes, whose weights of keys `keys` holds by classes, and the tile's
+/// scales. Rows of v lie v_step apart, perhaps in P. `of_classes` are the scales of the classes, `apart` between one
+/// class tile's and the next one's; so are the weights, at the distance that `spread` was told. False where values need
+/// another scale than 1, which was asked for; what P held is lost then.
+template <class C>
+[[gnu::noinline]] bool stage_values(const problem& p, const lane_spread<C>& spread, const column_scales<C>* of_classes,
+                                    index_t apart, const C* keys, lane_scaling scaling, const C* v, index_t v_step,
+                                    C* P, column_scales<C>& cs) {
+  bool gaps = false;
+  for (index_t l = 0; l < lanes<C>; ++l) {
+    const column_scales<C>& of_class = of_classes[spread.tile[l] * apart];
+    const index_t from = spread.at[l] % lanes<C>;
+    cs.exponent[l] = of_class.exponent[from];
+    cs.usable[l] = of_class.usable[from];
+    cs.empty[l] = of_class.empty[from];
+    cs.first[l] = of_class.first[from];
+    gaps = gaps || of_class.gaps[from] != C(0);
+  }
+  return gaps ? stage_class_values<true>(p, spread, keys, scaling, v, v_step, P, cs)
+              : stage_class_values<false>(p, spread, keys, scaling, v, v_step, P, cs);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

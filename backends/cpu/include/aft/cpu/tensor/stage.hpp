@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file tensor/stage.hpp  Strided storage of any type to and from small contiguous buffers of the arithmetic type.
+///
+/// All kernels read and write through here, so they are written once for contiguous vectors of C, and storage types,
+/// strides and grids cost a copy in the first-level cache instead of a template parameter.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+
+#include <aft/core/problem.hpp>
+
+#include "../runtime/streaming.hpp"
+#include "../simd/conversions.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Whether one stride walks each of the fields through the grid row by row, so that they can be taken for sequences:
+/// that spares a division with remainder for every position that is read.
+inline bool is_flat(const problem& p, std::initializer_list<const field*> fields) {
+  for (const field* f : fields) {
+    if (!f->set) continue;
+    if (p.grid[1] > 1 && f->sx[1] != f->sx[2] * p.grid[2]) return false;
+    if (p.grid[0] > 1 && f->sx[0] != f->sx[2] * p.grid[2] * p.grid[1]) return false;
+  }
+  return true;
+}
+
+/// Calls f with a null pointer of the storage type that `t` names.
+template <class F>
+inline void visit_storage(dtype t, const F& f) {
+  switch (t) {
+    case dtype::f32: f(static_cast<float*>(nullptr)); break;
+    case dtype::f64: f(static_cast<double*>(nullptr)); break;
+    case dtype::f16: f(static_cast<half*>(nullptr)); break;
+    case dtype::bf16: f(static_cast<bfloat16*>(nullptr)); break;
+    default: break;
+  }
+}
+
+template <class C, class T>
+inline C to_compute(T x) {
+  return static_cast<C>(static_cast<compute_t<T>>(x));
+}
+template <class T, class C>
+inline T to_storage(C x) {
+  return T(static_cast<compute_t<T>>(x));
+}
+
+/// out[i] = p[i * stride], i < n.
+template <class C>
+AFT_COMPILE_ONCE inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
+  visit_storage(type, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const T* from = reinterpret_cast<const T*>(p);
+    if (stride == 1) {
+      index_t i = 0;
+      if constexpr (converts<T, C>)
+        for (; i + lanes<C> <= n; i += lanes<C>) store(out + i, load_as<C>(from + i));
+      for (; i < n; ++i) out[i] = to_compute<C>(from[i]);
+    } else {
+      for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(from[i * stride]);
+    }
+  });
+}
+
+/// p[i * stride] = in[i], i < n.
+template <class C>
+AFT_COMPILE_ONCE inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
+  visit_storage(type, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    T* to = reinterpret_cast<T*>(p);
+    index_t i = 0;
+    if constexpr (converts<T, C>)
+      for (; stride == 1 && i + lanes<C> <= n; i += lanes<C>) store_as<C>(to + i, load(in + i));
+    for (; i < n; ++i) to[i * stride] = to_storage<T>(in[i]);
+  });
+}
+
+/// p[i * stride] = 0, i < n. Where it is asked for, whole lines that lie together are written around the caches.
+template <class C>
+AFT_COMPILE_ONCE inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool around) {
+  const index_t size = size_of(type);
+  if (n <= 0) return;
+  if (stride != 1) {
+    for (index_t i = 0; i < n; ++i) std::memset(p + i * stride * size, 0, static_cast<std::size_t>(size));
+    return;
+  }
+  std::byte* const end = p + n * size;
+  if (around) {
+    constexpr std::size_t line = sizeof(vec<C>);
+    const std::size_t ragged = (line - reinterpret_cast<std::uintptr_t>(p) % line) % line;
+    if (ragged + line <= static_cast<std::size_t>(end - p)) {
+      std::memset(p, 0, ragged);
+      const vec<C> zero(C(0));
+      for (p += ragged; p + line <= end; p += line) store_around(reinterpret_cast<C*>(p), zero);
+    }
+  }
+  std::memset(p, 0, static_cast<std::size_t>(end - p));
+}
+
+/// The (b, c) pairs that the lanes of one vector work on. Lanes never exchange anything, so a lane's result does not
+/// depend on its neighbours.
+template <class C>
+struct lane_tile {
+  index_t count = 0;       ///< lanes in use
+  bool one_batch = false;  ///< all of one batch element, with consecutive channels
+  index_t b[lanes<C>] = {};
+  index_t c[lanes<C>] = {};
+};
+
+/// A field seen through a lane tile: where each lane's element of a position lies. Inlined as a whole into everything
+/// that asks for one, this and make_lane_tile were a sixth of what a call compiles to.
+template <class C>
+struct lane_field {
+  const field* f = nullptr;
+  const std::array<index_t, 3>* grid = nullptr;
+  index_t count = 0;
+  bool consecutive = false;  ///< lane l lies at base + l
+  index_t base = 0;
+  index_t at[lanes<C>];
+  bool writes[lanes<C>];  ///< the first lane of each shared channel, so that no two threads write one element
+
+  /// `group` value channels share one channel of this field (k and lse have fewer channels than v).
+  lane_field(const field& from, const std::array<index_t, 3>& g, const lane_tile<C>& tile, index_t group)
+      : f(&from), grid(&g), count(tile.count) {
+    if (count == 0) return;
+    base = tile.b[0] * from.sb + (tile.c[0] / group) * from.sc;
+    consecutive = tile.one_batch && group == 1 && from.sc == 1;
+    // Built once a panel: the lanes' own places are worked out only where they are used.
+    if (!consecutive || count != lanes<C>) find_lanes(tile, group);
+  }
+
+  /// The common case, worth its own loop: a vector a row, rows a fixed step apart.
+  bool whole_rows() const { return consecutive && count == lanes<C> && (*grid)[0] == 1 && (*grid)[1] == 1; }
+
+  /// Asks for rows that a later read will want, or a later write. A lane tile is one cache line a row, which the
+  /// hardware does not foresee, or a part of one, for which the tile before it asks (full on 32 x 197 x 384 in bfloat16
+  /// 0.99, Zen 5). Inlined by force: GCC 12 drops calls of functions that only prefetch.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t T, bool to_write = false) const {
+    if (!whole_rows()) return;
+    constexpr index_t line = 64;
+    const index_t size = size_of(f->type), step = f->sx[2] * size;
+    const std::byte* row = f->data + (base + t0 * f->sx[2]) * size;
+    if (step % line == 0 && static_cast<index_t>(reinterpret_cast<std::uintptr_t>(row) % line) >= lanes<C> * size)
+      return;
+    if (to_write) {
+      for (index_t t = t0; t < t1 && t < T; ++t, row += step) __builtin_prefetch(row, 1);
+    } else {
+      for (index_t t = t0; t < t1 && t < T; ++t, row += step) __builtin_prefetch(row);
+    }
+  }
+
+  /// out[(t - t0) * lanes + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
+  AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0)) const {
+    if (f->type != dtype_of<C> || !whole_rows()) return read_any(t0, t1, out, fill);
+    const C* row = reinterpret_cast<const C*>(f->data) + base + t0 * f->sx[2];
+    for (index_t t = t0; t < t1; ++t, out += lanes<C>, row += f->sx[2]) store(out, load(row));
+  }
+
+  /// Whether a call's arrays are too many to be written through the caches, lane tile by lane tile: a row of one has to
+  /// be a whole line. Halves of lines, as they are with AVX2, are each joined with what memory holds: there strict(32)
+  /// on 8 x 1024 x 512 took 1.07 times as long, its backward call 1.8 times (Emerald Rapids, 2026-11).
+  template <class Problem>
+  bool goes_around(const Problem& p) const {
+    return sizeof(vec<C>) == 64 && rows_go_around(p);
+  }
+  /// The same where the tiles of a row are written one after the other.
+  template <class Problem>
+  bool rows_go_around(const Problem& p) const {
+    constexpr std::uintptr_t line = sizeof(vec<C>);
+    if (f->type != dtype_of<C> || !whole_rows() ||
+        arrays(p) * p.B * p.Tq * p.d * size_of(f->type) < streaming::call_bytes)
+      return false;
+    const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
+    return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;
+  }
+
+  /// The inverse of read. Of the lanes that share a channel the first value channel's writes. `around` only where
+  /// goes_around says so.
+  AFT_COMPILE_ONCE void write(index_t t0, index_t t1, const C* in, bool around = false) const {
+    if (f->type != dtype_of<C> || !whole_rows()) return write_any(t0, t1, in);
+    C* row = reinterpret_cast<C*>(f->data) + base + t0 * f->sx[2];
+    for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) put(row, load(in), around);
+  }
+
+ private:
+  /// Arrays of B x T x d that a call reads or writes: q, k, v, y; and with average, lse, dy, dq, dk, dv instead of y.
+  static constexpr index_t arrays(const problem&) { return 4; }
+  static constexpr index_t arrays(const backward_problem&) { return 9; }
+
+  // Other types and layouts.
+  AFT_COMPILE_ONCE void find_lanes(const lane_tile<C>& tile, index_t group) {
+    for (index_t l = 0; l < count; ++l) {
+      at[l] = tile.b[l] * f->sb + (tile.c[l] / group) * f->sc;
+      writes[l] = tile.c[l] % group == 0;
+    }
+  }
+
+  AFT_COMPILE_ONCE void read_any(index_t t0, index_t t1, C* out, C fill) const {
+    visit_storage(f->type, [&](auto* tag) {
+      using T = std::remove_pointer_t<decltype(tag)>;
+      const T* from = reinterpret_cast<const T*>(f->data);
+      if (whole_rows()) {
+        // Copies: a vector that is stored might alias what is captured, which took 9 cycles a row.
+        const index_t step = f->sx[2], rows = t1 - t0;
+        const T* row = from + base + t0 * step;
+        C* to = out;
+        for (index_t i = 0; i < rows; ++i, to += lanes<C>, row += step) store(to, load_as<C>(row));
+        return;
+      }
+      for (index_t t = t0; t < t1; ++t, out += lanes<C>) {
+        const T* const row = from + position_offset(*f, *grid, t);
+        if (consecutive && count == lanes<C>) {
+          store(out, load_as<C>(row + base));
+        } else {
+          for (index_t l = 0; l < count; ++l) out[l] = to_compute<C>(row[at[l]]);
+          for (index_t l = count; l < lanes<C>; ++l) out[l] = fill;
+        }
+      }
+    });
+  }
+
+  AFT_COMPILE_ONCE void write_any(index_t t0, index_t t1, const C* in) const {
+    visit_storage(f->type, [&](auto* tag) {
+      using T = std::remove_pointer_t<decltype(tag)>;
+      T* const to = reinterpret_cast<T*>(f->data);
+      if (whole_rows()) {
+        const index_t step = f->sx[2], rows = t1 - t0;
+        T* row = to + base + t0 * step;
+        const C* from = in;
+        for (index_t i = 0; i < rows; ++i, from += lanes<C>, row += step) store_as<C>(row, load(from));
+        return;
+      }
+      for (index_t t = t0; t < t1; ++t, in += lanes<C>) {
+        T* const row = to + position_offset(*f, *grid, t);
+        if (consecutive && count == lanes<C>) {
+          store_as<C>(row + base, load(in));
+        } else {
+          for (index_t l = 0; l < count; ++l)
+            if (writes[l]) row[at[l]] = to_storage<T>(in[l]);
+        }
+      }
+    });
+  }
+};
+
+/// Rows [r0, r1) of a panel of keys, around the caches where goes_around says so; else the next panel's are asked for.
+template <class C>
+AFT_COMPILE_ONCE inline void write_panel(const backward_problem& p, const field& to, const std::array<index_t, 3>& grid,
+                                         const lane_tile<C>& tile, index_t r0, index_t r1, index_t next,
+                                         const C* from) {
+  const lane_field<C> out(to, grid, tile, 1);
+  const bool around = out.goes_around(p);
+  out.write(r0, r1, from, around);
+  if (!around) out.prefetch(r1, r1 + next, p.Tk, true);
+}
+
+/// The tile of lanes [n0, n0 + count) of the flattened (batch, channel) columns of one head: column n is batch
+/// b0 + n / dh, channel c0 + n % dh.
+template <class C>
+AFT_COMPILE_ONCE inline lane_tile<C> make_lane_tile(index_t b0, index_t c0, index_t dh, index_t n0, index_t n_end) {
+  lane_tile<C> tile;
+  tile.count = n_end - n0 < lanes<C> ? n_end - n0 : lanes<C>;
+  if (tile.count <= 0) return tile;
+  // One division: this runs for every panel.
+  index_t b = n0 / dh;
+  index_t c = n0 - b * dh;
+  if (tile.count == lanes<C> && c + lanes<C> <= dh) {
+    // Of whole vectors: the loop below was 2% of full on 32 x 197 x 384 in bfloat16 (Zen 5, 2026-11).
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      tile.b[l] = b0 + b;
+      tile.c[l] = c0 + c + l;
+    }
+    tile.one_batch = true;
+    return tile;
+  }
+  for (index_t l = 0; l < tile.count; ++l) {
+    tile.b[l] = b0 + b;
+    tile.c[l] = c0 + c;
+    if (++c == dh) {
+      c = 0;
+      ++b;
+    }
+  }
+  tile.one_batch = tile.count > 0 && tile.b[0] == tile.b[tile.count - 1];
+  return tile;
+}
+
+/// Rows of neighbouring lane tiles as they can be loaded: tile i of row r lies at data + r * step + i * apart.
+template <class C>
+struct staged_rows {
+  const C* data = nullptr;
+  index_t step = 0;
+  index_t apart = 0;
+
+  const C* at(index_t r, index_t i) const { return data + r * step + i * apart; }
+};
+
+/// Whether the rows of lane tiles are whole vectors, each tile's right after the one before. Every tile is looked at:
+/// where a batch element ends one in the middle may have idle lanes, and what follows it still lie where a whole one
+/// would end.
+template <class C>
+AFT_COMPILE_ONCE inline bool lie_side_by_side(const field& from, const std::array<index_t, 3>& grid,
+                                              const lane_tile<C>* tiles, index_t count, index_t group) {
+  index_t expected = 0;
+  for (index_t i = 0; i < count; ++i, expected += lanes<C>) {
+    const lane_field<C> rows(from, grid, tiles[i], group);
+    if (i == 0) expected = rows.base;
+    if (!rows.whole_rows() || rows.base != expected) return false;
+  }
+  return true;
+}
+
+/// A field seen through `count` lane tiles. Where they lie side by side in memory, as they do in all but odd layouts,
+/// rows are handed out in place: a row is then read for all tiles at once, which takes whole stretches of cache lines
+/// where a lane tile alone takes one line a row, which the hardware does not foresee.
+template <class C>
+class lane_group {
+ public:
+  AFT_COMPILE_ONCE lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
+                              index_t count, index_t group)
+      : from_(&from), grid_(&grid), tiles_(tiles), count_(count), group_(group) {
+    in_place_ = from.type == dtype_of<C> && lie_side_by_side<C>(from, grid, tiles, count, group);
+    base_ = lane_field<C>(from, grid, tiles[0], group).base;
+  }
+
+  bool in_place() const { return in_place_; }
+  /// Where the rows lie if they can be used in place: tile i of row t at first() + t * step() + i lanes.
+  C* first() const { return reinterpret_cast<C*>(from_->data) + base_; }
+  index_t step() const { return from_->sx[2]; }
+
+  /// Brings rows [t0, t1) to the second-level cache. Inlined by force, see lane_field::prefetch.
+  [[gnu::always_inline]] void prefetch(index_t t0, index_t t1) const {
+    if (!in_place_) return;
+    const C* row = reinterpret_cast<const C*>(from_->data) + base_ + t0 * from_->sx[2];
+    for (index_t t = t0; t < t1; ++t, row += from_->sx[2])
+      for (index_t i = 0; i < count_; ++i) __builtin_prefetch(row + i * lanes<C>, 0, 2);
+  }
+
+  /// Rows [t0, t1), copied into `buffer` (room for (t1 - t0) count vectors) unless they can be used in place.
+  AFT_COMPILE_ONCE staged_rows<C> rows(index_t t0, index_t t1, C* buffer, C fill = C(0), bool copy = false) const {
+    if (in_place_ && !copy)
+      return {reinterpret_cast<const C*>(from_->data) + base_ + t0 * from_->sx[2], from_->sx[2], lanes<C>};
+    const index_t apart = (t1 - t0) * lanes<C>;
+    for (index_t i = 0; i < count_; ++i)
+      lane_field<C>(*from_, *grid_, tiles_[i], group_).read(t0, t1, buffer + i * apart, fill);
+    return {buffer, lanes<C>, apart};
+  }
+
+ private:
+  const field* from_;
+  const std::array<index_t, 3>* grid_;
+  const lane_tile<C>* tiles_;
+  index_t count_, group_;
+  bool in_place_ = false;
+  index_t base_ = 0;
+};
+
+/// Whether hide_keys has anything to do.
+inline bool hides_keys(const problem& p) {
+  return p.lengths.data != nullptr || (p.mask != nullptr && !p.pair_mask());
+}
+
+/// hide_keys where there is something to hide; out of line, since every kernel asks for it.
+template <class C>
+AFT_COMPILE_ONCE inline void hide_masked_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
+                                              index_t step) {
+  for (index_t l = 0; l < tile.count; ++l) {
+    const index_t limit = p.key_limit(tile.b[l]);
+    const bool masked = p.mask != nullptr && !p.pair_mask();
+    for (index_t s = s0; s < s1; ++s) {
+      if (s >= limit || (masked && p.mask_hides(tile.b[l], 0, s)))
+        k[(s - s0) * step + l] = -std::numeric_limits<C>::infinity();
+    }
+  }
+}
+
+/// Sets k to -inf in a staged block where key_lengths or a mask that holds for all queries hides the key. From then
+/// on one test, k == -inf, says that a key is hidden. Keys lie `step` elements apart.
+template <class C>
+inline void hide_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
+                      index_t step = lanes<C>) {
+  if (hides_keys(p)) hide_masked_keys<C>(p, tile, s0, s1, k, step);
+}
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

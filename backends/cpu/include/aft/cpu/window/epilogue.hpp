@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file window/epilogue.hpp  Finishes the rows of a window's panel: the common call in one loop from sums to y.
+#pragma once
+
+#include "../epilogue/queries.hpp"
+#include "loop_nest.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// y alone, of whole vectors, with the usual gate.
+template <class C>
+class quick_outputs final : public window_finish<C> {
+ public:
+  [[gnu::noinline]] quick_outputs(const problem& p, const row_state& state, const window_tiles<C>& tiles)
+      : window_finish<C>(window_lines<C>(p.Tq), p.Tq), y_(p.Tq) {
+    if (!p.y.set || p.gate_fn != gate::sigmoid || p.average.set || p.lse.set || state.set) return;
+    ready_ = this->reads_.add(p.q, p.grid, tiles, 1) && y_.add(p.y, p.grid, tiles, 1);
+    if (!ready_) {
+      this->reads_.clear();
+      return;
+    }
+    around_ = lane_field<C>(p.y, p.grid, tiles.at[0], 1).goes_around(p);
+    if (!around_) this->writes_ = y_;
+  }
+
+  bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+              const outside_sums<C>& outside, const C* c, kept_keys<C>*) const override {
+    const window_lines<C>& q = this->reads_;
+    return ready_ && finish_gated_rows<C>(r1 - r0, cs, with_outside<C>{rs, outside}, c, q.at(0, i, r0), q.step(0),
+                                          y_.at(0, i, r0), y_.step(0), around_);
+  }
+
+ private:
+  window_lines<C> y_;
+  bool ready_ = false, around_ = false;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft

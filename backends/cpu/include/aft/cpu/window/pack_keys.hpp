@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file window/pack_keys.hpp  The columns [exp(k) v | exp(k)] of a few lane tiles, formed where a window is about to
+/// use them.
+#pragma once
+
+#include <new>
+
+#include "../gemm/pack_keys.hpp"
+#include "loop_nest.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cpu_impl {
+
+/// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart; rows `ahead` of them
+/// are asked for. They are measured with scale 1.
+template <class C, bool measured>
+[[gnu::noinline, gnu::flatten]] inline void form_key_rows(const C* v, index_t v_step, const C* k, index_t k_step,
+                                                          index_t count, index_t ahead, C* P, key_former<C> former,
+                                                          key_range<C>& range) {
+  constexpr index_t N = tuning<C>::columns;
+  // See form_keys.
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
+  for (index_t s = 0; s < count; ++s, P += N, v += v_step, k += k_step) {
+    vec<C> num, den, key = load(k), value = load(v);
+    keep_in_register<C>(key);
+    keep_in_register<C>(value);
+    former.template form<false, measured, measured>(value, key, num, den);
+    store(P, num);
+    store(P + lanes<C>, den);
+  }
+  if constexpr (measured) former.leave(range);
+}
+
+/// Where keys and values lie; nothing if not side by side.
+template <class C>
+[[gnu::noinline]] inline window_lines<C> key_lines(const problem& p, const window_tiles<C>& tiles) {
+  window_lines<C> lines(p.Tk);
+  if (!lines.add(p.k, p.grid, tiles, p.d / p.hk) || !lines.add(p.v, p.grid, tiles, 1)) lines.clear();
+  return lines;
+}
+
+/// Keys begin with scale 1, which is right for those of ordinary size.
+template <class C>
+class key_source final : public window_source<C> {
+ public:
+  static constexpr index_t L = lanes<C>;
+  static constexpr index_t N = tuning<C>::columns;
+  using window_source<C>::most;
+
+  key_source(const problem& p, const window_tiles<C>& tiles, source_room<C>* room)
+      : window_source<C>(key_lines<C>(p, tiles)), p_(&p), tiles_(&tiles), room_(room) {
+    in_place_ = this->lines().count() > 0 && !hides_keys(p);
+    for (index_t i = 0; i < tiles.count; ++i) {
+      tile_state& tile = *::new (room + i) tile_state;
+      for (index_t l = 0; l < L; ++l) {
+        tile.base[l] = tile.exponent[l] = C(0);
+        tile.by[l] = C(1);
+      }
+    }
+  }
+
+  void form(index_t i, index_t s0, index_t s1, C* P, bool measured) override {
+    tile_state& tile = state(i);
+    const key_former<C> former(tile.range, load(tile.base), load(tile.exponent), load(tile.by));
+    C staged[most * N];
+    const C *v = staged, *k = staged + L;
+    index_t v_step = N, k_step = N, ahead = 0;
+    if (in_place_) {
+      if (measured && s0 >= most) ahead = -most;
+      k_step = this->lines().step(0);
+      v_step = this->lines().step(1);
+      k = this->lines().at(0, i, s0);
+      v = this->lines().at(1, i, s0);
+    } else {
+      stage(i, s0, s1, staged);
+    }
+    if (measured) {
+      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, ahead, P, former, tile.range);
+    } else {
+      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, ahead, P, former, tile.range);
+    }
+  }
+
+  void measure(index_t i, index_t s0, index_t s1) override {
+    C staged[most * N];
+    stage(i, s0, s1, staged);
+    scan_keys<C>(staged, s1 - s0, state(i).range);
+  }
+
+  bool settled(index_t i, column_scale<C>& cs) override {
+    tile_state& tile = state(i);
+    cs = key_scale<C>(tile.range, tile.by);
+    const vec<C> zero(C(0));
+    if (xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(tile.by) == vec<C>(C(1)))))
+      return true;
+    // An infinite value counts as the largest while keys are formed, and not otherwise.
+    tile.range = key_range<C>();
+    for (index_t s = 0; s < p_->Tk; s += most) measure(i, s, s + most < p_->Tk ? s + most : p_->Tk);
+    cs = key_scale<C>(tile.range, tile.by);
+    for (index_t l = 0; l < L; ++l) {
+      tile.base[l] = cs.base[l];
+      tile.exponent[l] = cs.exponent[l];
+    }
+    return false;
+  }
+
+ private:
+  struct tile_state {
+    key_range<C> range;
+    C base[L], exponent[L], by[L];
+  };
+  static_assert(sizeof(tile_state) <= sizeof(source_room<C>) && alignof(tile_state) <= alignof(source_room<C>));
+  tile_state& state(index_t i) { return *std::launder(reinterpret_cast<tile_state*>(room_ + i)); }
+
+  void stage(index_t i, index_t s0, index_t s1, C* staged) const {
+    this->lines().ask(i, s0 - most, s0);
+    stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
+  }
+
+  const problem* p_;
+  const window_tiles<C>* tiles_;
+  source_room<C>* room_;
+  bool in_place_ = false;
+};
+
+}  // namespace cpu_impl
+}  // namespace AFT_ISA
+}  // namespace aft
