@@ -13,9 +13,9 @@
 #include "simd/build_info.hpp"
 #include "simd/exact_arithmetic.hpp"
 #include "softmax/padding.hpp"
-#include "stencil/backward/call.hpp"
-#include "stencil/forward.hpp"
-#include "stencil/moved_filter.hpp"
+#include "stencil/calls/backward.hpp"
+#include "stencil/calls/forward.hpp"
+#include "stencil/calls/moved_filter.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -13,9 +13,7 @@
 #include "../simd/transpose.hpp"
 #include "scale.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// One head's columns (b, c) cut into chunks; a chunk never holds two batch elements when their masks differ.
 template <class C>
@@ -367,6 +365,4 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -7,9 +7,7 @@
 #include "../math/power_of_two.hpp"
 #include "../softmax/saved_rows.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Products with g and v are formed before weights of up to 2^40 multiply them: of numbers near the end of the range
 /// little would be left by then. All 1 for factors of ordinary size; powers of two do not change the bits.
@@ -64,6 +62,4 @@ inline gradient_scale<C> find_gradient_scale(const gradient_inputs& in, int thre
   return scale;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -8,9 +8,7 @@
 #include "../runtime/streaming.hpp"
 #include "gemm.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 class bias_gradient_job;
@@ -271,6 +269,4 @@ class bias_gradient_job {
   C* partial_ = nullptr;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

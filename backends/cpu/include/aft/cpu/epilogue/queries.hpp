@@ -7,9 +7,7 @@
 #include "../math/gates.hpp"
 #include "../softmax/proof.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Rows of a result that most calls do not ask for.
 template <class C>
@@ -199,6 +197,4 @@ template <class C>
   put_rows(state.base_lo, flat, share, lo);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -5,9 +5,7 @@
 #include "geometry.hpp"
 #include "tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Which ends of a tile are staircases: stair by stair, rows begin with the steps, one a row, that they are the first
 /// to need, or end with the last ones. What lies beside is 0 or left to the caller.
@@ -34,6 +32,4 @@ struct panel_stairs {
   }
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -5,9 +5,7 @@
 #include "bias_rows.hpp"
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Without a batch axis in bias or per-query mask, the weights of a head serve the whole batch: one instance a head,
 /// its columns all (b, c) of that head. Otherwise one instance for each head and batch element.
@@ -86,6 +84,4 @@ AFT_COMPILE_ONCE inline staged_factors<C> stage_factors(const problem& p, scratc
   return staged;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

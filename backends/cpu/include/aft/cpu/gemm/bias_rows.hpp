@@ -11,9 +11,7 @@
 #include "../tensor/stage.hpp"
 #include "pack_weights.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The members of a factorized bias in the arithmetic type, each twice: plain rows, and blocks of `width` positions
 /// in which a position is a lane, so that a row of u v^T needs no transpose. Empty for other biases.
@@ -284,6 +282,4 @@ class pair_weights {
   index_t h_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -7,9 +7,7 @@
 #include "geometry.hpp"
 #include "pack_weights.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// What a lane tile's columns were divided by; filled when they are packed, read when a panel is finished.
 template <class C>
@@ -286,6 +284,4 @@ struct fold_plan {
   }
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

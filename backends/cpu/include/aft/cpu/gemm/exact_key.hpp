@@ -7,9 +7,7 @@
 #include "bias_rows.hpp"
 #include "tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// dv and dk of key s for the lanes of `tile` (design: dv = sum_t a g, dk = sum_t a g (v - o)).
 template <class C>
@@ -50,6 +48,4 @@ template <class C>
   store(dk, xsimd::select(hidden, zero, b_sum));
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -16,9 +16,7 @@
 #include "bias_rows.hpp"
 #include "tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
 /// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by, and
@@ -218,6 +216,4 @@ template <class C>
   store(out.base_lo, base_lo);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

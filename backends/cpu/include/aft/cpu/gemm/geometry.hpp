@@ -4,9 +4,7 @@
 
 #include <aft/core/problem.hpp>
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The pairs (row, column) of a fold. Forward, rows are queries and columns keys; transposed, the reverse. In a
 /// panel's row of columns a middle part is dense (a weight per pair); what lies before and after it is constant (all
@@ -109,6 +107,4 @@ inline pair_geometry key_geometry(const problem& p) {
   return g;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

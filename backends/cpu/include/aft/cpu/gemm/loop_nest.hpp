@@ -14,9 +14,7 @@
 #include "blocking.hpp"
 #include "microkernel.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Sums of P before and after each panel's dense part. Both are sums of their own, forwards and backwards: taking the
 /// one from the total would cancel.
@@ -314,6 +312,4 @@ template <class C>
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -8,9 +8,7 @@
 
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// measure(tile, n, scales) finds the scales of n lane tiles.
 template <class C>
@@ -193,6 +191,4 @@ class slab_fold {
   sums_ref<C> finish_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

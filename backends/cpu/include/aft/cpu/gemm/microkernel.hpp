@@ -8,9 +8,7 @@
 #include "../simd/bf16_dot.hpp"
 #include "band_edge.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Lines that a tile asks for on its way, one a step: `length` of the first row of them, then as many of the next. In a
 /// burst they would wait for each other, a tenth of a window's time.
@@ -152,6 +150,4 @@ AFT_COMPILE_ONCE [[gnu::flatten]] inline void gemm_panel(index_t rows, index_t d
   gemm_rows<C, paired, tuning<C>::rows>(rows, depth, a, p, c, add, ask, ends);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

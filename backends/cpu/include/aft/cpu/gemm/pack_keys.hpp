@@ -11,9 +11,7 @@
 #include "../tensor/stage.hpp"
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The largest key of each lane (NaN passed over), and of |v| over the keys that are not hidden the largest finite
 /// and the smallest nonzero.
@@ -291,6 +289,4 @@ template <class C, class Tiles>
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

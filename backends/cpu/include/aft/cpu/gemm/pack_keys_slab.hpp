@@ -7,9 +7,7 @@
 
 #include "pack_keys.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Adds keys and values that lie in rows to a lane tile's range; an infinite value counts as the largest. Rows `ahead`
 /// of each are asked for.
@@ -121,6 +119,4 @@ class key_slabs {
   bool in_place_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

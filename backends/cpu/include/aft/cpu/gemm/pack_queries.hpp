@@ -7,9 +7,7 @@
 #include "../softmax/saved_rows.hpp"
 #include "pack_keys.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 inline constexpr index_t query_chunk = 8;  // rows that are staged together: six arrays
 
@@ -114,6 +112,4 @@ template <class C, class Tiles>
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -10,9 +10,7 @@
 #include "../simd/transpose.hpp"
 #include "band_edge.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// What the weights of a panel's rows were divided by: exp(base) * 2^exponent. `outside` is the weight of bias 0, or 0
 /// where no pair has it; `ends` those of the panel's tiles.
@@ -191,6 +189,4 @@ template <class C>
   turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

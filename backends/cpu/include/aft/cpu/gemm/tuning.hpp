@@ -4,9 +4,7 @@
 
 #include "../simd/vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 struct tuning {
@@ -119,6 +117,4 @@ struct tuning {
   static constexpr index_t strip_bytes = index_t{8} << 20;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

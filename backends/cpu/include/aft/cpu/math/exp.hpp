@@ -9,9 +9,7 @@
 
 #include "../simd/vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Constants of the two arithmetic types. `magic` added to x rounds x to an integer in the low bits of the sum.
 template <class C>
@@ -199,6 +197,4 @@ inline vec<C> log_shifted(const vec<C>& x, const vec<C>& shift) {
   return mul_add(log.n, vec<C>(exp_constants<C>::ln2_hi), log.part);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

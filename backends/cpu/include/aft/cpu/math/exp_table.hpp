@@ -5,9 +5,7 @@
 
 #include "exp.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// As exp_split, in fewer instructions, for what goes straight into times_pow2 or raise: the exponent may have a
 /// fraction, and only its floor counts, as these two take it anyway. With AVX-512 the mantissa is 2^(i/16) from a table
@@ -37,6 +35,4 @@ inline split_exp<C> exp_parts(const vec<C>& x) {
   return exp_split<C>(x);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -10,9 +10,7 @@
 
 #include "exp.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// What is added to x / ln 2 to round it: of float to 32nds with AVX-512 and to eighths with AVX2, as many as a table
 /// in registers has entries, whose number then stands in the lowest bits; else to integers.
@@ -192,6 +190,4 @@ inline vec<C> weight_scaled(const vec<C>& x, const vec<C>& shift) {
   return exp_scaled<C>(x, shift);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

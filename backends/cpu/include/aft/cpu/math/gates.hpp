@@ -9,9 +9,7 @@
 #include "exp_table.hpp"
 #include "exp_weight.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 namespace gate_detail {
 
@@ -205,6 +203,4 @@ inline vec<C> gate_slope(gate g, const vec<C>& q) {
   return gate_both<C>(g, q).slope;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

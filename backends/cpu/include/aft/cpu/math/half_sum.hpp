@@ -4,9 +4,7 @@
 
 #include "exp_weight.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// hi + lo = a/2 + b/2 exactly (Knuth's two-sum), the sum of two logits that cannot overflow.
 template <class C>
@@ -48,6 +46,4 @@ inline vec<C> log_from_base(const half_sum<C>& base, const vec<C>& x, const vec<
   return two * (sum.hi + mul_add(size, vec<C>(-excess), sum.lo));
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

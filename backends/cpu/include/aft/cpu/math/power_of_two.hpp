@@ -9,9 +9,7 @@
 
 #include "exp.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Where all keys (all values, by their largest size) of a channel are of ordinary size, scale 1 serves as well: sums
 /// of 2^30 such terms stay far from the ends of the range, and den may still fall by 2^48 before it proves nothing.
@@ -49,6 +47,4 @@ inline C scale_exponent(C power) {
   return static_cast<C>(static_cast<int>(std::bit_cast<bits>(power) >> (std::numeric_limits<C>::digits - 1)) - bias);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -16,9 +16,7 @@
 #include "../window/pack_queries.hpp"
 #include "forward.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Finishes a panel of keys: dv = e^k A, dk = e^k (v A - B), or the exact sums. dk goes to `dk`, which has d channels
 /// even when keys are shared. Where `kept` is not null, what the gradient of the bias needs of the keys goes there.
@@ -225,6 +223,4 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   if (bias && !products) bias->run(in, factors);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

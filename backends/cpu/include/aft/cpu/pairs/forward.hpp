@@ -12,9 +12,7 @@
 #include "../window/loop_nest.hpp"
 #include "../window/pack_keys.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Whether the products of a call may be those of bfloat16 numbers. Data and results must be bfloat16: a lse, or an
 /// average in float, is as exact as float arithmetic. With u = 2^-8 both weights of a term, exp(w) and exp(k), are
@@ -116,6 +114,4 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   });
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include <aft/core/config.hpp>
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class Signature>
 class function_ref;
@@ -30,6 +28,4 @@ class function_ref<Result(Arguments...)> {
   Result (*call_)(const void*, Arguments...);
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -15,9 +15,7 @@
 #include <omp.h>
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The most threads that a call may use.
 inline int thread_count(const cpu& exec) {
@@ -116,6 +114,4 @@ inline void parallel_for(index_t n, int threads, const Body& body) {
   parallel_for(n, threads, item_order::spread, body);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "../simd/vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Thresholds in bytes, counted as numbers are stored. A streaming store does not read the line it writes; it pays once
 /// no cache would have kept the line for its reader.
@@ -23,6 +21,4 @@ struct streaming {
   static constexpr index_t call_bytes = index_t{32} << 20;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

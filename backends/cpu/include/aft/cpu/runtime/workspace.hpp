@@ -19,9 +19,7 @@
 #endif
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// A buffer for each thread of a call.
 template <class T>
@@ -168,8 +166,6 @@ inline int threads_within(std::size_t room, int wanted, const Bytes& bytes) {
   return threads;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl
 
 #undef AFT_HAS_ADDRESS_SANITIZER

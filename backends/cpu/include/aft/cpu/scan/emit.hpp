@@ -6,10 +6,7 @@
 #include "panel.hpp"
 #include "reference.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's frame. num is also divided by
 /// 2^value_shift(peak), peak being the largest finite |v|, or some |v| where none of them is extreme.
@@ -244,7 +241,4 @@ inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, co
   }
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

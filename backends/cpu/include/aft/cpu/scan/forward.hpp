@@ -10,9 +10,7 @@
 #include "keys.hpp"
 #include "split.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 namespace scan {
 
 /// The buffers of one thread of a forward call.
@@ -291,6 +289,4 @@ void scan_forward(const problem& p, const cpu& exec) {
   scan_forward<C>(scan::later_keys(p, p.first_query), &first, exec);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

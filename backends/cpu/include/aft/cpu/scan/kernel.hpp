@@ -4,10 +4,7 @@
 
 #include "emit.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// The frames and peaks that sums without a term will have after their first key, the only row of `keys`: fold_any
 /// chooses the same. So the first rows of a chunk need not be for it.
@@ -248,7 +245,4 @@ template <class C, emission What, index_t rows>
   }
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -8,10 +8,7 @@
 #include "../runtime/workspace.hpp"
 #include "kernel.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// The buffers of one thread, cut from one block.
 template <class C>
@@ -244,7 +241,4 @@ class key_prefix {
   const key_prefix* earlier_ = nullptr;
 };
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -8,10 +8,7 @@
 #include "../tensor/stage.hpp"
 #include "traffic.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// Where the field has rows that were read or staged from it, and the steps between its rows and columns, in bytes.
 struct stored_rows {
@@ -317,7 +314,4 @@ inline void hide_keys(const problem& p, const strip& x, index_t s0, index_t n, c
   });
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -8,10 +8,7 @@
 
 #include "tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// Columns [first, first + count) of the flattened (b, c), column n being batch n / d, channel n % d. Their sums lie at
 /// lanes [lane, lane + width) of a stretch's arrays, width being a whole number of vectors.
@@ -169,7 +166,4 @@ inline void for_segments(const strip& x, index_t d, const F& f) {
   }
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -7,10 +7,7 @@
 #include "../math/exp_weight.hpp"
 #include "tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// Sums in a frame stand for sum * 2^exponent * e^base. `base` is 0 unless a key beyond exp_constants::range came: then
 /// it is the real maximum, and weights are exp(k - base). Everything else is scaled by powers of two, which do not
@@ -130,7 +127,4 @@ inline vec<C> raise_peak(const vec<C>& peak, const vec<C>& v) {
   return xsimd::select((a > peak) & (a <= vec<C>(exp_constants<C>::largest)), a, peak);
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -7,10 +7,7 @@
 
 #include <aft/core/problem.hpp>
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 inline void advance_keys(field& f, index_t n) {
   if (f.set) f.data += n * f.sx[2] * size_of(f.type);
@@ -47,7 +44,4 @@ inline Problem later_keys(const Problem& whole, index_t n) {
   return p;
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -5,10 +5,7 @@
 #include "../runtime/streaming.hpp"
 #include "plan.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// The ways of a call's arrays. They are counted in bytes as they are stored, 16-bit numbers as half of what they
 /// become.
@@ -57,7 +54,4 @@ inline index_t panel_rows(bool uncached) {
   return uncached ? scan_tuning<C>::far_rows : scan_tuning<C>::rows;
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

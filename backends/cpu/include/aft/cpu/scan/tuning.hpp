@@ -5,9 +5,7 @@
 #include "../runtime/parallel.hpp"
 #include "../simd/vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 struct scan_tuning {
@@ -49,6 +47,4 @@ struct scan_tuning {
   static constexpr C value_high = sizeof(C) == 4 ? C(0x1p40) : C(0x1p300);
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

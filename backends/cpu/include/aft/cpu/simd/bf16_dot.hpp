@@ -13,9 +13,7 @@
 
 #include "vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 #if defined(__AVX512F__) && defined(__AVX512BF16__) && !defined(__AVX512FP16__)
 
@@ -67,6 +65,4 @@ inline constexpr bool has_bf16_dot = false;
 
 #endif
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

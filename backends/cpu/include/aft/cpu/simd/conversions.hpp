@@ -9,9 +9,7 @@
 
 #include "vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 #if defined(__AVX512F__)
 inline vec<float> load_widened(const bfloat16* p) {
@@ -117,6 +115,4 @@ inline void store_numbers_as(T* p, const vec<C>& v) {
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 // Clang gives every operation the licences that hold where it is parsed. aft.hpp takes them back around itself and what
 // it includes first, but a program that has included the vector intrinsics before (Eigen does, and <random>) has them
@@ -60,6 +58,4 @@ template <class C>
 #endif
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 #if defined(__AVX512F__)
 /// Rows of a 16 x 16 block become its columns.
@@ -140,6 +138,4 @@ inline void transpose_columns(const C* from, index_t step, index_t rows, index_t
     for (index_t s = 0; s < n; ++s) to[s * ld + t] = from[t * step + s];
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -22,9 +22,7 @@
 #pragma GCC diagnostic pop
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The widest vector that the compiler flags allow. Only this header and the files above it know xsimd.
 template <class C>
@@ -319,6 +317,4 @@ inline void fence_stores() {
 #endif
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "../simd/vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 struct exact_row_result {
@@ -21,6 +19,4 @@ struct exact_row_result {
   C base_lo[lanes<C>];
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -5,9 +5,7 @@
 
 #include "../math/half_sum.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// A weight a = mantissa 2^exponent. Apart, since a alone may underflow where its product with a large g or v need not.
 template <class C>
@@ -68,6 +66,4 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
   return a;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

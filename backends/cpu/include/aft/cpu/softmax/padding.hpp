@@ -13,9 +13,7 @@
 #include "../tensor/stage.hpp"
 #include "row_state.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Calls f(t0, t1) for the rows of batch element b that are padding.
 template <class F>
@@ -131,6 +129,4 @@ inline void for_each_length(const Problem& p, const F& f) {
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "../math/exp.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Underflowed terms change num / den by at most T 2^-125 / den, relative to max |v|; above the bounds that is far
 /// below an ulp. NaN and infinities fail the comparisons.
@@ -41,6 +39,4 @@ class proof_of_rows {
   bool with_floor_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

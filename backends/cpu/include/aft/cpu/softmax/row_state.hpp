@@ -10,9 +10,7 @@
 #include "../runtime/workspace.hpp"
 #include "../tensor/stage.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The channels whose weights differ: the key channels, unless one of them serves several heads, whose biases then
 /// part its value channels.
@@ -86,6 +84,4 @@ inline lane_state<C> state_from_lse(const vec<C>& lse) {
           xsimd::select(beyond && !empty, lse * vec<C>(C(0.5)), zero), zero};
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

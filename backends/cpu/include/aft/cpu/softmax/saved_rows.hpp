@@ -8,9 +8,7 @@
 #include "padding.hpp"
 #include "row_state.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Rows and lane tiles that are gated together, where rows are no whole vectors: with 500 channels 8 rows cost 4% of
 /// local_backward, 4 rows 8%; 4 to 16 lane tiles differ by less than noise, and rows of 4 take 16 KiB of stack.
@@ -365,6 +363,4 @@ inline void query_gradient(const backward_problem& call, const cpu& exec) {
   gate_gradient<C>(in, exec, nullptr);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "shape.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Two vectors of an input, or of a sum of inputs.
 template <class C>
@@ -252,6 +250,4 @@ class box_complement {
   C* planes_after_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

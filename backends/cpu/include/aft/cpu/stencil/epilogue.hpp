@@ -9,9 +9,7 @@
 #include "exact.hpp"
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Rows that results are stored to, in the caller's array or in a buffer.
 template <class C>
@@ -221,6 +219,4 @@ inline void fold_queries(const query_fold<C>& fold, query_results wanted, const 
                function_ref<void(index_t, index_t)>(finish), function_ref<void(index_t)>(ask));
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -11,9 +11,7 @@
 #include "complement.hpp"
 #include "pack_keys.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Calls f(i0, i1, tap) for runs of consecutive inputs that output t may read: first those under the box, in the
 /// order of taps, where `tap` belongs to i0; then the rest, with tap = -1.
@@ -162,6 +160,4 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   store(out.base_lo, base_lo);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -6,9 +6,7 @@
 #include "complement.hpp"
 #include "microkernel.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// out[x - x0] = sum_j table[j] P[x + j - left] + outside * (sum of the rest), outputs [x0, x1) of row (y0, y1), for
 /// which `rest` was begun.
@@ -70,6 +68,4 @@ inline void fold_grid(const stencil_shape& shape, const C* table, const C* outsi
                function_ref<void(index_t)>(nothing));
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

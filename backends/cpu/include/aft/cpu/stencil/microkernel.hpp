@@ -6,9 +6,7 @@
 
 #include "tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// out[i] = sum over rows and taps of weights[row][tap] in[row][i + tap + shift], where that input exists, and
 /// outside rest[i] on top. An input is two vectors; a weight is one for both, or two.
@@ -174,6 +172,4 @@ inline void stencil_outputs(const stencil_run<C>& run, index_t i0, index_t i1, C
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -10,9 +10,7 @@
 #include "tuning.hpp"
 #include "weights.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// What P = [exp(k) v 2^-.., exp(k) 2^-exponent] was scaled by, lane by lane.
 template <class C>
@@ -232,6 +230,4 @@ template <class C>
   fill_columns<C>(p, table, column_rows<C>::staged(P), lane_scaling::usual, P, cs);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

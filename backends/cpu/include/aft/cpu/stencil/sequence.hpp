@@ -13,9 +13,7 @@
 #include "store.hpp"
 #include "worker.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// A forward call after its preparation.
 template <class C>
@@ -324,6 +322,4 @@ void sequence_forward(const problem& p, const stencil_shape& shape, const cpu& e
   });
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

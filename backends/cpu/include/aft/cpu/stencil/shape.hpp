@@ -4,9 +4,7 @@
 
 #include "../tensor/stage.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The box of taps around a position: output x reads inputs x + j - left, j < taps, per axis. Forward, outputs are
 /// queries and inputs keys; transposed, the reverse.
@@ -92,6 +90,4 @@ struct lane_plan {
   }
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

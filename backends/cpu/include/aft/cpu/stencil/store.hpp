@@ -4,9 +4,7 @@
 
 #include "epilogue.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The fields of a lane tile that a forward call writes.
 template <class C>
@@ -68,6 +66,4 @@ struct query_inputs {
   }
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "../simd/vec.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 struct tuning_stencil {
@@ -68,6 +66,4 @@ struct tuning_stencil {
   static constexpr index_t batch_parts = 16;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -8,9 +8,7 @@
 #include "../runtime/workspace.hpp"
 #include "shape.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Logarithms whose maximum lies beyond half of what exp_split takes go to the exact path: smaller ones may then be
 /// cut at the full range, where they are far below the maximum.
@@ -84,6 +82,4 @@ inline stencil_table<C>* take_tables(const stencil_shape& shape, index_t tiles, 
   return tables;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -5,9 +5,7 @@
 #include "../runtime/parallel.hpp"
 #include "epilogue.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Lane tiles that are read or asked for together: `most`, or as many as have `vectors` a position in a second-level
 /// cache.
@@ -99,6 +97,4 @@ inline index_t strip_count(index_t groups, index_t tiles, int threads) {
   return threads == 1 ? 1 : (wanted < tiles ? wanted : tiles);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -7,9 +7,7 @@
 #include "../runtime/streaming.hpp"
 #include "stage.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// A lane_field with two more ways to go: a row is a vector, or a few channels that lanes share.
 template <class C>
@@ -158,6 +156,4 @@ AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& g
     for (index_t i = 0; i < count; ++i) store(out + i * apart, load(from + i * L));
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

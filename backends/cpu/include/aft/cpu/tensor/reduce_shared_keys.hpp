@@ -7,9 +7,7 @@
 #include "../runtime/parallel.hpp"
 #include "stage.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// dk[b,s,kc] = the sum over the value channels that share key channel kc, in their order. `per_channel` is a scratch
 /// field of p.d channels.
@@ -33,6 +31,4 @@ inline void sum_shared_keys(const backward_problem& p, const field& per_channel,
   });
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -16,9 +16,7 @@
 #include "../runtime/streaming.hpp"
 #include "../simd/conversions.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Whether one stride walks each of the fields through the grid row by row, so that they can be taken for sequences:
 /// that spares a division with remainder for every position that is read.
@@ -389,6 +387,4 @@ inline void hide_keys(const problem& p, const lane_tile<C>& tile, index_t s0, in
   if (hides_keys(p)) hide_masked_keys<C>(p, tile, s0, s1, k, step);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -13,9 +13,7 @@
 #include "../math/exp_weight.hpp"
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The sums of one call: tiles of E queries by K keys, E K numbers each, those of a strip of E queries side by side.
 /// Their places depend on the shape alone, so no result depends on threads.
@@ -338,6 +336,4 @@ class window_products final : public pair_products<C> {
   C *sums_, *exponents_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -5,9 +5,7 @@
 #include "../epilogue/queries.hpp"
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// y alone, of whole vectors, with the usual gate.
 template <class C>
@@ -37,6 +35,4 @@ class quick_outputs final : public window_finish<C> {
   bool ready_ = false, around_ = false;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

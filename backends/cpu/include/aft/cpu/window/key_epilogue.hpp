@@ -8,9 +8,7 @@
 #include "../softmax/row_state.hpp"
 #include "pack_keys.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// dv = e^k A and dk = e^k (v A - B) of whole vectors, and whether every lane of every key is proven; if not, what was
 /// written is to be written again. The bits are those of finish_keys.
@@ -125,6 +123,4 @@ class quick_gradients final : public window_finish<C> {
   written_rows<C> dk_, dv_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -4,9 +4,7 @@
 
 #include "../tensor/stage.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// The lane tiles that are worked on together. `room` has as many: they would be a tenth of a small stack.
 template <class C>
@@ -72,6 +70,4 @@ class window_lines {
   index_t count_ = 0, end_;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

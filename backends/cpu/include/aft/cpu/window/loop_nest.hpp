@@ -10,9 +10,7 @@
 #include "../gemm/pack_keys.hpp"
 #include "lines.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Makes the packed columns of a few lane tiles.
 template <class C>
@@ -444,6 +442,4 @@ template <class C>
   }
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -8,9 +8,7 @@
 #include "../gemm/pack_keys.hpp"
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart; rows `ahead` of them
 /// are asked for. They are measured with scale 1.
@@ -125,6 +123,4 @@ class key_source final : public window_source<C> {
   bool in_place_ = false;
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

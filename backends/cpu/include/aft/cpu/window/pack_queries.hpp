@@ -9,9 +9,7 @@
 #include "../gemm/pack_queries.hpp"
 #include "loop_nest.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Where g, o and the rows' weights lie, the latter an array or two, or dy, o, lse and q; nothing if not side by side.
 template <class C>
@@ -377,6 +375,4 @@ class query_source final : public window_source<C> {
   written_rows<C> dq_;  ///< where its rows lie side by side
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -9,9 +9,7 @@
 #include "../split.hpp"
 #include "chunk.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 namespace scan {
 
 /// The gradients of a whole call. Chunks are folded and joined the same way however many threads there are.
@@ -199,6 +197,4 @@ void scan_backward(const backward_problem& p, const cpu& exec) {
   call.run();
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

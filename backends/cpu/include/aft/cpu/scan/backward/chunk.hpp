@@ -5,10 +5,7 @@
 #include "key_gradients.hpp"
 #include "rows.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// The buffers of one thread of a backward call.
 template <class C>
@@ -276,7 +273,4 @@ class backward_pass {
   columns<C> v_, dk_, dv_;
 };
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -13,10 +13,7 @@
 #include "../panel.hpp"
 #include "sums.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// Rows: g = dy gate(q), the average o, and e^-lse = inverse * 2^power * e^base; inverse is 0 where a row saw no key.
 template <class C>
@@ -262,7 +259,4 @@ template <class C, bool Emit>
   }
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

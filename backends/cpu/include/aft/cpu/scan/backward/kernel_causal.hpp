@@ -5,10 +5,7 @@
 
 #include "kernel_uniform.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// What rows bring along besides suffix_rows, where their g is still to be formed.
 template <class C>
@@ -143,7 +140,4 @@ template <class C, bool given>
   return i;
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

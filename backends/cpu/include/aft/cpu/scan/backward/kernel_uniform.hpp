@@ -6,10 +6,7 @@
 #include "../../math/gates.hpp"
 #include "kernel.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// dy gate(q), and dy gate'(q), which o makes dq.
 template <class C>
@@ -139,7 +136,4 @@ template <class C, index_t rows>
   }
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -6,10 +6,7 @@
 
 #include "kernel.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// The exponent of |x|, that of a subnormal number being too high by up to 23.
 template <class C>
@@ -117,7 +114,4 @@ template <class C, index_t rows>
   }
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

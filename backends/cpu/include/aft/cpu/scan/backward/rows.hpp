@@ -6,10 +6,7 @@
 #include "../keys.hpp"
 #include "kernel_causal.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// Rows whose average and weight the forward fold gave again, at lane positions; row t is t - t0.
 template <class C>
@@ -313,7 +310,4 @@ class gradient_rows {
   index_t step_;  ///< of the panels, see backward_pass::panels
 };
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -5,10 +5,7 @@
 
 #include "../reference.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
-namespace scan {
+namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// A and B of every lane in the lane's frame, A also divided by 2^value_shift(g_peak), B by that and
 /// 2^value_shift(o_peak).
@@ -137,7 +134,4 @@ inline void merge_suffixes(const suffix_lanes<C>& after, const suffix_lanes<C>& 
   }
 }
 
-}  // namespace scan
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -5,9 +5,7 @@
 #include "../../softmax/exact_weight.hpp"
 #include "rows.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// a g and a g (v - o) of one pair; both 0 where it is hidden or the row sees no key, whatever v and o hold there.
 template <class C>
@@ -93,6 +91,4 @@ template <class C>
   return sum;
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -6,9 +6,7 @@
 #include "../../runtime/parallel.hpp"
 #include "exact.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Terms below 2^-125 were dropped before the scales of keys, rows and taps multiply them: a power of two up to this
 /// keeps what is lost below 2^-60 of max |g|.
@@ -162,6 +160,4 @@ inline void join_filter_gradient(const backward_problem& p, const stencil_shape&
   });
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -12,9 +12,7 @@
 
 #include "grouped_sums.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Two batch elements at a time, or the last one alone, of some lane tiles and all classes of theirs.
 template <class C>
@@ -382,6 +380,4 @@ void stencil_tied_backward(const backward_problem& p, const stencil_shape& shape
   });
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

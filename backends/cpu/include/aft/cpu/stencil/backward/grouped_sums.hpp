@@ -8,9 +8,7 @@
 #include "../worker.hpp"
 #include "filter_gradient.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Lane tiles [first, last), whose channels are those of classes [class_first, class_last).
 struct tied_strip {
@@ -174,6 +172,4 @@ struct tied_sums {
   }
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

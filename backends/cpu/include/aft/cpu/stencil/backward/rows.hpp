@@ -8,9 +8,7 @@
 #include "../../tensor/lane_rows.hpp"
 #include "../epilogue.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Per query and lane, [t][lane]. The last four are a row's weight as row_state has it.
 template <class C>
@@ -195,6 +193,4 @@ inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const c
   });
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

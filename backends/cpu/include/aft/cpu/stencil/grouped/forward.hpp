@@ -7,9 +7,7 @@
 #include "../worker.hpp"
 #include "groups.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// What a thread holds besides: of every class the weights of keys and the denominators, [class tile][t][batch][lane].
 template <class C>
@@ -135,6 +133,4 @@ struct tied_fold {
   }
 };
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -6,9 +6,7 @@
 
 #include "../pack_keys.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Classes of consecutive channels with one key channel and one head.
 template <class C>
@@ -166,6 +164,4 @@ template <class C>
               : stage_class_values<false>(p, spread, keys, scaling, v, v_step, P, cs);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stencil/forward.hpp  The forward call of a convolution: AFT Eq. 6, DAFT Eq. 7, 8, without their subtraction.
+/// @file stencil/calls/forward.hpp  The forward call of a convolution: AFT Eq. 6, DAFT Eq. 7, 8, without their subtraction.
 #pragma once
 
-#include "grouped/forward.hpp"
-#include "sequence.hpp"
+#include "../grouped/forward.hpp"
+#include "../sequence.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Lane tiles [own.first, own.last) of a group of batch elements.
 template <class C>
@@ -112,6 +110,4 @@ void stencil_forward(const problem& given, const cpu& exec) {
   });
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stencil/backward/call.hpp  Gradients of a convolution: the forward fold with time transposed, and a
+/// @file stencil/calls/backward.hpp  Gradients of a convolution: the forward fold with time transposed, and a
 /// correlation.
 #pragma once
 
 #include "../../runtime/parallel.hpp"
 #include "../../tensor/reduce_shared_keys.hpp"
-#include "grouped.hpp"
+#include "../backward/grouped.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 struct gradient_worker {
@@ -179,6 +177,4 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   if (filter_wanted) join_filter_gradient<C>(p, shape, plan, work ? parts : 0, partials, exec);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl

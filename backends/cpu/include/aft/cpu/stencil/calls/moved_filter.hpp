@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stencil/moved_filter.hpp  AFT-conv on a sequence whose queries do not stand at the keys' positions, one for
+/// @file stencil/calls/moved_filter.hpp  AFT-conv on a sequence whose queries do not stand at the keys' positions, one for
 /// one.
 ///
 /// The stencil's queries and keys are the points of one grid. So such a call becomes one on a sequence that holds both,
@@ -10,11 +10,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "../softmax/padding.hpp"
+#include "../../softmax/padding.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cpu_impl {
+namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Whether a convolution's queries are elsewhere than its keys.
 inline bool moves_queries(const problem& p) {
@@ -146,6 +144,4 @@ inline void moved_backward(const backward_problem& p, const cpu& exec, const Run
   sequence.return_keys(joint.dv, p.dv, p.d);
 }
 
-}  // namespace cpu_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cpu_impl
