@@ -16,7 +16,8 @@ namespace {
 
 using aft::index_t;
 using aft::cpu_impl::scan_tuning;
-using aft::cpu_impl::scan::traffic;
+using aft::cpu_impl::streaming_from;
+using aft::cpu_impl::scan::cache_policy;
 using plan_type = aft::cpu_impl::scan::scan_plan<float>;
 
 plan_type plan_of(index_t B, index_t T, index_t d, int threads, bool causal) {
@@ -30,7 +31,7 @@ plan_type plan_of(index_t B, index_t T, index_t d, int threads, bool causal) {
 
 }  // namespace
 
-TEST_CASE("scan_plan: every chunk of every stretch once, and every column in one stretch") {
+TEST_CASE("scan_plan: every chunk of every column block once, and every column in one column block") {
   for (const bool causal : {false, true})
     for (const int threads : {1, 2, 3, 8})
       for (const index_t B : {1, 2, 3, 5})
@@ -53,7 +54,7 @@ TEST_CASE("scan_plan: every chunk of every stretch once, and every column in one
           }
 }
 
-TEST_CASE("traffic: arrays count as they are stored, and together where a call writes much or late") {
+TEST_CASE("cache_policy: arrays count as they are stored, and together where a call writes much or late") {
   using tune = scan_tuning<float>;
   constexpr index_t d = 512;
   // Positions of one array that takes so many bytes of float.
@@ -61,55 +62,55 @@ TEST_CASE("traffic: arrays count as they are stored, and together where a call w
   aft::backward_problem p;
   p.B = 2;
   p.d = p.hk = d;
-  const auto ways = [&](index_t bytes, aft::dtype type, bool causal, bool backward) {
+  const auto policy = [&](index_t bytes, aft::dtype type, bool causal, bool backward) {
     p.v.type = type;
     p.causal = causal;
     p.Tq = p.Tk = positions(bytes / p.B);
     const plan_type plan(p, 2);
-    CHECK_FALSE(plan.torn());
-    return backward ? traffic::of_backward(p, plan) : traffic::of_forward(p, plan);
+    CHECK_FALSE(plan.splits_rows());
+    return backward ? cache_policy::of_backward(p, plan) : cache_policy::of_forward(p, plan);
   };
-  const index_t forward = tune::arrays_around / 4, backward = tune::arrays_around / 7;
-  for (const index_t bytes : {tune::around - 4096, tune::around}) {
-    const traffic w = ways(bytes, aft::dtype::f32, false, false);
-    CHECK(w.around == (bytes == tune::around));
-    CHECK(w.far_keys == w.around);
-    CHECK(w.far_rows == w.around);
+  const index_t forward = streaming_from::call_bytes / 4, backward = tune::arrays_around / 7;
+  for (const index_t bytes : {streaming_from::output_bytes - 4096, streaming_from::output_bytes}) {
+    const cache_policy w = policy(bytes, aft::dtype::f32, false, false);
+    CHECK(w.streamed == (bytes == streaming_from::output_bytes));
+    CHECK(w.far_keys == w.streamed);
+    CHECK(w.far_rows == w.streamed);
   }
-  CHECK_FALSE(ways(forward, aft::dtype::f32, false, false).around);
-  CHECK(ways(forward, aft::dtype::f32, true, false).around);
-  CHECK_FALSE(ways(forward, aft::dtype::bf16, true, false).around);
-  CHECK_FALSE(ways(backward - 8192, aft::dtype::f32, false, true).around);
-  const traffic late = ways(backward + 8192, aft::dtype::f32, false, true);
-  CHECK((late.around && late.keys_around && late.far_rows && late.far_key_grads && !late.far_keys));
-  CHECK_FALSE(ways(backward + 8192, aft::dtype::bf16, false, true).around);
+  CHECK_FALSE(policy(forward, aft::dtype::f32, false, false).streamed);
+  CHECK(policy(forward, aft::dtype::f32, true, false).streamed);
+  CHECK_FALSE(policy(forward, aft::dtype::bf16, true, false).streamed);
+  CHECK_FALSE(policy(backward - 8192, aft::dtype::f32, false, true).streamed);
+  const cache_policy late = policy(backward + 8192, aft::dtype::f32, false, true);
+  CHECK((late.streamed && late.keys_streamed && late.far_rows && late.far_key_grads && !late.far_keys));
+  CHECK_FALSE(policy(backward + 8192, aft::dtype::bf16, false, true).streamed);
 }
 
 TEST_CASE("scan_plan: threads divide a batch element by positions, unless it is causal or too short") {
-  const index_t chunk = scan_tuning<float>::chunk, d = 2 * scan_tuning<float>::stretch;
+  const index_t chunk = scan_tuning<float>::chunk, d = 2 * scan_tuning<float>::column_block;
   for (const index_t B : {1, 3}) {
-    const plan_type by_chunk = plan_of(B, 4 * chunk, scan_tuning<float>::stretch, 2, false);
+    const plan_type by_chunk = plan_of(B, 4 * chunk, scan_tuning<float>::column_block, 2, false);
     CHECK(by_chunk.count() == B);
     CHECK_FALSE(by_chunk.whole(2, false));
-    CHECK_FALSE(by_chunk.torn());
+    CHECK_FALSE(by_chunk.splits_rows());
   }
   // Two pieces to a row: the items of a thread are whole rows all the same.
   const plan_type wide = plan_of(1, 4 * chunk, d, 2, false);
   CHECK(wide.count() == 2);
   CHECK_FALSE(wide.whole(2, false));
-  CHECK_FALSE(wide.torn());
+  CHECK_FALSE(wide.splits_rows());
   for (index_t n = 0; n < 8; ++n) CHECK(wide.part_of(n, 4).chunk == n / 2);
 
   for (const auto& [T, causal] : {std::pair{4 * chunk, true}, {chunk, false}, {chunk + 1, false}}) {
-    const plan_type cut = plan_of(1, T, scan_tuning<float>::stretch, 2, causal);
+    const plan_type cut = plan_of(1, T, scan_tuning<float>::column_block, 2, causal);
     CHECK(cut.count() == 2);
     CHECK(cut.whole(2, causal));
-    CHECK(cut.torn());
+    CHECK(cut.splits_rows());
   }
   // A batch element to a thread, or all of them to one.
-  CHECK_FALSE(plan_of(2, 4 * chunk, d, 2, true).torn());
+  CHECK_FALSE(plan_of(2, 4 * chunk, d, 2, true).splits_rows());
   CHECK(plan_of(2, 4 * chunk, d, 2, false).whole(2, false));
-  CHECK_FALSE(plan_of(1, 4 * chunk, d, 1, true).torn());
+  CHECK_FALSE(plan_of(1, 4 * chunk, d, 1, true).splits_rows());
 }
 
 TEST_CASE("scan: causal rows past a short sequence's end, with a gate that is nearly shut") {

@@ -28,11 +28,11 @@ struct gradient_columns {
 /// Buffers and the exponent kappa of every column, ready before anything is written.
 template <class C>
 struct bias_gradient_plan {
-  static constexpr index_t M = tuning<C>::rows;
-  static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t M = tuning<C>::MR;
+  static constexpr index_t N = tuning<C>::NR;
   // Columns packed at once: with two rows each they are one depth block, whose part of a weight panel stays in the
   // first-level cache while `together` key tiles use it. Packing 1024 columns for one tile took 1.6 times as long.
-  static constexpr index_t chunk = tuning<C>::depth_block / 2;
+  static constexpr index_t chunk = tuning<C>::KC / 2;
   static constexpr index_t most_together = 4;
 
   int threads;
@@ -52,11 +52,11 @@ struct bias_gradient_plan {
     groups = per_batch ? p.B : 1;
     const index_t panel_bytes = 2 * depth * M * static_cast<index_t>(sizeof(C));
     block = 2 * tuning<C>::weight_bytes / (panel_bytes > 0 ? panel_bytes : 1);
-    block = block > tuning<C>::strip ? tuning<C>::strip : block;
+    block = block > tuning<C>::MC_panels ? tuning<C>::MC_panels : block;
     block = block < 1 ? 1 : (block > panels ? panels : block);
     together = key_tiles / (2 * threads);
     together = together < 1 ? 1 : (together > most_together ? most_together : together);
-    const index_t fits = tuning<C>::strip_bytes / (threads * together * M * N * static_cast<index_t>(sizeof(C)));
+    const index_t fits = tuning<C>::MC_bytes / (threads * together * M * N * static_cast<index_t>(sizeof(C)));
     if (block > fits) block = fits < 1 ? 1 : fits;
     kappa = memory.take<C>(p.B * p.d);
     a = memory.take<C>(block * 2 * depth * M);
@@ -100,9 +100,9 @@ template <class C>
                                                                const gradient_columns<C>& columns, index_t n0,
                                                                index_t n1, index_t r0, index_t r1, C* a, C* rho) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t M = tuning<C>::MR;
   const backward_problem& p = *in.p;
-  upstream<C, M> up;
+  saved_rows<C, M> up;
   C kappa[L], xg[M * L], xgo[M * L];
   const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan.scale.by), lift(plan.scale.lift);
   const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
@@ -165,7 +165,7 @@ template <class C>
                                                                   const gradient_columns<C>& columns, index_t n0,
                                                                   index_t n1, index_t s0, index_t s1, C* out) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   C k[N * L], v[N * L], kappa[L];
   const vec<C> zero(C(0)), lift(plan.scale.lift);
@@ -203,7 +203,7 @@ template <class C>
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
-  upstream<C, 1> up;
+  saved_rows<C, 1> up;
   C k[L], v[L], lane[L];
   const vec<C> zero(C(0));
   lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s, s + 1, k, -inf);
@@ -238,12 +238,12 @@ template <class C>
                                                               const gradient_scale<C>& scale, C* sums) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), back(scale.back), lower(scale.lower);
-  C rows[tuning<C>::rows * N];
+  C rows[tuning<C>::MR * N];
   weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
     C* const w = rows + (r - r0) * N;
@@ -284,8 +284,8 @@ template <class C>
 inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C>& plan,
                            const staged_factors<C>& factors, const gradient_columns<C>& columns, index_t h, index_t b,
                            bool by_keys, const gradient_sink<C>& sink) {
-  constexpr index_t M = tuning<C>::rows;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t M = tuning<C>::MR;
+  constexpr index_t N = tuning<C>::NR;
   constexpr index_t chunk = bias_gradient_plan<C>::chunk;
   const backward_problem& p = *in.p;
   const auto end_of = [&](index_t panel) { return (panel + 1) * M < p.Tq ? (panel + 1) * M : p.Tq; };
@@ -329,7 +329,8 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
               if (!active(q, j)) continue;
               const C* const a = plan.a + ((q - p0) * plan.depth + n0) * 2 * M;
               gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), a, packed + (j - j0) * 2 * chunk * N, tiles + at(q, j),
-                            n0 > g0, asked_lines<C>::of_weights(j == j0 && q + 1 < q1 ? a + plan.depth * 2 * M : a));
+                            n0 > g0,
+                            prefetched_lines<C>::of_weights(j == j0 && q + 1 < q1 ? a + plan.depth * 2 * M : a));
             }
           }
         }

@@ -46,9 +46,9 @@ template <class C>
 
 /// From the largest |g| that the lanes of every thread met, see gate_gradient, and the averages.
 template <class C>
-inline gradient_scale<C> find_gradient_scale(const gradient_inputs& in, int threads, const C* highs) {
+inline gradient_scale<C> find_gradient_scale(const gradient_inputs& in, int threads, const C* max_abs) {
   C most = C(0);
-  for (index_t i = 0; i < threads * lanes<C>; ++i) most = highs[i] > most ? highs[i] : most;
+  for (index_t i = 0; i < threads * lanes<C>; ++i) most = max_abs[i] > most ? max_abs[i] : most;
   gradient_scale<C> scale;
   constexpr C least = exp_constants<C>::proof;
   if (most > C(0) && (most < least || most > C(1) / least)) value_scale(most, scale.by, scale.back);

@@ -23,14 +23,14 @@ using bias_gradient_pass = void (bias_gradient_job<C>::*)(const gradient_inputs&
 template <class C>
 class bias_gradient_job {
  public:
-  static constexpr index_t M = tuning<C>::rows;
-  static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t M = tuning<C>::MR;
+  static constexpr index_t N = tuning<C>::NR;
 
   /// `tiled`: run() will be called; else rows come from elsewhere, see write_row.
   bias_gradient_job(const backward_problem& p, int threads, bias_gradient_pass<C> pass, bool tiled, scratch& memory)
       : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), threads_(threads), pass_(pass) {
     if (tiled) plan_.emplace(p, batched_, threads, memory);
-    highs_ = memory.take<C>(threads * lanes<C>);
+    max_abs_ = memory.take<C>(threads * lanes<C>);
     const bias_ref& d = p.dbias;
     if (d.kind == bias_kind::factorized) {
       if (d.u.set) du_ = memory.take<C>(d.u_heads * p.Tq * d.rank);
@@ -42,7 +42,7 @@ class bias_gradient_job {
   }
 
   /// Where the largest |g| of every thread is expected.
-  C* highs() const { return highs_; }
+  C* max_abs() const { return max_abs_; }
 
   void run(const gradient_inputs& in, const staged_factors<C>& factors) { (this->*pass_)(in, factors); }
 
@@ -51,11 +51,11 @@ class bias_gradient_job {
     clear();
     if (any_pair()) {
       find_kappa<C>(p, *plan_);
-      plan_->scale = find_gradient_scale<C>(in, threads_, highs_);
+      plan_->scale = find_gradient_scale<C>(in, threads_, max_abs_);
       const index_t dh = p.d / p.bias.heads;
       for (index_t h = 0; h < p.bias.heads; ++h) {
         for (index_t b = 0; b < (batched_ ? p.B : 1); ++b) {
-          run_instance(in, factors, columns_of(h, b, dh), h, b);
+          run_batch_item(in, factors, columns_of(h, b, dh), h, b);
         }
         if (dr_ != nullptr) write_taps(h);
       }
@@ -64,15 +64,15 @@ class bias_gradient_job {
     if (dv_ != nullptr) write_factor(p.dbias.v, p.dbias.v_heads, p.Tk, dv_);
   }
 
-  /// Whether rows are worth writing around the caches.
-  bool past_caches() const {
+  /// Whether rows are worth writing by streaming stores.
+  bool streams() const {
     const bias_ref& d = p_->dbias;
     const index_t batch = d.kind == bias_kind::dense ? d.batch : 1;
-    return batch * d.heads * p_->Tq * row_entries() * size_of(d.w.type) >= streaming::output_bytes;
+    return batch * d.heads * p_->Tq * row_entries() * size_of(d.w.type) >= streaming_from::output_bytes;
   }
 
   /// A row of dw that is `dw` for the keys [first, last) and 0 elsewhere.
-  void write_row(index_t b, index_t h, index_t t, index_t first, index_t last, const C* dw, bool around) const {
+  void write_row(index_t b, index_t h, index_t t, index_t first, index_t last, const C* dw, bool streamed) const {
     const matrix& m = p_->dbias.w;
     const bool banded = p_->dbias.kind == bias_kind::banded;
     const index_t place = banded && first < last ? first - t + p_->win.before : first;
@@ -80,9 +80,9 @@ class bias_gradient_job {
     std::byte* const row = m.data + ((p_->dbias.batch > 1 ? b : 0) * m.sb + h * m.sh + t * m.sr) * size_of(m.type);
     const auto at = [&](index_t i) { return row + i * m.sc * size_of(m.type); };
     const index_t end = place + last - first;
-    zero_strided<C>(m.type, at(0), m.sc, place, around);
+    zero_strided<C>(m.type, at(0), m.sc, place, streamed);
     write_strided(m.type, at(place), m.sc, last - first, dw);
-    zero_strided<C>(m.type, at(end), m.sc, n - end, around);
+    zero_strided<C>(m.type, at(end), m.sc, n - end, streamed);
   }
 
  private:
@@ -103,8 +103,8 @@ class bias_gradient_job {
   index_t row_entries() const {
     return p_->dbias.kind == bias_kind::dense ? p_->Tk : p_->win.before + p_->win.after + 1;
   }
-  void run_instance(const gradient_inputs& in, const staged_factors<C>& factors, const gradient_columns<C>& columns,
-                    index_t h, index_t b) {
+  void run_batch_item(const gradient_inputs& in, const staged_factors<C>& factors, const gradient_columns<C>& columns,
+                      index_t h, index_t b) {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
     const auto tiles = [&](bool by_keys, const auto& sink) {
@@ -158,9 +158,9 @@ class bias_gradient_job {
     const bool covered = d.kind == bias_kind::dense && !p.win.bounded && !p.causal && p.B > 0 && p.d > 0;
     if ((d.kind == bias_kind::dense && !covered) || d.kind == bias_kind::banded) {
       const index_t batch = d.kind == bias_kind::dense ? d.batch : 1;
-      const bool around = past_caches();
+      const bool streamed = streams();
       parallel_for(batch * d.heads * p.Tq, threads_, [&](index_t i, int) {
-        write_row(i / p.Tq / d.heads, i / p.Tq % d.heads, i % p.Tq, 0, 0, nullptr, around);
+        write_row(i / p.Tq / d.heads, i / p.Tq % d.heads, i % p.Tq, 0, 0, nullptr, streamed);
         fence_stores();
       });
     }
@@ -262,7 +262,7 @@ class bias_gradient_job {
   int threads_;
   bias_gradient_pass<C> pass_;
   std::optional<bias_gradient_plan<C>> plan_;
-  C* highs_ = nullptr;
+  C* max_abs_ = nullptr;
   C* du_ = nullptr;
   C* dv_ = nullptr;
   C* dr_ = nullptr;

@@ -18,24 +18,23 @@ template <class C>
 
 /// Sums of a panel's rows as they are: rows(n, take) calls take(r, num, den).
 template <class C>
-struct without_outside {
+struct without_uniform {
   template <class Take>
   [[gnu::always_inline]] void rows(index_t n, const C* c, const Take& take) const {
-    for (index_t r = 0; r < n; ++r)
-      take(r, load(c + r * tuning<C>::columns), load(c + r * tuning<C>::columns + lanes<C>));
+    for (index_t r = 0; r < n; ++r) take(r, load(c + r * tuning<C>::NR), load(c + r * tuning<C>::NR + lanes<C>));
   }
 };
 /// Those to which what lies outside the dense columns is still to be added.
 template <class C>
-struct with_outside {
+struct with_uniform {
   const row_scale<C>& rs;
-  const outside_sums<C>& sums;
+  const uniform_sums<C>& sums;
   template <class Take>
   [[gnu::always_inline]] void rows(index_t n, const C* c, const Take& take) const {
     sums.for_rows(n, [&](index_t r, const vec<C>& num, const vec<C>& den) {
-      const vec<C> weight(rs.outside[r]);
-      take(r, mul_add(weight, num, load(c + r * tuning<C>::columns)),
-           mul_add(weight, den, load(c + r * tuning<C>::columns + lanes<C>)));
+      const vec<C> weight(rs.uniform[r]);
+      take(r, mul_add(weight, num, load(c + r * tuning<C>::NR)),
+           mul_add(weight, den, load(c + r * tuning<C>::NR + lanes<C>)));
     });
   }
 };
@@ -44,23 +43,23 @@ struct with_outside {
 /// large; if not, q is as before, and what y holds is to be written again. The average's and the gate's bits are those
 /// of gated_average.
 template <class C, class T, class Sums>
-[[gnu::noinline, gnu::flatten]] inline bool finish_gated_rows(index_t rows, const column_scale<C>& cs, const Sums& sums,
-                                                              const C* c, const T* q, index_t q_step, T* y,
-                                                              index_t y_step, bool around) {
+[[gnu::noinline, gnu::flatten]] inline bool gated_rows_epilogue(index_t rows, const column_scale<C>& cs,
+                                                                const Sums& sums, const C* c, const T* q,
+                                                                index_t q_step, T* y, index_t y_step, bool streamed) {
   constexpr index_t L = lanes<C>;
-  const vec<C> unscale = load(cs.unscale), zero(C(0));
+  const vec<C> inverse_scale = load(cs.inverse_scale), zero(C(0));
   proof_of_rows<C> proof(load(cs.floor));
   vec<C> size = zero;
-  T held[tuning<C>::rows * L];
+  T keys_resident[tuning<C>::MR * L];
   // Stored one by one between the divisions, lines do not wait for each other.
   const bool direct = y != q;
-  T* const to = direct ? y : held;
+  T* const to = direct ? y : keys_resident;
   const index_t to_step = direct ? y_step : L;
-  const bool past = direct && around;
+  const bool past = direct && streamed;
   sums.rows(
       rows, c, [&](index_t r, const vec<C>& num, const vec<C>& den) __attribute__((always_inline)) {
         const vec<C> gate = load_as<C>(q + r * q_step);
-        const vec<C> o = shared_division<C>(num, den, unscale, exp_near<C, true>(gate, zero));
+        const vec<C> o = shared_division<C>(num, den, inverse_scale, exp_near<C, true>(gate, zero));
         if constexpr (std::is_same_v<T, C>) {
           put(to + r * to_step, o, past);
         } else {
@@ -70,37 +69,37 @@ template <class C, class T, class Sums>
         size = larger_size<C>(size, gate);
       });
   if (!xsimd::all(proof.proven() && (size <= vec<C>(shared_gate<C>)))) return false;
-  for (index_t r = 0; !direct && r < rows; ++r) store_as<C>(y + r * y_step, load_as<C>(held + r * L));
+  for (index_t r = 0; !direct && r < rows; ++r) store_as<C>(y + r * y_step, load_as<C>(keys_resident + r * L));
   return true;
 }
 
 /// The same for a lane tile of a call whose q and y can be used in place; false otherwise, too.
 template <class C, class T>
-inline bool finish_in_place(const problem& p, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0,
-                            index_t r1, const C* c) {
+inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0,
+                              index_t r1, const C* c) {
   if (p.q.type != dtype_of<T> || p.y.type != dtype_of<T>) return false;
   const lane_field<C> queries(p.q, p.grid, tile, 1), results(p.y, p.grid, tile, 1);
   if (!queries.whole_rows() || !results.whole_rows()) return false;
   const index_t q_step = p.q.sx[2], y_step = p.y.sx[2];
   const T* const q = reinterpret_cast<const T*>(p.q.data) + queries.base + r0 * q_step;
   T* const y = reinterpret_cast<T*>(p.y.data) + results.base + r0 * y_step;
-  const bool around = p.win.bounded && results.goes_around(p);
-  queries.prefetch(r1, r1 + tuning<C>::rows, p.Tq);
-  if (!around) results.prefetch(r1, r1 + tuning<C>::rows, p.Tq, true);
-  return finish_gated_rows<C>(r1 - r0, cs, without_outside<C>(), c, q, q_step, y, y_step, around);
+  const bool streamed = p.win.bounded && results.streams_tiles(p);
+  queries.prefetch(r1, r1 + tuning<C>::MR, p.Tq);
+  if (!streamed) results.prefetch(r1, r1 + tuning<C>::MR, p.Tq, true);
+  return gated_rows_epilogue<C>(r1 - r0, cs, without_uniform<C>(), c, q, q_step, y, y_step, streamed);
 }
 
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
 /// is read before its y is written.
 template <class C>
-[[gnu::flatten]] inline void finish_queries(const problem& p, const fold_plan<C>& plan, const row_state& state,
+[[gnu::flatten]] inline void query_epilogue(const problem& p, const fold_plan<C>& plan, const row_state& state,
                                             const pair_weights<C>& weights, const lane_tile<C>& tile,
                                             const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
                                             const C* c) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
-  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t N = tuning<C>::NR;
+  constexpr index_t M = tuning<C>::MR;
   const index_t group = p.d / p.hk;
   const bool gated = p.gate_fn != gate::none && p.y.set;
   const bool logs = p.lse.set || state.set;
@@ -109,7 +108,7 @@ template <class C>
   const bool averages = !quotient || p.average.set;
   // The common call. Its proof is that of all rows at once: a branch a row costs a third of the loop.
   if (!averages && !logs &&
-      (finish_in_place<C, C>(p, tile, cs, r0, r1, c) || finish_in_place<C, bfloat16>(p, tile, cs, r0, r1, c)))
+      (epilogue_in_place<C, C>(p, tile, cs, r0, r1, c) || epilogue_in_place<C, bfloat16>(p, tile, cs, r0, r1, c)))
     return;
   C q[M * L], y[M * L], average[M * L], lse[M * L], inverse[M * L], exponent[M * L], hi[M * L], lo[M * L];
   if (gated) {
@@ -121,26 +120,26 @@ template <class C>
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
   const auto unused = load(used) == zero;
-  const vec<C> unscale = load(cs.unscale), floor = load(cs.floor);
+  const vec<C> inverse_scale = load(cs.inverse_scale), floor = load(cs.floor);
   const auto proof = [&](const vec<C>& num, const vec<C>& den, const vec<C>& o) {
     return proven_average<C>(num, den, o, floor);
   };
   const auto write_y = [&] {
     const lane_field<C> results(p.y, p.grid, tile, 1);
-    const bool around = p.win.bounded && results.goes_around(p);
-    results.write(r0, r1, y, around);
-    if (!around) results.prefetch(r1, r1 + M, p.Tq, true);
+    const bool streamed = p.win.bounded && results.streams_tiles(p);
+    results.write(r0, r1, y, streamed);
+    if (!streamed) results.prefetch(r1, r1 + M, p.Tq, true);
   };
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> num = load(c + r * N);
     const vec<C> den = load(c + r * N + L);
     vec<C> o = zero, out = zero;
     if (averages) {
-      o = (num / den) * unscale;
+      o = (num / den) * inverse_scale;
       store(average + r * L, o);
     }
     if (quotient) {
-      out = gated_average<C>(num, den, unscale, load(q + r * L));
+      out = gated_average<C>(num, den, inverse_scale, load(q + r * L));
       if (!averages) o = out;
     }
     const auto proven = proof(num, den, o) || unused;
@@ -161,7 +160,7 @@ template <class C>
       C flag[L];
       store(flag, xsimd::select(proven, one, zero));
       exact_row_result<C> exact;
-      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, rs.ends, exact);
+      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, rs.edges, exact);
       for (index_t l = 0; l < tile.count; ++l) {
         if (flag[l] != C(0)) continue;
         average[r * L + l] = exact.average[l];
@@ -173,7 +172,8 @@ template <class C>
         if (state.set && exact.base_hi[l] != C(0)) state.beyond->store(true, std::memory_order_relaxed);
       }
       if (quotient) {
-        const vec<C> again = gated_average<C>(load(exact.num), load(exact.den), load(exact.unscale), load(q + r * L));
+        const vec<C> again =
+            gated_average<C>(load(exact.num), load(exact.den), load(exact.inverse_scale), load(q + r * L));
         out = xsimd::select(proven, out, again);
       }
     }

@@ -10,13 +10,13 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// Without a batch axis in bias or per-query mask, the weights of a head serve the whole batch: one instance a head,
 /// its columns all (b, c) of that head. Otherwise one instance for each head and batch element.
 template <class C>
-class pair_instances {
+class bias_batch {
  public:
-  struct instance {
+  struct batch_item {
     index_t h, b;
   };
 
-  explicit pair_instances(const problem& p)
+  explicit bias_batch(const problem& p)
       : p_(&p), batched_(p.B > 1 && (p.bias.batch > 1 || (p.pair_mask() && p.mask_sb != 0))), dh_(p.d / p.bias.heads) {
     // Lanes that cross a batch element are gathered one by one: worth it only where a head is narrow.
     const index_t columns = batched_ ? dh_ : dh_ * p.B;
@@ -30,8 +30,10 @@ class pair_instances {
   index_t tiles() const { return tiles_; }
   /// Tiles of one batch element, which lie side by side.
   index_t run() const { return per_batch_; }
-  instance at(index_t i) const { return batched_ ? instance{i % p_->bias.heads, i / p_->bias.heads} : instance{i, 0}; }
-  lane_tile<C> tile(const instance& which, index_t i) const {
+  batch_item at(index_t i) const {
+    return batched_ ? batch_item{i % p_->bias.heads, i / p_->bias.heads} : batch_item{i, 0};
+  }
+  lane_tile<C> tile(const batch_item& which, index_t i) const {
     const index_t c0 = which.h * dh_;
     if (flat_) return make_lane_tile<C>(which.b, c0, dh_, i * lanes<C>, batched_ ? dh_ : dh_ * p_->B);
     return make_lane_tile<C>(which.b + i / per_batch_, c0, dh_, i % per_batch_ * lanes<C>, dh_);
@@ -48,8 +50,8 @@ class pair_instances {
 
 /// Runs body(instance, thread): in turn when all threads work on one instance, else one instance a thread.
 template <class C, class Body>
-inline void for_each_instance(const fold_plan<C>& plan, index_t count, const Body& body) {
-  parallel_for(count, plan.by_instance ? plan.threads : 1, body);
+inline void for_each_batch_item(const fold_plan<C>& plan, index_t count, const Body& body) {
+  parallel_for(count, plan.by_batch_item ? plan.threads : 1, body);
 }
 
 /// Copies the members of a factorized bias into the two layouts that pair_weights reads: by queries rows of w are

@@ -140,14 +140,14 @@ class pair_weights {
   /// Rows whose windows lie in_rows, filled up to whole vectors with -inf: windows are short, and their rows many.
   [[gnu::flatten]] void window_rows(index_t t0, index_t t1, index_t s0, index_t s1, C* out, index_t ld) const {
     constexpr index_t L = lanes<C>;
-    const vec<C> outside(p_->excluded ? -std::numeric_limits<C>::infinity() : C(0));
+    const vec<C> uniform(p_->excluded ? -std::numeric_limits<C>::infinity() : C(0));
     for (index_t t = t0; t < t1; ++t, out += ld) {
       const span seen = inside_of(t, s0, s1);
       const C* window = nullptr;  // where it is empty, w may be nothing at all
       if (seen.first < seen.last)
         window = p_->bias.kind == bias_kind::dense ? dense_row(t) + seen.first : banded(t, seen.first);
       for (index_t s = s0; s < s1; s += L) {
-        const vec<C> beside = first_lanes<C>(outside, seen.seen - s);
+        const vec<C> beside = first_lanes<C>(uniform, seen.seen - s);
         const index_t first = clamp(seen.first, s, s + L), last = clamp(seen.last, first, s + L);
         store(out + (s - s0),
               first == last ? beside : load_lanes<C>(window + (first - seen.first), first - s, last - first, beside));
@@ -158,9 +158,9 @@ class pair_weights {
   /// Writes what is not inside: pairs outside the window, hidden ones.
   void cover(index_t t, index_t s0, index_t s1, const span& seen, C* out) const {
     const C hidden = -std::numeric_limits<C>::infinity();
-    const C outside = p_->excluded ? hidden : C(0);
-    for (index_t s = s0; s < seen.first; ++s) out[s - s0] = outside;
-    for (index_t s = seen.last; s < seen.seen; ++s) out[s - s0] = outside;
+    const C uniform = p_->excluded ? hidden : C(0);
+    for (index_t s = s0; s < seen.first; ++s) out[s - s0] = uniform;
+    for (index_t s = seen.last; s < seen.seen; ++s) out[s - s0] = uniform;
     for (index_t s = seen.seen; s < s1; ++s) out[s - s0] = hidden;
     if (p_->pair_mask()) {
       for (index_t s = s0; s < seen.seen; ++s)
@@ -202,7 +202,7 @@ class pair_weights {
                             index_t x1, C* out, index_t ld) const {
     if (r1 - r0 == 1) return dot_rows<1>(plain, R, r0, r1, blocked, X, x0, x1, out, ld);
     // Two vectors of each fit the registers beside the factors.
-    constexpr index_t together = tuning<C>::rows / 2;
+    constexpr index_t together = tuning<C>::MR / 2;
     for (index_t r = r0; r < r1; r += together)
       dot_rows<together>(plain, R, r, r1, blocked, X, x0, x1, out + (r - r0) * ld, ld);
   }
@@ -246,8 +246,8 @@ class pair_weights {
   }
 
   /// r[h, s - t + left] inside the filter's box (AFT Eq. 6, DAFT Eq. 8), grids flattened row-major.
-  void filter_row(index_t t, index_t s0, index_t s1, C outside, C* out) const {
-    for (index_t s = s0; s < s1; ++s) out[s - s0] = outside;
+  void filter_row(index_t t, index_t s0, index_t s1, C uniform, C* out) const {
+    for (index_t s = s0; s < s1; ++s) out[s - s0] = uniform;
     const auto& g = p_->grid;
     // Of a sequence there may be more queries than keys: positions there are no coordinates of a grid.
     const bool flat = g[0] == 1 && g[1] == 1;

@@ -14,13 +14,13 @@ template <class C>
 struct column_scale {
   C exponent[lanes<C>];
   C base[lanes<C>];
-  C unscale[lanes<C>];  ///< the values' power of two
-  C floor[lanes<C>];    ///< |num| below floor * den proves nothing; 0 where no value is that small
-  C lift[lanes<C>];     ///< transposed fold: the power of two that g o was multiplied by besides
-  C unlift[lanes<C>];   ///< its inverse
+  C inverse_scale[lanes<C>];  ///< the values' power of two
+  C floor[lanes<C>];          ///< |num| below floor * den proves nothing; 0 where no value is that small
+  C lift[lanes<C>];           ///< transposed fold: the power of two that g o was multiplied by besides
+  C unlift[lanes<C>];         ///< its inverse
 };
 
-/// Room for what a window_source knows of one lane tile. That of a wide group would be a quarter of a small stack.
+/// Room for what a window_packer knows of one lane tile. That of a wide group would be a quarter of a small stack.
 template <class C>
 struct alignas(64) source_room {
   std::byte bytes[13 * sizeof(vec<C>)];
@@ -33,7 +33,7 @@ struct fold_traits {
   bool products = false;  ///< so does window_products; of a geometry that fold_window serves
   bool columns = false;   ///< weights are read as columns of w
   bool sums = true;       ///< false: only products are wanted
-  bool slabs = false;     ///< columns of any keys can be formed at any time, and weights read several times
+  bool outer_blocks = false;  ///< columns of any keys can be formed at any time, and weights read several times
 };
 
 /// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
@@ -43,21 +43,22 @@ struct fold_plan {
   row_panels cut;
   int threads = 1;
   bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
-  bool by_instance = false;    ///< many instances: one a thread. Few: all threads on one
+  bool by_batch_item = false;  ///< many instances: one a thread. Few: all threads on one
   bool columns_first = false;  ///< all columns are packed once, the weights of a block by the thread that uses them
-  bool slabs = false;     ///< slab_fold: columns by slabs of `width`, for a chunk of panels and a pass of lane tiles
-  bool narrow = false;    ///< windows that fold_window serves
-  bool held = true;       ///< a group's packed columns are kept as a whole, not a window's at a time
-  bool products = false;  ///< window_products multiplies the columns with the rows besides
-  bool sums = true;       ///< false: what window_products makes is all that is wanted
-  index_t panels = 0, width = 0, block = 0, group = 1, strip = 1;
+  bool outer_blocks = false;  ///< k_outer_nest: columns by outer blocks of keys of `width`, for a chunk of panels and a
+                              ///< pass of lane tiles
+  bool window_path = false;   ///< windows that fold_window serves
+  bool keys_resident = true;  ///< a group's packed columns are kept as a whole, not a window's at a time
+  bool products = false;      ///< window_products multiplies the columns with the rows besides
+  bool sums = true;           ///< false: what window_products makes is all that is wanted
+  index_t panels = 0, width = 0, block = 0, group = 1, MC_panels = 1;
   index_t pack_group = 1;   ///< lane tiles that are packed together: those of a group, or a thread's share of all
-  index_t ring = 0;         ///< columns kept
-  index_t behind = 0;       ///< those among them that lie before a panel's own
+  index_t sliding = 0;      ///< columns kept
+  index_t history = 0;      ///< those among them that lie before a panel's own
   index_t together = 1;     ///< panels whose weights are read at once
-  index_t chunk = 0;        ///< slabs: panels whose sums are kept
-  index_t pass = 0;         ///< slabs: lane tiles that are taken through them together
-  index_t chains = 0;       ///< products: runs of groups that one thread takes in order; 0: every group by itself
+  index_t chunk = 0;        ///< outer blocks of keys: panels whose sums are kept
+  index_t pass = 0;         ///< outer blocks of keys: lane tiles that are taken through them together
+  index_t partials = 0;     ///< products: runs of groups that one thread takes in order; 0: every group by itself
   index_t column_size = 0;  ///< numbers from one lane tile's columns to the next one's
   // Of every thread, or of every team where threads work together.
   per_thread<C> weights, rows, columns, tiles, before, after;
@@ -66,11 +67,11 @@ struct fold_plan {
   per_thread<lane_tile<C>> group_tiles;  ///< narrow: those of a group and of the next one
   per_thread<source_room<C>> sources;    ///< narrow: of a group
 
-  static constexpr index_t M = tuning<C>::rows;
-  static constexpr index_t N = tuning<C>::columns;
-  /// Steps of a staircase, at most; with a row's columns as many, a tile has room for two.
-  static constexpr index_t stair_steps = M - tuning<C>::stair(1);
-  static_assert(tuning<C>::stair(tuning<C>::stairs - 1) <= stair_steps);
+  static constexpr index_t M = tuning<C>::MR;
+  static constexpr index_t N = tuning<C>::NR;
+  /// Steps of a band edge, at most; with a row's columns as many, a tile has room for two.
+  static constexpr index_t edge_steps = M - tuning<C>::edge_group(1);
+  static_assert(tuning<C>::edge_group(tuning<C>::edge_groups - 1) <= edge_steps);
   /// Panels that are multiplied together with the columns: one alone is no multiple of a tile's keys.
   static constexpr index_t pair_step = 2;
 
@@ -79,39 +80,39 @@ struct fold_plan {
   /// Steps of the register tile that n keys take.
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
   /// Whether a thread packs weights for itself alone.
-  bool own_weights() const { return by_instance || columns_first || slabs; }
+  bool own_weights() const { return by_batch_item || columns_first || outer_blocks; }
   /// Where the weights of a block lie, and their scales, for the slot of buffers that its items name.
   C* weights_of(int slot) const { return weights.of(own_weights() ? slot : 0); }
   row_scale<C>* scales_of(int slot) const { return scales.of(own_weights() ? slot : 0); }
 
-  /// Which ends of rows [r0, r1) may be staircases: every stair's dense columns begin or end with its rows, nothing
+  /// Which ends of rows [r0, r1) may be band edges: every band edge's dense columns begin or end with its rows, nothing
   /// that counts lies beside them or fold_window adds it, and the tiles there are deep enough. The beginning is of rows
   /// r0 and r0 + 1 alone, as a causal row's bits depend on nothing that follows it: an edge moves on by a column a row
-  /// until there are no more keys, and so many columns of row r0 keep all stairs from there.
-  tile_ends ends(index_t r0, index_t r1) const {
-    if (paired || (g.constant && !narrow) || !(g.bounded || g.causal != 0)) return {};
+  /// until there are no more keys, and so many columns of row r0 keep all band edge from there.
+  tile_edges edges(index_t r0, index_t r1) const {
+    if (paired || (g.constant && !window_path) || !(g.bounded || g.causal != 0)) return {};
     const pair_geometry::span first = g.dense(r0, r0 + 1), last = g.dense(r1 - 1, r1);
-    constexpr index_t depth = tuning<C>::depth_block;
+    constexpr index_t depth = tuning<C>::KC;
     const index_t part_end = (first.lo / depth + 1) * depth, part_begin = (last.hi - 1) / depth * depth;
-    tile_ends e;
-    e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= stair_steps &&
+    tile_edges e;
+    e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= edge_steps &&
               g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
-    e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= stair_steps &&
+    e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= edge_steps &&
             (g.constant && g.causal <= 0 ? r1 - r0 == M : r1 - r0 >= tuning<C>::exact_rows);
-    for (index_t i = 1; i < tuning<C>::stairs; ++i) {
-      const index_t row = r0 + tuning<C>::stair(i) < r1 ? r0 + tuning<C>::stair(i) : r1;
+    for (index_t i = 1; i < tuning<C>::edge_groups; ++i) {
+      const index_t row = r0 + tuning<C>::edge_group(i) < r1 ? r0 + tuning<C>::edge_group(i) : r1;
       e.end = e.end && g.dense(row - 1, row).hi == last.hi - (r1 - row);
     }
     return e;
   }
 
   /// The first group of a chain of an instance with so many lane tiles.
-  index_t first_group(index_t chain, index_t lane_tiles) const {
-    return (lane_tiles + group - 1) / group * chain / chains;
+  index_t first_group(index_t partial, index_t lane_tiles) const {
+    return (lane_tiles + group - 1) / group * partial / partials;
   }
 
   /// `run` lane tiles lie side by side.
-  fold_plan(const pair_geometry& geometry, index_t instances, index_t lane_tiles, index_t run, int wanted,
+  fold_plan(const pair_geometry& geometry, index_t batch_items, index_t lane_tiles, index_t run, int wanted,
             const fold_traits& traits, scratch& memory)
       : g(geometry),
         cut(geometry, M),
@@ -122,24 +123,24 @@ struct fold_plan {
     if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
     panels = cut.count;
     width = cut.widest(g);
-    narrow = traits.windows && g.bounded && width <= tuning<C>::window_widest;
-    by_instance = threads > 1 && instances >= 4 * threads;
-    if (products) behind = M + tuning<C>::band_rows;
-    ring = steps(g.K);
-    slabs = traits.slabs && !by_instance && !narrow && !g.bounded &&
-            ring >= (g.causal != 0 ? tuning<C>::slab_keys_causal : tuning<C>::slab_keys) &&
-            lane_tiles * ring * N * size >= tuning<C>::slabs_from;
-    if (slabs) {
-      cut_slabs(lane_tiles, run);
-      take_slabs(lane_tiles, memory);
+    window_path = traits.windows && g.bounded && width <= tuning<C>::window_widest;
+    by_batch_item = threads > 1 && batch_items >= 4 * threads;
+    if (products) history = M + tuning<C>::band_rows;
+    sliding = steps(g.K);
+    outer_blocks = traits.outer_blocks && !by_batch_item && !window_path && !g.bounded &&
+                   sliding >= (g.causal != 0 ? tuning<C>::outer_keys_causal : tuning<C>::outer_keys) &&
+                   lane_tiles * sliding * N * size >= tuning<C>::outer_from;
+    if (outer_blocks) {
+      cut_outer_blocks(lane_tiles, run);
+      take_outer_blocks(lane_tiles, memory);
       return;
     }
     cut_blocks(lane_tiles);
     form_groups(lane_tiles, run);
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
     // while the next one is multiplied.
-    strip = narrow || steps(width) <= tuning<C>::depth_block ? 1 : least(block, tuning<C>::strip);
-    strip = least(strip, most(tuning<C>::strip_bytes / (threads * group * M * N * size), 1));
+    MC_panels = window_path || steps(width) <= tuning<C>::KC ? 1 : least(block, tuning<C>::MC_panels);
+    MC_panels = least(MC_panels, most(tuning<C>::MC_bytes / (threads * group * M * N * size), 1));
     take_buffers(lane_tiles, memory);
   }
 
@@ -152,7 +153,7 @@ struct fold_plan {
   index_t panel_bytes() const { return steps(width) * M * size; }
   /// What a thread's own weights take at most.
   index_t own_bytes() const { return least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
-  int teams() const { return by_instance ? threads : 1; }
+  int teams() const { return by_batch_item ? threads : 1; }
 
   /// Panels of a block, and which of weights and columns are packed once.
   void cut_blocks(index_t lane_tiles) {
@@ -160,8 +161,8 @@ struct fold_plan {
     // Blocks of equal size: a short last one packs all keys for few rows.
     const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
     block = (panels + blocks - 1) / blocks;
-    columns_first = blocks > 1 && !narrow && !g.constant &&
-                    lane_tiles * ring * N * size <= tuning<C>::weight_bytes / teams() && panel_bytes() > 0 &&
+    columns_first = blocks > 1 && !window_path && !g.constant &&
+                    lane_tiles * sliding * N * size <= tuning<C>::weight_bytes / teams() && panel_bytes() > 0 &&
                     own_bytes() / panel_bytes() >= together;
   }
 
@@ -181,26 +182,26 @@ struct fold_plan {
     return pick_group(tuning<C>::key_bytes / bytes, products ? most(kept, wide) : wide, share, run);
   }
 
-  /// Sizes of slab_fold. Passes are equal, and so are chunks.
-  void cut_slabs(index_t lane_tiles, index_t run) {
+  /// Sizes of k_outer_nest. Passes are equal, and so are chunks.
+  void cut_outer_blocks(index_t lane_tiles, index_t run) {
     const auto even = [](index_t n, index_t limit) {
       const index_t parts = (n + most(limit, 1) - 1) / most(limit, 1);
       return parts > 0 ? (n + parts - 1) / parts : 0;
     };
-    constexpr index_t depth = tuning<C>::depth_block;
+    constexpr index_t depth = tuning<C>::KC;
     width = paired ? 2 * depth : depth;
     column_size = depth * N;
-    pass = even(lane_tiles, tuning<C>::slab_bytes / (column_size * size));
-    block = most(tuning<C>::slab_weights / panel_bytes(), 1);
-    const index_t fit = tuning<C>::slab_sums / most(pass * M * N * size, 1), step = block * threads;
-    // Blocks of one size for all threads, which wait for each other after every slab.
-    chunk = (even(panels, most(fit, tuning<C>::slab_panels * threads)) + step - 1) / step * step;
+    pass = even(lane_tiles, tuning<C>::outer_bytes / (column_size * size));
+    block = most(tuning<C>::outer_weights / panel_bytes(), 1);
+    const index_t fit = tuning<C>::outer_sums / most(pass * M * N * size, 1), step = block * threads;
+    // Blocks of one size for all threads, which wait for each other after every outer block of keys.
+    chunk = (even(panels, most(fit, tuning<C>::outer_panels * threads)) + step - 1) / step * step;
     group = group_of(depth, pass, run);
     // A thread's share, but no group that reaches into the next batch element, where rows cannot be read in place.
     pack_group = least((pass + threads - 1) / threads, tuning<C>::wide_group);
     while (run % pack_group != 0) --pack_group;
   }
-  void take_slabs(index_t lane_tiles, scratch& memory) {
+  void take_outer_blocks(index_t lane_tiles, scratch& memory) {
     const auto lay_out = [&](scratch& from) {
       weights = from.take_each<C>(block * steps(width) * M, threads);
       scales = from.take_each<row_scale<C>>(chunk, 1);
@@ -213,58 +214,58 @@ struct fold_plan {
   }
 
   void form_groups(index_t lane_tiles, index_t run) {
-    index_t share = by_instance ? lane_tiles : (lane_tiles + threads - 1) / threads;
+    index_t share = by_batch_item ? lane_tiles : (lane_tiles + threads - 1) / threads;
     if (products) {
       // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
       // them the usual size.
-      share = most((lane_tiles + tuning<C>::chains - 1) / tuning<C>::chains, least(lane_tiles, tuning<C>::group));
+      share = most((lane_tiles + tuning<C>::partials - 1) / tuning<C>::partials, least(lane_tiles, tuning<C>::group));
     }
-    group = pack_group = group_of(ring, share, run);
+    group = pack_group = group_of(sliding, share, run);
     if (columns_first) {
       // Several blocks a thread, so that all end together.
-      const index_t even = by_instance ? panels : panels / (4 * threads);
+      const index_t even = by_batch_item ? panels : panels / (4 * threads);
       block = most(least(own_bytes() / panel_bytes(), even) / together * together, together);
-      group = group_of(tuning<C>::depth_block, lane_tiles, run);
+      group = group_of(tuning<C>::KC, lane_tiles, run);
     }
-    if (narrow) {
+    if (window_path) {
       keep_window(share, run);
-      if (products) form_chains(lane_tiles);
+      if (products) form_partials(lane_tiles);
     } else {
-      column_size = ring * N;
+      column_size = sliding * N;
     }
   }
 
   /// Whether a group's columns are kept as a whole or a window's at a time.
   void keep_window(index_t share, index_t run) {
-    const index_t window = width + tuning<C>::window_spare + behind;
+    const index_t window = width + tuning<C>::window_spare + history;
     const index_t wide = group_of(window, share, run);
     const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
-    const auto bytes = [&](index_t n) { return n * ring * N * size; };
+    const auto bytes = [&](index_t n) { return n * sliding * N * size; };
     index_t kept = least(wide, tuning<C>::group);
     while (kept > group && bytes(kept) > most_bytes) kept /= 2;
     group = most(kept, group);
     // One tile of several would read rows of k and v a line at a time.
-    held = window >= ring || (bytes(group) <= most_bytes && (group > 1 || group == wide));
-    if (held) {
-      behind = 0;
+    keys_resident = window >= sliding || (bytes(group) <= most_bytes && (group > 1 || group == wide));
+    if (keys_resident) {
+      history = 0;
     } else {
-      ring = window;
+      sliding = window;
       group = wide;
     }
     // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
     // whole strips of columns.
-    column_size = (ring + (products ? tuning<C>::band_rows + 1 : 1)) * N;
+    column_size = (sliding + (products ? tuning<C>::band_rows + 1 : 1)) * N;
     block = least(block, most(tuning<C>::weight_bytes / threads / (group * N * size), 1));
   }
 
-  void form_chains(index_t lane_tiles) {
+  void form_partials(index_t lane_tiles) {
     const index_t groups = (lane_tiles + group - 1) / group;
-    chains = least(groups, lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::chains : tuning<C>::chains);
+    partials = least(groups, lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::partials : tuning<C>::partials);
     block = (block + pair_step - 1) / pair_step * pair_step;
   }
 
   void take_buffers(index_t lane_tiles, scratch& memory) {
-    const index_t outside = g.constant ? group * block * N : 0;
+    const index_t uniform = g.constant ? group * block * N : 0;
     const index_t own_tiles = columns_first ? lane_tiles : group;
     const int weight_slots = own_weights() ? threads : 1, column_slots = columns_first ? teams() : threads;
     const auto lay_out = [&](scratch& from) {
@@ -273,10 +274,10 @@ struct fold_plan {
       rows = from.take_each<C>(together * M * ld(), threads);
       columns = from.take_each<C>(own_tiles * column_size, column_slots);
       column_scales = from.take_each<column_scale<C>>(own_tiles, column_slots);
-      tiles = from.take_each<C>(group * strip * M * N, threads);
-      before = from.take_each<C>(narrow && g.constant ? group * N : outside, threads);
-      after = from.take_each<C>(outside, threads);
-      if (!narrow) return;
+      tiles = from.take_each<C>(group * MC_panels * M * N, threads);
+      before = from.take_each<C>(window_path && g.constant ? group * N : uniform, threads);
+      after = from.take_each<C>(uniform, threads);
+      if (!window_path) return;
       group_tiles = from.take_each<lane_tile<C>>(2 * group, threads);
       sources = from.take_each<source_room<C>>(group, threads);
     };

@@ -18,7 +18,7 @@ template <class C>
   constexpr index_t chunk = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
-  upstream<C, chunk> up;
+  saved_rows<C, chunk> up;
   C w[chunk];
   const vec<C> zero(C(0));
   vec<C> a_sum(zero), b_sum(zero), a_block(zero), b_block(zero);
@@ -36,7 +36,7 @@ template <class C>
       a_block = a_block + xsimd::select(empty, zero, a.times(g));
       b_block = b_block + xsimd::select(empty, zero, a.times_difference(g, value, load(up.o + t * L)));
     }
-    if (t1 % tuning<C>::depth_block == 0 || t1 == p.Tq) {
+    if (t1 % tuning<C>::KC == 0 || t1 == p.Tq) {
       a_sum = a_sum + a_block;
       b_sum = b_sum + b_block;
       a_block = zero;

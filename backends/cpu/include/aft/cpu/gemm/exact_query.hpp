@@ -20,11 +20,11 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
 /// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by, and
-/// `paired` says that it multiplies pairs of bfloat16, `ends` which ends of the row's panel are staircases: then so
+/// `paired` says that it multiplies pairs of bfloat16, `ends` which ends of the row's panel are band edges: then so
 /// does this, again for the sake of the same bits.
 template <class C>
 [[gnu::noinline]] inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
-                                        const lane_tile<C>& tile, index_t t, bool paired, tile_ends ends,
+                                        const lane_tile<C>& tile, index_t t, bool paired, tile_edges edges,
                                         exact_row_result<C>& out) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
@@ -75,9 +75,9 @@ template <class C>
   const vec<C> guard_bits(static_cast<C>(guard));
   const auto exact_lane = beyond > zero;
   // A power of two that takes max |v| near 1; clamped, since 2^-e must be a normal number both ways.
-  C scale[L], unscale[L], largest[L];
+  C scale[L], inverse_scale[L], largest[L];
   store(largest, vmax);
-  for (index_t l = 0; l < L; ++l) value_scale(largest[l], scale[l], unscale[l]);
+  for (index_t l = 0; l < L; ++l) value_scale(largest[l], scale[l], inverse_scale[l]);
   const vec<C> value_scaled = load(scale);
   top = xsimd::select(top > vec<C>(-inf), top, zero);
   const vec<C> start_hi = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
@@ -86,7 +86,7 @@ template <class C>
   struct term {
     vec<C> factor = vec<C>(C(0)), mass = factor, weighted = factor;
   };
-  const auto term_of = [&](index_t s, [[maybe_unused]] bool narrow) {
+  const auto term_of = [&](index_t s, [[maybe_unused]] bool window_path) {
     const vec<C> weight(w[s]);
     const vec<C> key = load(k + s * L);
     const auto seen = differs<C>(key, vec<C>(-inf));
@@ -104,7 +104,7 @@ template <class C>
     }
     x.mass = xsimd::select(seen, x.mass, zero);
     if constexpr (has_bf16_dot<C>) {
-      if (narrow) {
+      if (window_path) {
         x.mass = round_to_bf16(x.mass);
         x.weighted = round_to_bf16(x.mass * value);
         x.factor = round_to_bf16(x.factor);
@@ -146,14 +146,14 @@ template <class C>
     num_sum = num_sum + block_num;
     den_sum = den_sum + block_den;
   };
-  const index_t depth = tuning<C>::depth_block * (paired ? 2 : 1);
-  const row_panels cut(g, tuning<C>::rows);
+  const index_t depth = tuning<C>::KC * (paired ? 2 : 1);
+  const row_panels cut(g, tuning<C>::MR);
   const auto span_of = [&](index_t panel) { return cut.dense(g, panel); };
   const index_t own = cut.of(t);
   const auto span = span_of(own);
-  const panel_stairs<C> stairs{span, ends, cut.end(own) - cut.begin(own)};
-  const index_t stair = stairs.stair_of(t - cut.begin(own));
-  const index_t lo = stairs.lo(stair), hi = stairs.hi(stair);
+  const band_edge<C> edge_groups{span, edges, cut.end(own) - cut.begin(own)};
+  const index_t edge_group = edge_groups.edge_of(t - cut.begin(own));
+  const index_t lo = edge_groups.lo(edge_group), hi = edge_groups.hi(edge_group);
   for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
     if (k0 < hi && lo < k0 + depth) add(lo > k0 ? lo : k0, hi < k0 + depth ? hi : k0 + depth, num, den);
   }
@@ -172,7 +172,8 @@ template <class C>
   }
   if (g.constant && g.causal <= 0) {
     vec<C> own_num(zero), own_den(zero), after_num(zero), after_den(zero);
-    for (index_t i = tuning<C>::stairs - 1; i > stair; --i) add_to(stairs.hi(i - 1), stairs.hi(i), own_num, own_den);
+    for (index_t i = tuning<C>::edge_groups - 1; i > edge_group; --i)
+      add_to(edge_groups.hi(i - 1), edge_groups.hi(i), own_num, own_den);
     index_t at = g.K;
     for (index_t panel = cut.count; panel-- > own;) {
       const index_t edge = span_of(panel).hi;
@@ -193,9 +194,9 @@ template <class C>
   // there, so that elsewhere the bits remain those of the fast path.
   const vec<C> ratio = num / safe;
   const vec<C> hull = load(largest) * value_scaled;
-  vec<C> average = ratio * load(unscale);
+  vec<C> average = ratio * load(inverse_scale);
   const auto over = ((xsimd::abs)(average) == vec<C>(inf)) && ((xsimd::abs)(ratio) < vec<C>(inf));
-  average = xsimd::select(over, xsimd::select(ratio > zero, hull, -hull) * load(unscale), average);
+  average = xsimd::select(over, xsimd::select(ratio > zero, hull, -hull) * load(inverse_scale), average);
   average = xsimd::select(empty, zero, average);
   const vec<C> exponent = xsimd::select(exact_lane, guard_bits, top + guard_bits);
   const vec<C> base_hi = xsimd::select(exact_lane, start_hi, zero);
@@ -206,7 +207,7 @@ template <class C>
   store(out.average, average);
   store(out.num, xsimd::select(over, xsimd::select(ratio > zero, hull, -hull), num));
   store(out.den, xsimd::select(over, vec<C>(C(1)), safe));
-  store(out.unscale, load(unscale));
+  store(out.inverse_scale, load(inverse_scale));
   store(out.lse, lse);
   const split_exp<C> parts = split_denominator<C>(safe);
   const vec<C> inverse = xsimd::select(den == den, vec<C>(C(1)) / parts.mantissa, den);

@@ -6,7 +6,7 @@
 ///     c[r] = sum_{dense s} A[r][s] P[s] + outside[r] (sum of P before the dense part + sum of P after it)
 /// where P has two vectors a position. Forward those are exp(k) v and exp(k); transposed exp(-lse) g and exp(-lse) g o.
 /// Dense are a panel's columns, or in fold_window those of each group of its rows, see gemm/band_edge.hpp. Sums run in
-/// the order of s, joined every tuning::depth_block positions: no result depends on threads, on the batch, or on where
+/// the order of s, joined every tuning::KC positions: no result depends on threads, on the batch, or on where
 /// a block of rows begins.
 #pragma once
 
@@ -19,8 +19,8 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// Sums of P before and after each panel's dense part. Both are sums of their own, forwards and backwards: taking the
 /// one from the total would cancel.
 template <class C>
-inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, C* before, C* after) {
-  constexpr index_t N = tuning<C>::columns;
+inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, C* before, C* after) {
+  constexpr index_t N = tuning<C>::NR;
   constexpr index_t L = lanes<C>;
   const pair_geometry& g = plan.g;
   const auto span_of = [&](index_t panel) { return plan.cut.dense(g, panel); };
@@ -64,37 +64,37 @@ inline void fold_outside(const fold_plan<C>& plan, index_t p0, index_t p1, const
   }
 }
 
-/// Sums of P outside the dense columns of each stair of a panel's rows.
+/// Sums of P outside the dense columns of each band edge of a panel's rows.
 template <class C>
-class outside_sums {
+class uniform_sums {
  public:
-  void set(index_t stair, const vec<C>& num, const vec<C>& den) {
-    store(sums_ + stair * tuning<C>::columns, num);
-    store(sums_ + stair * tuning<C>::columns + lanes<C>, den);
+  void set(index_t edge_group, const vec<C>& num, const vec<C>& den) {
+    store(sums_ + edge_group * tuning<C>::NR, num);
+    store(sums_ + edge_group * tuning<C>::NR + lanes<C>, den);
   }
   /// take(r, num, den) for each of the rows.
   template <class Take>
   [[gnu::always_inline]] void for_rows(index_t rows, const Take& take) const {
-    for (index_t stair = 0, r = 0; r < rows; ++stair) {
-      const vec<C> num = load(sums_ + stair * tuning<C>::columns);
-      const vec<C> den = load(sums_ + stair * tuning<C>::columns + lanes<C>);
-      const index_t next = tuning<C>::stair(stair + 1);
+    for (index_t edge_group = 0, r = 0; r < rows; ++edge_group) {
+      const vec<C> num = load(sums_ + edge_group * tuning<C>::NR);
+      const vec<C> den = load(sums_ + edge_group * tuning<C>::NR + lanes<C>);
+      const index_t next = tuning<C>::edge_group(edge_group + 1);
       for (const index_t end = next < rows ? next : rows; r < end; ++r) take(r, num, den);
     }
   }
 
  private:
-  C sums_[tuning<C>::stairs * tuning<C>::columns] = {};
+  C sums_[tuning<C>::edge_groups * tuning<C>::NR] = {};
 };
 
 /// tile[r] += outside[r] sums, two vectors a row. Outside weights are at most 1.42, so sums that are 0 add nothing.
 template <class C>
-inline void add_outside(index_t rows, const row_scale<C>& rs, const outside_sums<C>& sums, C* tile) {
+inline void add_uniform_keys(index_t rows, const row_scale<C>& rs, const uniform_sums<C>& sums, C* tile) {
   sums.for_rows(rows, [&](index_t r, const vec<C>& num, const vec<C>& den) {
-    C* const to = tile + r * tuning<C>::columns;
-    const vec<C> outside(rs.outside[r]);
-    store(to, mul_add(outside, num, load(to)));
-    store(to + lanes<C>, mul_add(outside, den, load(to + lanes<C>)));
+    C* const to = tile + r * tuning<C>::NR;
+    const vec<C> uniform(rs.uniform[r]);
+    store(to, mul_add(uniform, num, load(to)));
+    store(to + lanes<C>, mul_add(uniform, den, load(to + lanes<C>)));
   });
 }
 
@@ -114,7 +114,7 @@ using sums_ref = function_ref<void(index_t, const column_scale<C>&, index_t, ind
 template <class C>
 [[gnu::noinline]] inline void pack_weights(const fold_plan<C>& plan, int thread, index_t p0, index_t p1,
                                            fill_ref<C> fill) {
-  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t M = tuning<C>::MR;
   const pair_geometry& g = plan.g;
   const index_t panel_size = plan.steps(plan.width) * M;
   const index_t items = (p1 - p0 + plan.together - 1) / plan.together;
@@ -129,15 +129,15 @@ template <class C>
       const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
       const auto span = g.dense(r0, r1);
       row_scale<C>& scale = plan.scales_of(thread)[panel - p0];
-      const tile_ends ends = plan.ends(r0, r1);
+      const tile_edges edges = plan.edges(r0, r1);
       const bool beside =
-          g.constant && ((ends.begin && g.causal >= 0) || (ends.end && g.causal <= 0));  // else it is hidden
-      const bool outside = g.has_prefix(span) || g.has_suffix(span) || beside;
+          g.constant && ((edges.begin && g.causal >= 0) || (edges.end && g.causal <= 0));  // else it is hidden
+      const bool uniform = g.has_prefix(span) || g.has_suffix(span) || beside;
       const index_t n = span.hi - span.lo, at = (r0 - origin) * w.ld + span.lo - all.lo;
       if (!w.whole) pad_rows<C>(r1 - r0, n, padded_weights<C>(n, plan.paired), rows + at, ld);
-      pack_weight_panel<C>(r1 - r0, n, {w.first + at, w.ld, true}, outside, plan.paired,
+      pack_weight_panel<C>(r1 - r0, n, {w.first + at, w.ld, true}, uniform, plan.paired,
                            plan.weights_of(thread) + (panel - p0) * panel_size, scale);
-      scale.ends = ends;
+      scale.edges = edges;
     }
   });
 }
@@ -147,7 +147,7 @@ struct fold_item {
   int slot;  ///< of the plan's buffers
   index_t tile, count, first, last;
   index_t block;        ///< the first panel whose weights are packed
-  index_t chain = 0;    ///< that the group belongs to
+  index_t partial = 0;  ///< that the group belongs to
   bool begins = false;  ///< it is the chain's first
 };
 
@@ -156,23 +156,23 @@ struct fold_item {
 template <class C, class Body>
 inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, index_t p0, index_t p1,
                           const Body& body) {
-  const int team = plan.by_instance ? 1 : plan.threads;
+  const int team = plan.by_batch_item ? 1 : plan.threads;
   const index_t groups = (tiles + plan.group - 1) / plan.group;
-  const index_t units = plan.chains > 0 ? plan.chains : groups;
+  const index_t units = plan.partials > 0 ? plan.partials : groups;
   const index_t step = plan.products ? plan.pair_step : 1;
   index_t parts = units > 0 && units < team ? (team + units - 1) / units : 1;
   parts = parts > p1 - p0 ? p1 - p0 : parts;
-  const auto first_of = [&](index_t unit) { return plan.chains > 0 ? plan.first_group(unit, tiles) : unit; };
+  const auto first_of = [&](index_t unit) { return plan.partials > 0 ? plan.first_group(unit, tiles) : unit; };
   const auto edge = [&](index_t part) { return part < parts ? p0 + (p1 - p0) * part / parts / step * step : p1; };
   parallel_for(units * parts, team, item_order::runs, [&](index_t i, int own) {
     const index_t unit = i / parts;
     const index_t part = i % parts;
     for (index_t group = first_of(unit); group < first_of(unit + 1) && edge(part) < edge(part + 1); ++group) {
       const index_t left = tiles - group * plan.group;
-      body(fold_item{plan.by_instance ? thread : own, group * plan.group, left < plan.group ? left : plan.group,
+      body(fold_item{plan.by_batch_item ? thread : own, group * plan.group, left < plan.group ? left : plan.group,
                      edge(part), edge(part + 1), p0, unit, group == first_of(unit)});
     }
-    fence_stores();  // of what was written around the caches
+    fence_stores();  // of what was written by streaming stores
   });
 }
 
@@ -180,12 +180,12 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
 /// the second-level cache: the next ones are then asked for, at last `next`, which the thread takes afterwards.
 template <class C>
 [[gnu::noinline]] inline void fold_panels(const fold_plan<C>& plan, const fold_item& item, const C* P, const C* next,
-                                          const column_scale<C>* cs, sums_ref<C> finish) {
-  constexpr index_t N = tuning<C>::columns;
-  constexpr index_t M = tuning<C>::rows;
+                                          const column_scale<C>* cs, sums_ref<C> epilogue) {
+  constexpr index_t N = tuning<C>::NR;
+  constexpr index_t M = tuning<C>::MR;
   const pair_geometry& g = plan.g;
   const row_panels& cut = plan.cut;
-  const index_t depth = tuning<C>::depth_block * (plan.paired ? 2 : 1);
+  const index_t depth = tuning<C>::KC * (plan.paired ? 2 : 1);
   const index_t panel_size = plan.steps(plan.width) * M;
   const index_t column_size = plan.column_size;
   const int slot = item.slot;
@@ -196,16 +196,16 @@ template <class C>
   C* const before = g.constant ? plan.before.of(slot) : nullptr;
   C* const after = g.constant ? plan.after.of(slot) : nullptr;
   for (index_t i = 0; g.constant && i < in_group; ++i) {
-    fold_outside<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
+    sum_uniform_keys<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
   }
-  for (index_t s0 = a0; s0 < a1; s0 += plan.strip) {
-    const index_t s1 = s0 + plan.strip < a1 ? s0 + plan.strip : a1;
+  for (index_t s0 = a0; s0 < a1; s0 += plan.MC_panels) {
+    const index_t s1 = s0 + plan.MC_panels < a1 ? s0 + plan.MC_panels : a1;
     const auto first = cut.dense(g, s0);
     const auto last = cut.dense(g, s1 - 1);
     const index_t start = first.lo / depth * depth;
     for (index_t k0 = start; k0 < last.hi; k0 += depth) {
       const bool more = k0 + depth < last.hi;
-      const C* const coming = (more ? P : next) + plan.steps(more ? k0 + depth : start) * N;
+      const C* const upcoming = (more ? P : next) + plan.steps(more ? k0 + depth : start) * N;
       for (index_t panel = s0; panel < s1; ++panel) {
         const auto span = cut.dense(g, panel);
         const index_t from = span.lo > k0 ? span.lo : k0;
@@ -214,26 +214,27 @@ template <class C>
         const C* const a = weights + (panel - p0) * panel_size + plan.steps(from - span.lo) * M;
         const C* const following = panel + 1 < s1 ? a + panel_size : a;
         const index_t r0 = cut.begin(panel), r1 = cut.end(panel);
-        const tile_ends whole = scales[panel - p0].ends;
-        const tile_ends ends{whole.begin && from == span.lo, whole.end && to == span.hi};
+        const tile_edges whole = scales[panel - p0].edges;
+        const tile_edges edges{whole.begin && from == span.lo, whole.end && to == span.hi};
         for (index_t i = 0; i < in_group; ++i) {
           const C* const columns = P + i * column_size + plan.steps(from) * N;
           C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
-          auto ask = asked_lines<C>::of_weights(i == 0 ? following : a);
+          auto prefetch_into = prefetched_lines<C>::of_weights(i == 0 ? following : a);
           if (plan.columns_first && i > 0) {
             // A part of the columns for each tile that need not ask for weights.
-            constexpr index_t line = asked_lines<C>::line, parts = N > line ? N / line : 1;
+            constexpr index_t line = prefetched_lines<C>::line, parts = N > line ? N / line : 1;
             const index_t part = (panel - a0) * (in_group - 1) + i - 1, of = part / parts;
             if (of < in_group)
-              ask = asked_lines<C>::from(coming + of * column_size + part % parts * plan.steps(depth) * line);
+              prefetch_into =
+                  prefetched_lines<C>::from(upcoming + of * column_size + part % parts * plan.steps(depth) * line);
           }
           if constexpr (has_bf16_dot<C>) {
             if (plan.paired) {
-              gemm_panel<C, true>(r1 - r0, plan.steps(to - from), a, columns, tile, from > span.lo, ask);
+              gemm_panel<C, true>(r1 - r0, plan.steps(to - from), a, columns, tile, from > span.lo, prefetch_into);
               continue;
             }
           }
-          gemm_panel<C, false>(r1 - r0, to - from, a, columns, tile, from > span.lo, ask, ends);
+          gemm_panel<C, false>(r1 - r0, to - from, a, columns, tile, from > span.lo, prefetch_into, edges);
         }
       }
     }
@@ -248,14 +249,15 @@ template <class C>
           for (index_t x = 0; x < (r1 - r0) * N; ++x) tile[x] = C(0);
         if (g.has_prefix(span) || g.has_suffix(span)) {
           const index_t at = (i * plan.block + panel - a0) * N;
-          outside_sums<C> sums;
+          uniform_sums<C> sums;
           vec<C> num(C(0)), den(C(0));
           if (g.has_prefix(span)) num = load(before + at), den = load(before + at + lanes<C>);
           if (g.has_suffix(span)) num = num + load(after + at), den = den + load(after + at + lanes<C>);
-          for (index_t stair = 0; stair < tuning<C>::stairs; ++stair) sums.set(stair, num, den);
-          add_outside<C>(r1 - r0, rs, sums, tile);
+          for (index_t edge_group = 0; edge_group < tuning<C>::edge_groups; ++edge_group)
+            sums.set(edge_group, num, den);
+          add_uniform_keys<C>(r1 - r0, rs, sums, tile);
         }
-        finish(tile0 + i, cs[i], r0, r1, rs, tile);
+        epilogue(tile0 + i, cs[i], r0, r1, rs, tile);
       }
     }
   }
@@ -264,12 +266,12 @@ template <class C>
 /// fold_pairs where all columns come first: then a thread packs the weights of a few panels and takes them through all.
 template <class C>
 inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill, pack_ref<C> pack,
-                               sums_ref<C> finish) {
-  const int team = plan.by_instance ? 1 : plan.threads;
-  const int own_team = plan.by_instance ? thread : 0;
+                               sums_ref<C> epilogue) {
+  const int team = plan.by_batch_item ? 1 : plan.threads;
+  const int own_team = plan.by_batch_item ? thread : 0;
   C* const P = plan.columns.of(own_team);
   column_scale<C>* const cs = plan.column_scales.of(own_team);
-  const auto slot_of = [&](int own) { return plan.by_instance ? thread : own; };
+  const auto slot_of = [&](int own) { return plan.by_batch_item ? thread : own; };
   parallel_for((tiles + plan.pack_group - 1) / plan.pack_group, team, [&](index_t i, int own) {
     const index_t tile = i * plan.pack_group, left = tiles - tile;
     pack(slot_of(own), tile, left < plan.pack_group ? left : plan.pack_group, P + tile * plan.column_size, cs + tile);
@@ -289,7 +291,7 @@ inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t til
                            .last = p1,
                            .block = p0};
       const C* const next = last ? P : P + (tile + plan.group) * plan.column_size;
-      fold_panels<C>(plan, item, P + tile * plan.column_size, next, cs + tile, finish);
+      fold_panels<C>(plan, item, P + tile * plan.column_size, next, cs + tile, epilogue);
     }
     fence_stores();
   });
@@ -298,8 +300,8 @@ inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t til
 /// Runs one instance. `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
 template <class C>
 [[gnu::noinline]] inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
-                                         pack_ref<C> pack, sums_ref<C> finish) {
-  if (plan.columns_first) return fold_columns_first<C>(plan, thread, tiles, fill, pack, finish);
+                                         pack_ref<C> pack, sums_ref<C> epilogue) {
+  if (plan.columns_first) return fold_columns_first<C>(plan, thread, tiles, fill, pack, epilogue);
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
     pack_weights<C>(plan, thread, p0, p1, fill);
@@ -307,7 +309,7 @@ template <class C>
       C* const P = plan.columns.of(item.slot);
       column_scale<C>* const cs = plan.column_scales.of(item.slot);
       pack(item.slot, item.tile, item.count, P, cs);
-      fold_panels<C>(plan, item, P, P, cs, finish);
+      fold_panels<C>(plan, item, P, P, cs, epilogue);
     });
   }
 }

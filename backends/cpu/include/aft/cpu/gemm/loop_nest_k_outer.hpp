@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file gemm/loop_nest_k_outer.hpp  The tile engine for long sequences in memory that does not grow with them.
 ///
-/// The sums of a chunk of rows and of the lane tiles of one pass stay in the caches while the columns go by in slabs of
-/// a depth block. A slab is formed when it is used and again for the next chunk; weights are packed for one slab of a
-/// few panels, and again for the next pass. Sums are joined where fold_panels joins them, so the bits are the same.
+/// The sums of a chunk of rows and of the lane tiles of one pass stay in the caches while the columns go by in outer
+/// blocks of keys of a depth block. A outer block of keys is formed when it is used and again for the next chunk;
+/// weights are packed for one outer block of keys of a few panels, and again for the next pass. Sums are joined where
+/// fold_panels joins them, so the bits are the same.
 #pragma once
 
 #include "loop_nest.hpp"
@@ -23,14 +24,14 @@ template <class C>
 using stored_ref = function_ref<log_weights<C>(index_t, index_t, index_t)>;
 
 template <class C>
-class slab_fold {
+class k_outer_nest {
  public:
-  static constexpr index_t M = tuning<C>::rows;
-  static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t M = tuning<C>::MR;
+  static constexpr index_t N = tuning<C>::NR;
 
-  slab_fold(const fold_plan<C>& plan, index_t tiles, fill_ref<C> fill, stored_ref<C> stored, form_ref<C> form,
-            sums_ref<C> finish)
-      : plan_(&plan), tiles_(tiles), fill_(fill), stored_(stored), form_(form), finish_(finish) {}
+  k_outer_nest(const fold_plan<C>& plan, index_t tiles, fill_ref<C> fill, stored_ref<C> stored, form_ref<C> form,
+               sums_ref<C> epilogue)
+      : plan_(&plan), tiles_(tiles), fill_(fill), stored_(stored), form_(form), epilogue_(epilogue) {}
 
   void run(measure_ref<C> measure) {
     const fold_plan<C>& plan = *plan_;
@@ -46,7 +47,7 @@ class slab_fold {
   static index_t least(index_t a, index_t b) { return a < b ? a : b; }
 
   /// Of the panels and lane tiles of a chunk's pass the columns [k0, k1), which are packed.
-  struct slab {
+  struct outer_block {
     index_t first, tile, count, k0, k1;
   };
 
@@ -61,7 +62,8 @@ class slab_fold {
     for (index_t tile = 0; tile < tiles_; tile += plan.pass) {
       const index_t count = least(plan.pass, tiles_ - tile);
       for (index_t k0 = 0; k0 < keys; k0 += plan.width) {
-        const slab s{.first = p0, .tile = tile, .count = count, .k0 = k0, .k1 = least(k0 + plan.width, plan.g.K)};
+        const outer_block s{
+            .first = p0, .tile = tile, .count = count, .k0 = k0, .k1 = least(k0 + plan.width, plan.g.K)};
         parallel_for((count + plan.pack_group - 1) / plan.pack_group, plan.threads, [&](index_t i, int) {
           const index_t at = i * plan.pack_group;
           form_(tile + at, least(plan.pack_group, count - at), s.k0, s.k1, plan.columns.first + at * plan.column_size,
@@ -97,18 +99,19 @@ class slab_fold {
     if (whole.first != nullptr) find_tops<C>(r1 - r0, span.hi - span.lo, whole, none, tops.top);
     for (index_t k0 = whole.first == nullptr ? span.lo : span.hi; k0 < span.hi; k0 += plan.width) {
       const index_t k1 = least(k0 + plan.width, span.hi);
-      row_tops<C> of_slab;
-      find_tops<C>(r1 - r0, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none, of_slab.top);
-      tops.join(of_slab);
+      row_tops<C> of_outer_block;
+      find_tops<C>(r1 - r0, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none,
+                   of_outer_block.top);
+      tops.join(of_outer_block);
     }
     row_scale<C>& scale = plan.scales.first[panel - p0];
     set_row_scale<C>(r1 - r0, tops, false, scale);
-    scale.ends = plan.ends(r0, r1);
+    scale.edges = plan.edges(r0, r1);
   }
 
-  /// Panels [a0, a1) times a slab; finishes those that have no more columns. The weights of as many panels from `next`
-  /// on are asked for.
-  void multiply(const slab& s, index_t a0, index_t a1, index_t next, int slot) const {
+  /// Panels [a0, a1) times a outer block of keys; finishes those that have no more columns. The weights of as many
+  /// panels from `next` on are asked for.
+  void multiply(const outer_block& s, index_t a0, index_t a1, index_t next, int slot) const {
     const fold_plan<C>& plan = *plan_;
     C* const packed = plan.weights_of(slot);
     const index_t panel_size = plan.steps(plan.width) * M;
@@ -123,7 +126,7 @@ class slab_fold {
                           weights(slot, panel, part.lo, part.hi), plan.paired, packed + (panel - a0) * panel_size,
                           plan.scales.first[panel - s.first]);
     }
-    const coming_lines coming(*this, s, next);
+    const upcoming_lines upcoming(*this, s, next);
     index_t calls = 0;
     for (index_t tile = 0; tile < s.count; tile += plan.group) {
       const index_t count = least(plan.group, s.count - tile);
@@ -133,14 +136,14 @@ class slab_fold {
         const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
         const row_scale<C>& scale = plan.scales.first[panel - s.first];
         const bool last = part.hi == plan.cut.dense(plan.g, panel).hi;
-        const tile_ends ends{scale.ends.begin && s.k0 == 0, scale.ends.end && last};
+        const tile_edges edges{scale.edges.begin && s.k0 == 0, scale.edges.end && last};
         const C* const a = packed + (panel - a0) * panel_size;
         for (index_t i = tile; i < tile + count; ++i) {
           const C* const columns = plan.columns.first + i * plan.column_size;
           C* const sums = plan.tiles.first + ((panel - s.first) * plan.pass + i) * M * N;
-          multiply_tile(r1 - r0, plan.steps(part.hi - part.lo), a, columns, sums, s.k0 > 0, coming.at(calls++, sums),
-                        ends);
-          if (last) finish_(s.tile + i, plan.column_scales.first[s.tile + i], r0, r1, scale, sums);
+          multiply_tile(r1 - r0, plan.steps(part.hi - part.lo), a, columns, sums, s.k0 > 0, upcoming.at(calls++, sums),
+                        edges);
+          if (last) epilogue_(s.tile + i, plan.column_scales.first[s.tile + i], r0, r1, scale, sums);
         }
       }
     }
@@ -148,18 +151,18 @@ class slab_fold {
   }
 
   void multiply_tile(index_t rows, index_t steps, const C* a, const C* columns, C* sums, bool add,
-                     const asked_lines<C>& ask, tile_ends ends) const {
+                     const prefetched_lines<C>& prefetch_into, tile_edges edges) const {
     if constexpr (has_bf16_dot<C>) {
-      if (plan_->paired) return gemm_panel<C, true>(rows, steps, a, columns, sums, add, ask);
+      if (plan_->paired) return gemm_panel<C, true>(rows, steps, a, columns, sums, add, prefetch_into);
     }
-    gemm_panel<C, false>(rows, steps, a, columns, sums, add, ask, ends);
+    gemm_panel<C, false>(rows, steps, a, columns, sums, add, prefetch_into, edges);
   }
 
   /// What is asked for while tiles are multiplied: their sums, which lie in the third-level cache, and rows of the
   /// log-weights that are packed next, three for each tile.
-  class coming_lines {
+  class upcoming_lines {
    public:
-    coming_lines(const slab_fold& fold, const slab& s, index_t panel) {
+    upcoming_lines(const k_outer_nest& fold, const outer_block& s, index_t panel) {
       const fold_plan<C>& plan = *fold.plan_;
       if (panel >= plan.panels) return;
       const index_t r0 = plan.cut.begin(panel);
@@ -167,18 +170,18 @@ class slab_fold {
       rows_ = fold.stored_(r0, s.k0, s.k1);
       if (rows_.first != nullptr) end_ = plan.cut.rows - r0;
     }
-    asked_lines<C> at(index_t call, const C* sums) const {
-      asked_lines<C> ask{{sums}, {asked_lines<C>::line}, length};
+    prefetched_lines<C> at(index_t call, const C* sums) const {
+      prefetched_lines<C> prefetch_into{{sums}, {prefetched_lines<C>::line}, length};
       for (index_t i = 1; i < most; ++i) {
         const index_t row = (most - 1) * call + i - 1;
-        ask.first[i] = row < end_ ? rows_.first + row * rows_.ld : sums;
-        ask.step[i] = step_;
+        prefetch_into.first[i] = row < end_ ? rows_.first + row * rows_.ld : sums;
+        prefetch_into.step[i] = step_;
       }
-      return ask;
+      return prefetch_into;
     }
 
    private:
-    static constexpr index_t most = asked_lines<C>::most, length = tuning<C>::depth_block / most;
+    static constexpr index_t most = prefetched_lines<C>::most, length = tuning<C>::KC / most;
     log_weights<C> rows_{};
     index_t end_ = 0, step_ = 0;
   };
@@ -188,7 +191,7 @@ class slab_fold {
   fill_ref<C> fill_;
   stored_ref<C> stored_;
   form_ref<C> form_;
-  sums_ref<C> finish_;
+  sums_ref<C> epilogue_;
 };
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

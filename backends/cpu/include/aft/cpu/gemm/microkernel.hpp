@@ -13,18 +13,18 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// Lines that a tile asks for on its way, one a step: `length` of the first row of them, then as many of the next. In a
 /// burst they would wait for each other, a tenth of a window's time.
 template <class C>
-struct asked_lines {
+struct prefetched_lines {
   static constexpr index_t most = 4;
   const C* first[most];
   index_t step[most];
   index_t length;
 
   /// The weights of another tile as deep as this one.
-  static asked_lines of_weights(const C* a) {
-    return {{a, a, a, a}, {tuning<C>::rows}, (std::numeric_limits<index_t>::max)()};
+  static prefetched_lines of_weights(const C* a) {
+    return {{a, a, a, a}, {tuning<C>::MR}, (std::numeric_limits<index_t>::max)()};
   }
   /// As many lines from p on as the tile has steps.
-  static asked_lines from(const C* p) { return {{p, p, p, p}, {line}, (std::numeric_limits<index_t>::max)()}; }
+  static prefetched_lines from(const C* p) { return {{p, p, p, p}, {line}, (std::numeric_limits<index_t>::max)()}; }
   static constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
 };
 
@@ -35,32 +35,34 @@ struct asked_lines {
 template <class C, index_t M, bool paired>
 class gemm_tile {
  public:
-  /// Steps at a staircase.
+  /// Steps at a band edge.
   static constexpr index_t begin_steps = [] {
     index_t last = 0;
-    for (index_t i = 0; i < tuning<C>::stairs && tuning<C>::stair(i) < M; ++i) last = tuning<C>::stair(i);
+    for (index_t i = 0; i < tuning<C>::edge_groups && tuning<C>::edge_group(i) < M; ++i)
+      last = tuning<C>::edge_group(i);
     return last;
   }();
   static constexpr bool may_end = !paired && M >= tuning<C>::exact_rows;
-  static constexpr index_t end_steps = M > tuning<C>::stair(1) ? M - tuning<C>::stair(1) : 0;
+  static constexpr index_t end_steps = M > tuning<C>::edge_group(1) ? M - tuning<C>::edge_group(1) : 0;
 
-  static void run(index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask, tile_ends ends) {
+  static void run(index_t depth, const C* a, const C* p, C* c, bool add, const prefetched_lines<C>& prefetch_into,
+                  tile_edges edges) {
     sums all;
 #pragma GCC unroll 14
     for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
     index_t s = 0;
-    if (!paired && ends.begin) s = begin(a, p, all, stairs());
-    const index_t last = may_end && ends.end ? depth - end_steps : depth;
+    if (!paired && edges.begin) s = begin(a, p, all, edge_groups());
+    const index_t last = may_end && edges.end ? depth - end_steps : depth;
     for (index_t part = 0; s < last; ++part) {
-      const C* line = ask.first[part];
-      const index_t until = last - s > ask.length ? s + ask.length : last;
-      for (; s < until; ++s, line += ask.step[part]) {
+      const C* line = prefetch_into.first[part];
+      const index_t until = last - s > prefetch_into.length ? s + prefetch_into.length : last;
+      for (; s < until; ++s, line += prefetch_into.step[part]) {
         __builtin_prefetch(line, 0, 2);
         multiply<0, M>(a + s * step, p + s * width, all);
       }
     }
     if constexpr (may_end) {
-      if (ends.end) end(a + last * step, p + last * width, all, stairs());
+      if (edges.end) end(a + last * step, p + last * width, all, edge_groups());
     }
 #pragma GCC unroll 14  // else the accumulators go to the stack first
     for (index_t r = 0; r < M; ++r) {
@@ -75,17 +77,17 @@ class gemm_tile {
   }
 
  private:
-  static constexpr index_t step = tuning<C>::rows;
-  static constexpr index_t width = tuning<C>::columns;
+  static constexpr index_t step = tuning<C>::MR;
+  static constexpr index_t width = tuning<C>::NR;
   struct sums {
     vec<C> left[M];
     vec<C> right[M];
   };
   /// All but the last of a full tile; those past M rows are empty.
-  using stairs = std::make_integer_sequence<index_t, tuning<C>::stairs - 1>;
+  using edge_groups = std::make_integer_sequence<index_t, tuning<C>::edge_groups - 1>;
 
-  static constexpr index_t edge(index_t stair) {
-    const index_t row = tuning<C>::stair(stair);
+  static constexpr index_t edge(index_t edge_group) {
+    const index_t row = tuning<C>::edge_group(edge_group);
     return row < M ? row : M;
   }
 
@@ -133,21 +135,22 @@ class gemm_tile {
 /// The tile of `rows` rows, by the smallest kernel that covers them. Panels are cut evenly, so heights near the full
 /// one are the common ones; lower ones occur in short sequences and beside windows only.
 template <class C, bool paired, index_t M>
-inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add, const asked_lines<C>& ask,
-                      tile_ends ends) {
-  constexpr index_t most = tuning<C>::rows;
+inline void gemm_rows(index_t rows, index_t depth, const C* a, const C* p, C* c, bool add,
+                      const prefetched_lines<C>& prefetch_into, tile_edges edges) {
+  constexpr index_t most = tuning<C>::MR;
   constexpr index_t smaller = M - (M > tuning<C>::exact_rows ? 1 : (M > most / 2 ? 2 : 3));
   if constexpr (smaller > 0) {
-    if (rows <= smaller) return gemm_rows<C, paired, smaller>(rows, depth, a, p, c, add, ask, ends);
+    if (rows <= smaller) return gemm_rows<C, paired, smaller>(rows, depth, a, p, c, add, prefetch_into, edges);
   }
-  gemm_tile<C, M, paired>::run(depth, a, p, c, add, ask, ends);
+  gemm_tile<C, M, paired>::run(depth, a, p, c, add, prefetch_into, edges);
 }
 
 /// gemm_rows for any height, once in a program.
 template <class C, bool paired = false>
 AFT_COMPILE_ONCE [[gnu::flatten]] inline void gemm_panel(index_t rows, index_t depth, const C* a, const C* p, C* c,
-                                                         bool add, const asked_lines<C>& ask, tile_ends ends = {}) {
-  gemm_rows<C, paired, tuning<C>::rows>(rows, depth, a, p, c, add, ask, ends);
+                                                         bool add, const prefetched_lines<C>& prefetch_into,
+                                                         tile_edges edges = {}) {
+  gemm_rows<C, paired, tuning<C>::MR>(rows, depth, a, p, c, add, prefetch_into, edges);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

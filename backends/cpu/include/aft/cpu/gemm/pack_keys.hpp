@@ -58,7 +58,7 @@ class key_rows {
 
   /// Asks for rows [s0, s1) of tile i, each line of them once: a lane tile is a line a row or less, which the hardware
   /// foresees badly.
-  [[gnu::always_inline]] void ask(index_t i, index_t s0, index_t s1) const {
+  [[gnu::always_inline]] void prefetch_into(index_t i, index_t s0, index_t s1) const {
     const index_t size = size_of(type_);
     if (i * L * size % 64 != 0) return;
     const std::byte *k = k_ + (i * L + s0 * k_step_) * size, *v = v_ + (i * L + s0 * v_step_) * size;
@@ -92,7 +92,7 @@ template <class C>
 [[gnu::noinline, gnu::flatten]] inline void stage_keys(const problem& p, const lane_tile<C>& tile, index_t s0,
                                                        index_t s1, C* P) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   C rows[column_chunk * L];
   lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, rows);
@@ -106,7 +106,7 @@ template <class C>
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0));
   vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
@@ -128,7 +128,7 @@ template <class C>
 template <class C>
 inline bool ordinary_scales(const column_scale<C>& cs) {
   const vec<C> zero(C(0));
-  return xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(cs.unscale) == vec<C>(C(1))));
+  return xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(cs.inverse_scale) == vec<C>(C(1))));
 }
 
 /// The scales of a lane tile from its range. Keys and values of ordinary size keep scale 1, and so most tiles are
@@ -147,9 +147,9 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
     cs.base[l] = beyond ? top : C(0);
     least[l] = usual || beyond ? C(0) : top;
     const C high = range.value_top[l];
-    value_scales[l] = cs.unscale[l] = C(1);
+    value_scales[l] = cs.inverse_scale[l] = C(1);
     if (!(high >= ordinary<C>::value_low && high <= ordinary<C>::value_high))
-      value_scale(high, value_scales[l], cs.unscale[l]);
+      value_scale(high, value_scales[l], cs.inverse_scale[l]);
     // Values all of one size (or 0) are summed safely; where some are far smaller a row may see only those.
     cs.floor[l] = range.value_low[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
   }
@@ -159,11 +159,11 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
 
 /// What staged keys are turned into, and what they were.
 template <class C>
-struct key_former {
+struct key_packer {
   vec<C> base, exponent, by;
   vec<C> top, high, low;
 
-  explicit key_former(const key_range<C>& range, const vec<C>& key_base = vec<C>(C(0)),
+  explicit key_packer(const key_range<C>& range, const vec<C>& key_base = vec<C>(C(0)),
                       const vec<C>& key_exponent = vec<C>(C(0)), const vec<C>& value_scale = vec<C>(C(1)))
       : base(key_base),
         exponent(key_exponent),
@@ -175,7 +175,7 @@ struct key_former {
   /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
   /// rounds den to bfloat16, as which keys and values are stored, and num is formed from what it became: their errors
   /// cancel in num / den. `measured` adds the key to the range. `unit`: the scales are 1, with the same bits.
-  template <bool narrow, bool measured = true, bool unit = false>
+  template <bool window_path, bool measured = true, bool unit = false>
   void form(const vec<C>& value, const vec<C>& key, vec<C>& num, vec<C>& den) {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
     const auto seen = differs<C>(key, hidden);
@@ -184,9 +184,9 @@ struct key_former {
     } else {
       den = weight_scaled<C>(key - base, exponent);
     }
-    if constexpr (narrow) den = round_made_of_bf16(den);
+    if constexpr (window_path) den = round_made_of_bf16(den);
     num = xsimd::select(seen, den * (unit ? value : value * by), zero);
-    if constexpr (narrow) num = round_made_of_bf16(num);
+    if constexpr (window_path) num = round_made_of_bf16(num);
     if constexpr (measured) {
       top = max_ignoring_nan<C>(top, key);
       add_sizes<C>(seen, value, high, low);
@@ -206,9 +206,9 @@ struct key_former {
 template <class C, class T, bool unit, bool measured = true>
 [[gnu::noinline, gnu::flatten]] inline void form_keys(const T* v, index_t v_step, const T* k, index_t k_step,
                                                       index_t s0, index_t count, index_t ahead, bool paired, C* P,
-                                                      key_former<C> former, key_range<C>& range) {
+                                                      key_packer<C> packer, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   // All at once and array by array: between the loads of the loop below they would come too late.
   for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
   for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
@@ -217,25 +217,25 @@ template <class C, class T, bool unit, bool measured = true>
       C* at = P + s0 / 2 * N;
       for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
-        former.template form<true, measured, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
+        packer.template form<true, measured, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
         if (s + 1 < count) {
-          former.template form<true, measured, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
+          packer.template form<true, measured, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
         }
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
       }
-      if constexpr (measured) former.leave(range);
+      if constexpr (measured) packer.leave(range);
       return;
     }
   }
   C* at = P + s0 * N;
   for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
     vec<C> num, den;
-    former.template form<false, measured, unit>(load_as<C>(v), load_as<C>(k), num, den);
+    packer.template form<false, measured, unit>(load_as<C>(v), load_as<C>(k), num, den);
     store(at, num);
     store(at + L, den);
   }
-  if constexpr (measured) former.leave(range);
+  if constexpr (measured) packer.leave(range);
 }
 
 /// Packs the columns of `count` lane tiles, each `size` elements from the one before: P[s][0] = exp(k - scale) v and
@@ -247,7 +247,7 @@ template <class C, class Tiles>
 [[gnu::flatten]] inline void pack_keys(const problem& p, index_t count, const Tiles& tile_at, bool paired, index_t size,
                                        C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   lane_tile<C> tiles[tuning<C>::wide_group];
   key_range<C> ranges[tuning<C>::wide_group];
   C staged[column_chunk * N];
@@ -255,21 +255,21 @@ template <class C, class Tiles>
   const key_rows<C> rows(p, count, tiles);
   const bool in_place = rows.in_place() && !hides_keys(p);
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
-  const auto form_staged = [&](index_t i, index_t s0, const key_former<C>& former, key_range<C>& range) {
+  const auto form_staged = [&](index_t i, index_t s0, const key_packer<C>& packer, key_range<C>& range) {
     stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
-    form_keys<C, C, false>(staged, N, staged + L, N, s0, chunk_at(s0), 0, paired, P + i * size, former, range);
+    form_keys<C, C, false>(staged, N, staged + L, N, s0, chunk_at(s0), 0, paired, P + i * size, packer, range);
   };
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
     for (index_t i = 0; i < count; ++i) {
       if (!in_place) {
-        if (rows.in_place()) rows.ask(i, s0 + column_chunk, s0 + 2 * column_chunk);
-        form_staged(i, s0, key_former<C>(ranges[i]), ranges[i]);
+        if (rows.in_place()) rows.prefetch_into(i, s0 + column_chunk, s0 + 2 * column_chunk);
+        form_staged(i, s0, key_packer<C>(ranges[i]), ranges[i]);
         continue;
       }
       const index_t ahead = s0 + 2 * column_chunk <= p.Tk ? column_chunk : 0;
       rows.visit(i, s0, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
         form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), ahead, paired, P + i * size,
-                              key_former<C>(ranges[i]), ranges[i]);
+                              key_packer<C>(ranges[i]), ranges[i]);
       });
     }
   }
@@ -284,8 +284,8 @@ template <class C, class Tiles>
     }
     cs[i] = key_scale<C>(ranges[i], value_scales);
     key_range<C> known;
-    const key_former<C> former(known, load(cs[i].base), load(cs[i].exponent), load(value_scales));
-    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) form_staged(i, s0, former, known);
+    const key_packer<C> packer(known, load(cs[i].base), load(cs[i].exponent), load(value_scales));
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) form_staged(i, s0, packer, known);
   }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file gemm/pack_keys_slab.hpp  The columns [exp(k) v | exp(k)] of a slab of keys, formed anew for every chunk of
-/// queries.
+/// @file gemm/pack_keys_slab.hpp  The columns [exp(k) v | exp(k)] of a outer block of keys of keys, formed anew for
+/// every chunk of queries.
 ///
-/// Where pack_keys finds the scales of a lane tile while it forms all its columns, slabs need them before the first.
+/// Where pack_keys finds the scales of a lane tile while it forms all its columns, outer blocks of keys need them
+/// before the first.
 #pragma once
 
 #include "pack_keys.hpp"
@@ -29,15 +30,15 @@ template <class C, class T>
 
 /// The keys of a few lane tiles that lie side by side in memory.
 template <class C>
-class key_slabs {
+class outer_key_blocks {
  public:
   static constexpr index_t L = lanes<C>;
-  static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t N = tuning<C>::NR;
   static constexpr index_t together = 8;
 
   /// At most tuning::wide_group tiles.
   template <class Tiles>
-  key_slabs(const problem& p, index_t count, const Tiles& tile_at)
+  outer_key_blocks(const problem& p, index_t count, const Tiles& tile_at)
       : p_(&p), count_(count), rows_(p, count, fill(count, tile_at)), in_place_(rows_.in_place() && !hides_keys(p)) {}
 
   /// The scales of the tiles, those that pack_keys finds. Reads all keys once, those of extraordinary size twice.
@@ -69,17 +70,17 @@ class key_slabs {
     key_range<C> none;
     C staged[column_chunk * N];
     for_chunks(s0, s1, [&](index_t i, index_t s, index_t n, index_t ahead) {
-      const vec<C> by = vec<C>(C(1)) / load(cs[i].unscale);  // both powers of two
-      const key_former<C> former(none, load(cs[i].base), load(cs[i].exponent), by);
+      const vec<C> by = vec<C>(C(1)) / load(cs[i].inverse_scale);  // both powers of two
+      const key_packer<C> packer(none, load(cs[i].base), load(cs[i].exponent), by);
       if (in_place_) {
         rows_.visit(i, s, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
-          form_keys<C, T, false, false>(v, v_step, k, k_step, s - s0, n, ahead, paired, P + i * size, former, none);
+          form_keys<C, T, false, false>(v, v_step, k, k_step, s - s0, n, ahead, paired, P + i * size, packer, none);
         });
         return;
       }
-      if (rows_.in_place()) rows_.ask(i, s + 2 * together, s + 3 * together);
+      if (rows_.in_place()) rows_.prefetch_into(i, s + 2 * together, s + 3 * together);
       stage_keys<C>(*p_, tiles_[i], s, s + n, staged);
-      form_keys<C, C, false, false>(staged, N, staged + L, N, s - s0, n, 0, paired, P + i * size, former, none);
+      form_keys<C, C, false, false>(staged, N, staged + L, N, s - s0, n, 0, paired, P + i * size, packer, none);
     });
   }
 

@@ -39,7 +39,7 @@ template <class C>
                                            index_t t0, index_t t1, C* P, C* exponents, C* buffers,
                                            query_range<C>* ranges) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   const index_t T = in.p->Tq;
   const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
   const query_rows<C> up(in, tiles, count, t0, t1, buffers, query_chunk * count * L);
@@ -48,7 +48,7 @@ template <class C>
     C* const columns = P + i * T * N;
     vec<C> top = load(range.top), high = load(range.high), most = load(range.average), beyond = load(range.beyond);
     for (index_t t = t0; t < t1; ++t) {
-      const index_t soon = t + tuning<C>::rows_ahead < T ? tuning<C>::rows_ahead : 0;
+      const index_t soon = t + tuning<C>::prefetch_distance < T ? tuning<C>::prefetch_distance : 0;
       const lane_state<C> state = up.weights(t - t0, i, soon);
       const auto empty = state.inverse == zero;
       const vec<C> g = xsimd::select(empty, zero, state.inverse * up.g(t - t0, i, soon));
@@ -70,8 +70,8 @@ template <class C>
   }
 }
 
-/// scales[i].exponent holds what exp(-lse) was divided by, unscale undoes the power of two that g was multiplied by,
-/// unlift that of o: averages near the bottom of the range are lifted, else v A - B would cancel between subnormal
+/// scales[i].exponent holds what exp(-lse) was divided by, inverse scale undoes the power of two that g was multiplied
+/// by, unlift that of o: averages near the bottom of the range are lifted, else v A - B would cancel between subnormal
 /// numbers. Lanes with logits beyond exp_constants::range are packed as NaN, which sends their keys to the exact sums.
 /// `count` lane tiles at once, like pack_keys; `exponents` has room for Tq vectors of each and for staged_queries
 /// numbers besides.
@@ -79,7 +79,7 @@ template <class C, class Tiles>
 [[gnu::flatten]] inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* exponents,
                                           C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   const index_t T = in.p->Tq;
   const vec<C> zero(C(0)), nan(std::numeric_limits<C>::quiet_NaN());
   C* const buffers = exponents + count * T * L;
@@ -94,7 +94,7 @@ template <class C, class Tiles>
     const query_range<C>& range = ranges[i];
     C scale[L];
     for (index_t l = 0; l < L; ++l) {
-      value_scale(range.high[l], scale[l], cs->unscale[l]);
+      value_scale(range.high[l], scale[l], cs->inverse_scale[l]);
       value_scale(range.average[l] < C(1) ? range.average[l] : C(0), cs->lift[l], cs->unlift[l]);
     }
     // A fraction, see exp_weight, does not count.

@@ -16,10 +16,10 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// where no pair has it; `ends` those of the panel's tiles.
 template <class C>
 struct row_scale {
-  C exponent[tuning<C>::rows];
-  C base[tuning<C>::rows];
-  C outside[tuning<C>::rows];
-  tile_ends ends;
+  C exponent[tuning<C>::MR];
+  C base[tuning<C>::MR];
+  C uniform[tuning<C>::MR];
+  tile_edges edges;
 };
 
 /// Rows of log-weights, and the distance from one to the next.
@@ -84,7 +84,7 @@ template <class C>
 inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, const C* base, const C* exponent,
                          bool paired, C* panel) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t M = tuning<C>::MR;
   if constexpr (turns_rows<C>) {
     for (index_t s = 0; s < steps; s += L) {
       vec<C> block[L];
@@ -132,7 +132,7 @@ inline index_t padded_weights(index_t n, bool paired) {
 /// The largest log-weight of each row of a panel, as whole vectors of rows; -inf at first.
 template <class C>
 struct row_tops {
-  static constexpr index_t R = (tuning<C>::rows + lanes<C> - 1) / lanes<C> * lanes<C>;
+  static constexpr index_t R = (tuning<C>::MR + lanes<C> - 1) / lanes<C> * lanes<C>;
   C top[R];
 
   row_tops() {
@@ -143,15 +143,15 @@ struct row_tops {
   }
 };
 
-/// The scales that those ask for. `zero_outside` says that pairs of bias 0 are summed apart, so they must be covered.
+/// The scales that those ask for. `zero_uniform` says that pairs of bias 0 are summed apart, so they must be covered.
 template <class C>
-inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_outside, row_scale<C>& scale) {
+inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_uniform, row_scale<C>& scale) {
   constexpr index_t L = lanes<C>;
-  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t M = tuning<C>::MR;
   constexpr index_t R = row_tops<C>::R;
   constexpr C inf = std::numeric_limits<C>::infinity();
   // Rows as lanes: what a row needs besides its weights is formed for a vector of rows.
-  C base[R], exponent[R], outside[R];
+  C base[R], exponent[R], uniform[R];
   const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), lowest(exp_constants<C>::lowest);
   for (index_t r = 0; r < R; r += L) {
     const vec<C> t = load(tops.top + r);
@@ -161,24 +161,24 @@ inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_outsi
     const vec<C> shift = exponent_of<C>(xsimd::select(empty || beyond, zero, t));
     store(base + r, origin);
     store(exponent + r, shift);
-    store(outside + r, weight_scaled<C>(zero - origin, shift));
+    store(uniform + r, weight_scaled<C>(zero - origin, shift));
   }
   for (index_t r = 0; r < M; ++r) {
     scale.base[r] = base[r];
     scale.exponent[r] = exponent[r];
-    scale.outside[r] = zero_outside && r < rows ? outside[r] : C(0);
+    scale.uniform[r] = zero_uniform && r < rows ? uniform[r] : C(0);
   }
 }
 
 /// Writes the weights of `rows` rows of n log-weights transposed, panel[s][row]; `paired`: of pairs of bfloat16,
 /// panel[s / 2][row]. Rows are filled up with -inf to padded_weights(n, paired).
 template <class C>
-[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, const log_weights<C>& w, bool zero_outside,
+[[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, const log_weights<C>& w, bool zero_uniform,
                                                bool paired, C* panel, row_scale<C>& scale) {
   row_tops<C> tops;
-  find_tops<C>(rows, padded_weights<C>(n, paired), w, vec<C>(zero_outside ? C(0) : -std::numeric_limits<C>::infinity()),
+  find_tops<C>(rows, padded_weights<C>(n, paired), w, vec<C>(zero_uniform ? C(0) : -std::numeric_limits<C>::infinity()),
                tops.top);
-  set_row_scale<C>(rows, tops, zero_outside, scale);
+  set_row_scale<C>(rows, tops, zero_uniform, scale);
   turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
 }
 

@@ -15,7 +15,7 @@ namespace gate_detail {
 
 /// -x, cut where exp(-x) is past every number, so that the far ends of 1 / (1 + e) come out as exactly 0 and 1.
 template <class C>
-inline vec<C> growth_argument(const vec<C>& x) {
+inline vec<C> exp_minus_argument(const vec<C>& x) {
   const vec<C> low(sizeof(C) == 4 ? C(-105) : C(-750));
   const vec<C> high(sizeof(C) == 4 ? C(89) : C(709.9));
   return min_ignoring_nan<C>(max_ignoring_nan<C>(-x, low), high);
@@ -23,8 +23,8 @@ inline vec<C> growth_argument(const vec<C>& x) {
 
 /// exp(-x) for 1 / (1 + e).
 template <class C>
-inline vec<C> growth(const vec<C>& x) {
-  const split_exp<C> e = exp_parts<C>(growth_argument<C>(x));
+inline vec<C> exp_minus(const vec<C>& x) {
+  const split_exp<C> e = exp_parts<C>(exp_minus_argument<C>(x));
   return times_pow2<C>(e.mantissa, e.exponent);
 }
 
@@ -40,7 +40,7 @@ inline vec<C> decay(const vec<C>& x) {
 template <class C>
 inline vec<C> sigmoid(const vec<C>& x) {
   const vec<C> one(C(1));
-  return one / (one + growth<C>(x));
+  return one / (one + exp_minus<C>(x));
 }
 
 /// x + x z P(z) below 0.625, z = x^2, with the minimax P of Cephes (Moshier): 1 - 2 / (1 + e^2x) would lose the
@@ -73,11 +73,11 @@ inline vec<C> tanh(const vec<C>& x) {
 
 }  // namespace gate_detail
 
-/// e^-q for growth_quotient: its relative error may grow with |q|, to 3 ulp at the ends of the range, since beside den
-/// it counts as e^-|q| at most.
+/// e^-q for exp_minus_quotient: its relative error may grow with |q|, to 3 ulp at the ends of the range, since beside
+/// den it counts as e^-|q| at most.
 template <class C>
-inline vec<C> quotient_growth(const vec<C>& q) {
-  const split_exp<C> e = exp_weight<C>(gate_detail::growth_argument<C>(q));
+inline vec<C> quotient_exp_minus(const vec<C>& q) {
+  const split_exp<C> e = exp_weight<C>(gate_detail::exp_minus_argument<C>(q));
   return times_pow2<C>(e.mantissa, e.exponent);
 }
 /// Up to this |q| exp_near gives the same bits.
@@ -99,61 +99,62 @@ template <class C>
 struct sigmoid_parts {
   vec<C> value, rest;
 
-  explicit sigmoid_parts(const vec<C>& growth) {
+  explicit sigmoid_parts(const vec<C>& exp_minus) {
     const vec<C> one(C(1));
-    value = one / (one + growth);
-    rest = min_ignoring_nan<C>(growth, vec<C>(C(1) / (std::numeric_limits<C>::min)())) * value;
+    value = one / (one + exp_minus);
+    rest = min_ignoring_nan<C>(exp_minus, vec<C>(C(1) / (std::numeric_limits<C>::min)())) * value;
   }
 };
 template <class C>
 inline gate_pair<C> sigmoid_pair(const vec<C>& x) {
-  const sigmoid_parts<C> s(quotient_growth<C>(x));
+  const sigmoid_parts<C> s(quotient_exp_minus<C>(x));
   return {s.value, s.value * s.rest};
 }
 
 }  // namespace gate_detail
 
-/// num / den * unscale / (1 + inverse) with one division, where `inverse` is e^-q: num / den * sigmoid(q).
+/// num / den * inverse scale / (1 + inverse) with one division, where `inverse` is e^-q: num / den * sigmoid(q).
 template <class C>
-inline vec<C> shared_division(const vec<C>& num, const vec<C>& den, const vec<C>& unscale, const vec<C>& inverse) {
-  return num / mul_add(den, inverse, den) * unscale;
+inline vec<C> shared_division(const vec<C>& num, const vec<C>& den, const vec<C>& inverse_scale,
+                              const vec<C>& inverse) {
+  return num / mul_add(den, inverse, den) * inverse_scale;
 }
 /// Up to this e^-q it stays in range, for den up to 2^75. Of the gate alone, so that it does not depend on scales.
 template <class C>
-inline constexpr C shared_growth = C(0x1p48);
+inline constexpr C shared_exp_minus = C(0x1p48);
 /// And so it does up to this |q|.
 template <class C>
 inline constexpr C shared_gate = C(33);
 
-/// num / den * unscale * sigmoid(q), up to shared_growth with the bits of exp_near. All scales are powers of two, so
-/// the bits do not depend on what num and den were divided by.
+/// num / den * inverse scale * sigmoid(q), up to shared_exp_minus with the bits of exp_near. All scales are powers of
+/// two, so the bits do not depend on what num and den were divided by.
 template <class C>
-inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& unscale, const vec<C>& q) {
-  const vec<C> inverse = quotient_growth<C>(q);
-  const vec<C> shared = shared_division<C>(num, den, unscale, inverse);
-  const auto fits = inverse <= vec<C>(shared_growth<C>);
+inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& inverse_scale, const vec<C>& q) {
+  const vec<C> inverse = quotient_exp_minus<C>(q);
+  const vec<C> shared = shared_division<C>(num, den, inverse_scale, inverse);
+  const auto fits = inverse <= vec<C>(shared_exp_minus<C>);
   if (xsimd::all(fits)) return shared;
-  return xsimd::select(fits, shared, (num / den) * unscale * gate_detail::sigmoid<C>(q));
+  return xsimd::select(fits, shared, (num / den) * inverse_scale * gate_detail::sigmoid<C>(q));
 }
 
-/// num / den * sigmoid(q) with one division, where `growth` is e^-q, up to shared_growth. den is that of a fold:
+/// num / den * sigmoid(q) with one division, where `growth` is e^-q, up to shared_exp_minus. den is that of a fold:
 /// positive, and far from the ends of the range.
 template <class C>
-inline vec<C> growth_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& growth) {
-  return num / mul_add(den, growth, den);
+inline vec<C> exp_minus_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& exp_minus) {
+  return num / mul_add(den, exp_minus, den);
 }
-/// The same for any growth: beyond shared_growth its product with den could leave the range in one unit and not in
+/// The same for any growth: beyond shared_exp_minus its product with den could leave the range in one unit and not in
 /// another, and two divisions take its place.
 template <class C>
-inline vec<C> any_growth_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& growth) {
-  const vec<C> shared = growth_quotient<C>(num, den, growth);
-  const auto fits = growth <= vec<C>(shared_growth<C>);
+inline vec<C> any_exp_minus_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& exp_minus) {
+  const vec<C> shared = exp_minus_quotient<C>(num, den, exp_minus);
+  const auto fits = exp_minus <= vec<C>(shared_exp_minus<C>);
   if (xsimd::all(fits)) return shared;
-  return xsimd::select(fits, shared, num / den / (vec<C>(C(1)) + growth));
+  return xsimd::select(fits, shared, num / den / (vec<C>(C(1)) + exp_minus));
 }
 template <class C>
 inline vec<C> sigmoid_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& q) {
-  return any_growth_quotient<C>(num, den, quotient_growth<C>(q));
+  return any_exp_minus_quotient<C>(num, den, quotient_exp_minus<C>(q));
 }
 
 /// gate(q); 1 for gate::none, where q may be anything. A NaN stays a NaN, and +-inf gives the limit.

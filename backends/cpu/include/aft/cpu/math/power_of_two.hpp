@@ -19,10 +19,10 @@ struct ordinary {
   static constexpr C key_low = C(-8), key_high = C(32), value_low = C(0x1p-20), value_high = C(0x1p20);
 };
 
-/// scale * largest lies in [0.5, 1) where the format allows, and scale * unscale = 1 exactly. Without it a weight
+/// scale * largest lies in [0.5, 1) where the format allows, and scale * inverse scale = 1 exactly. Without it a weight
 /// of 2^-60 times a value of 1e-30 is lost, though a row may see nothing else. No value, or none finite: 1.
 template <class C>
-inline void value_scale(C largest, C& scale, C& unscale) {
+inline void value_scale(C largest, C& scale, C& inverse_scale) {
   using bits = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
   constexpr int mantissa = std::numeric_limits<C>::digits - 1;
   constexpr int bias = std::numeric_limits<C>::max_exponent - 1;
@@ -36,7 +36,7 @@ inline void value_scale(C largest, C& scale, C& unscale) {
     e = e > most ? most : e;
   }
   scale = std::bit_cast<C>(static_cast<bits>(bias - e) << mantissa);
-  unscale = std::bit_cast<C>(static_cast<bits>(bias + e) << mantissa);
+  inverse_scale = std::bit_cast<C>(static_cast<bits>(bias + e) << mantissa);
 }
 
 /// The exponent of a power of two that value_scale gave.

@@ -21,14 +21,14 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// Finishes a panel of keys: dv = e^k A, dk = e^k (v A - B), or the exact sums. dk goes to `dk`, which has d channels
 /// even when keys are shared. Where `kept` is not null, what the gradient of the bias needs of the keys goes there.
 template <class C>
-[[gnu::flatten]] inline void finish_keys(const gradient_inputs& in, const field& dk,
-                                         const std::array<index_t, 3>& dk_grid, const pair_weights<C>& weights,
-                                         const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
-                                         const row_scale<C>& rs, const C* c, kept_keys<C>* kept) {
+[[gnu::flatten]] inline void key_epilogue(const gradient_inputs& in, const field& dk,
+                                          const std::array<index_t, 3>& dk_grid, const pair_weights<C>& weights,
+                                          const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
+                                          const row_scale<C>& rs, const C* c, kept_keys<C>* kept) {
   using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::columns;
-  constexpr index_t M = tuning<C>::rows;
+  constexpr index_t N = tuning<C>::NR;
+  constexpr index_t M = tuning<C>::MR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L], used[L];
@@ -38,7 +38,7 @@ template <class C>
   keys.prefetch(r1, r1 + M, p.Tk);
   values.prefetch(r1, r1 + M, p.Tk);
   hide_keys(p, tile, r0, r1, k);
-  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), unscale = load(cs.unscale);
+  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), inverse_scale = load(cs.inverse_scale);
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
   // Terms below 2^-125 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
   const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
@@ -56,12 +56,12 @@ template <class C>
     const vec<C> A = load(c + r * N);
     const vec<C> B = load(c + r * N + L);
     const vec<C> difference = (value * lift) * A - B;
-    vec<C> dv = (factor * A) * unscale;
-    vec<C> dk_lane = ((factor * difference) * unscale) * unlift;
+    vec<C> dv = (factor * A) * inverse_scale;
+    vec<C> dk_lane = ((factor * difference) * inverse_scale) * unlift;
     // The power of two comes last where alone it would underflow, though with g's and o's own the result need not.
     if (const auto deep = exponent < least; xsimd::any(deep)) {
-      dv = xsimd::select(deep, raise<C>((e.mantissa * A) * unscale, exponent), dv);
-      dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * unscale) * unlift, exponent), dk_lane);
+      dv = xsimd::select(deep, raise<C>((e.mantissa * A) * inverse_scale, exponent), dv);
+      dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * inverse_scale) * unlift, exponent), dk_lane);
     }
     const auto finite = ((xsimd::abs)(dv) <= largest) && ((xsimd::abs)(dk_lane) <= largest);
     const auto factor_proven = within && (exponent <= most) && (vec<C>(rs.base[r]) == zero);
@@ -95,14 +95,14 @@ template <class C>
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
 template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
-  const pair_instances<C> instances(p);
+  const bias_batch<C> batch_items(p);
   const auto array = static_cast<std::size_t>(p.B * (std::max)(p.Tq, p.Tk) * p.d) * sizeof(C);
   bool products = false;
   if constexpr (windows) {
     // Sums for wide windows of long sequences with few channels would be more than all arrays of the call.
     products = product_plan<C>::serves(p) && product_plan<C>::fits(p, tile_bytes / 2 + 4 * array, [&] {
                  scratch counter;
-                 return fold_plan<C>(key_geometry(p), instances.count(), instances.tiles(), instances.run(), 1,
+                 return fold_plan<C>(key_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), 1,
                                      fold_traits{.windows = true, .products = true}, counter);
                });
   }
@@ -116,13 +116,13 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   std::optional<std::conditional_t<windows, product_plan<C>, bool>> product;
   per_thread<C> exponents;
   const auto plan_fold = [&](int threads, scratch& from) {
-    plan.emplace(key_geometry(p), instances.count(), instances.tiles(), instances.run(), threads,
+    plan.emplace(key_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads,
                  fold_traits{.windows = served,
                              .products = products,
                              .columns = p.bias.kind == bias_kind::dense,
                              .sums = p.dk.set || p.dv.set},
                  from);
-    const index_t a_tile = plan->narrow ? 0 : p.Tq * lanes<C> + staged_queries<C>;
+    const index_t a_tile = plan->window_path ? 0 : p.Tq * lanes<C> + staged_queries<C>;
     exponents = from.take_each<C>(plan->pack_group * a_tile, threads);
   };
   const auto bytes_of_tiles = [&](int threads) {
@@ -150,48 +150,50 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   lay_out(counter);
   // Where every row is read once, by the fold, the gate is formed there too: the sigmoid alone, and with an lse of
   // every channel, for form_gated_rows is made for those.
-  const bool side_by_side = products && (instances.run() % plan->group == 0 || instances.tiles() == instances.run());
-  const bool gates_later = side_by_side && plan->held && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
-  if (!gates_later) count_upstream<C>(p, counter);
-  const std::size_t held = memory.reserve(counter);
+  const bool side_by_side =
+      products && (batch_items.run() % plan->group == 0 || batch_items.tiles() == batch_items.run());
+  const bool gates_later =
+      side_by_side && plan->keys_resident && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
+  if (!gates_later) count_incoming<C>(p, counter);
+  const std::size_t keys_resident = memory.reserve(counter);
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in =
       prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
         scratch own(exec);
-        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - (std::min)(held, tile_bytes));
+        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - (std::min)(keys_resident, tile_bytes));
       });
   lay_out(memory);
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
-  C* const highs = bias ? bias->highs() : nullptr;
-  for (index_t i = 0; highs != nullptr && i < threads * lanes<C>; ++i) highs[i] = C(0);
-  if (!gates_later) gate_gradient<C>(in, exec, highs);
+  C* const max_abs = bias ? bias->max_abs() : nullptr;
+  for (index_t i = 0; max_abs != nullptr && i < threads * lanes<C>; ++i) max_abs[i] = C(0);
+  if (!gates_later) gate_gradient<C>(in, exec, max_abs);
   const auto fold = [&] {
-    for_each_instance(*plan, instances.count(), [&](index_t i, int thread) {
-      const auto instance = instances.at(i);
-      const pair_weights<C> weights(p, factors, instance.b, instance.h);
+    for_each_batch_item(*plan, batch_items.count(), [&](index_t i, int thread) {
+      const auto batch_item = batch_items.at(i);
+      const pair_weights<C> weights(p, factors, batch_item.b, batch_item.h);
       const auto fill = [&](index_t r0, index_t r1, index_t t0, index_t t1, C* out, index_t ld) {
         weights.columns(r0, r1, t0, t1, out, ld);
         return log_weights<C>{out, ld, false};
       };
-      const auto finish = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
-                              const C* c, kept_keys<C>* kept = nullptr) {
-        finish_keys<C>(in, dk, dk_grid, weights, instances.tile(instance, tile), cs, r0, r1, rs, c, kept);
+      const auto epilogue = [&](index_t tile, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                                const C* c, kept_keys<C>* kept = nullptr) {
+        key_epilogue<C>(in, dk, dk_grid, weights, batch_items.tile(batch_item, tile), cs, r0, r1, rs, c, kept);
       };
       if constexpr (windows) {
-        if (plan->narrow) {
+        if (plan->window_path) {
           std::optional<window_products<C>> pairs;
-          if (products) pairs.emplace(in, *product, *plan, instances, instance, *bias, thread);
+          if (products) pairs.emplace(in, *product, *plan, batch_items, batch_item, *bias, thread);
           const auto run = [&](const fold_item& item) {
             const window_tiles<C> tiles(item.count, plan->group_tiles.of(item.slot),
-                                        [&](index_t j) { return instances.tile(instance, item.tile + j); });
-            C* const highest = highs != nullptr ? highs + item.slot * lanes<C> : nullptr;
-            query_source<C> source(in, tiles, plan->sources.of(item.slot), highest, item.first == 0);
+                                        [&](index_t j) { return batch_items.tile(batch_item, item.tile + j); });
+            C* const highest = max_abs != nullptr ? max_abs + item.slot * lanes<C> : nullptr;
+            window_query_packer<C> source(in, tiles, plan->sources.of(item.slot), highest, item.first == 0);
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
-                                window_lines<C>(0), pairs ? &*pairs : nullptr, finish_ref<C>(finish));
+                                window_lines<C>(0), pairs ? &*pairs : nullptr, epilogue_ref<C>(epilogue));
           };
-          fold_window<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill),
+          fold_window<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill),
                          function_ref<void(const fold_item&)>(run));
           if (pairs) pairs->rows(weights);
           return;
@@ -199,20 +201,20 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
       }
       const auto pack = [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
         pack_queries<C>(
-            in, n, [&](index_t j) { return instances.tile(instance, tile + j); }, exponents.of(slot), P, scales);
+            in, n, [&](index_t j) { return batch_items.tile(batch_item, tile + j); }, exponents.of(slot), P, scales);
       };
-      fold_pairs<C>(*plan, thread, instances.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(finish));
+      fold_pairs<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(epilogue));
     });
   };
   if (keys_wanted) {
     if constexpr (windows) {
-      if (products) product->scale = find_gradient_scale<C>(in, threads, highs);
+      if (products) product->scale = find_gradient_scale<C>(in, threads, max_abs);
     }
     fold();
     if constexpr (windows) {
       // Gradients that were found to be far from ordinary size are multiplied again, scaled.
       if (gates_later) {
-        const gradient_scale<C> scale = find_gradient_scale<C>(in, threads, highs);
+        const gradient_scale<C> scale = find_gradient_scale<C>(in, threads, max_abs);
         const bool rescaled = scale.by != product->scale.by;
         product->scale = scale;
         if (rescaled) fold();

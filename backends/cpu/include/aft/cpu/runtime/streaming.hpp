@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file runtime/streaming.hpp  From which sizes on results are written around the caches: one policy for every engine.
+/// @file runtime/streaming.hpp  From which sizes on results are written by streaming stores: one policy for every
+/// engine.
 #pragma once
 
 #include "../simd/vec.hpp"
@@ -8,7 +9,7 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Thresholds in bytes, counted as numbers are stored. A streaming store does not read the line it writes; it pays once
 /// no cache would have kept the line for its reader.
-struct streaming {
+struct streaming_from {
   /// One output. On outputs of 64 MiB a stream is 1.1 times as fast with such stores, on outputs of 4 MiB, which a
   /// cache of 32 MiB holds, 0.6 times (Zen 5, 2 threads, 2026-11); sizes between were not measured, nor other caches.
   static constexpr index_t output_bytes = index_t{16} << 20;

@@ -42,7 +42,7 @@ class scratch {
     while (last_ != nullptr) {
       header* const h = last_;
       last_ = h->before;
-      from_->deallocate(h, h->bytes, asked);
+      from_->deallocate(h, h->bytes, prefetched);
     }
   }
 
@@ -106,20 +106,20 @@ class scratch {
   // Not where overruns are looked for.
 #if defined(AFT_HAS_ADDRESS_SANITIZER)
   static constexpr std::size_t shared = 0;
-  static constexpr std::size_t asked = alignment;
+  static constexpr std::size_t prefetched = alignment;
 #else
   static constexpr std::size_t shared = std::size_t{16} << 10;
   // No more than malloc gives anyway. Beyond that it cuts the block out of a larger one, whose first bytes stay in a
   // list of their own and keep it from being given out again: each of a program's first eight calls took new pages, a
   // tenth of the time of local on 1 x 4096 x 512, and kept them.
-  static constexpr std::size_t asked = alignof(std::max_align_t);
+  static constexpr std::size_t prefetched = alignof(std::max_align_t);
 #endif
   // The chain lives inside the blocks themselves, so nothing but the resource is asked for memory.
   struct header {
     header* before;
     std::size_t bytes;
   };
-  static_assert(sizeof(header) <= asked && alignof(header) <= asked && asked <= alignment);
+  static_assert(sizeof(header) <= prefetched && alignof(header) <= prefetched && prefetched <= alignment);
 
   /// Compiled once: a call takes dozens of buffers.
   AFT_COMPILE_ONCE std::byte* take_bytes(std::size_t wanted) {
@@ -142,7 +142,7 @@ class scratch {
   }
 
   AFT_COMPILE_ONCE std::byte* block(std::size_t bytes) {
-    void* const raw = from_->allocate(alignment + bytes, asked);
+    void* const raw = from_->allocate(alignment + bytes, prefetched);
     last_ = ::new (raw) header{last_, alignment + bytes};
     std::byte* const after = static_cast<std::byte*>(raw) + sizeof(header);
     return after + (alignment - reinterpret_cast<std::uintptr_t>(after) % alignment) % alignment;

@@ -8,7 +8,7 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's frame. num is also divided by
+/// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's reference. num is also divided by
 /// 2^value_shift(peak), peak being the largest finite |v|, or some |v| where none of them is extreme.
 template <class C>
 struct fold_lanes {
@@ -23,7 +23,7 @@ struct fold_lanes {
   fold_lanes(C* at, index_t width)
       : base(at), exponent(at + width), peak(at + 2 * width), num(at + 3 * width), den(at + 4 * width) {}
 
-  frame<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
+  reference<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
 
   void clear(index_t width) const {
     for (index_t l = 0; l < width; ++l) {
@@ -34,12 +34,13 @@ struct fold_lanes {
 };
 
 /// How a chunk's own sums and those before it make a row: N = num num_unit + num_before, D likewise, and the average is
-/// unit N / D. Keeping the chunk in its own frame makes its sum the same whether or not the past is known yet. Its rows
-/// are in that frame too, num_unit and den_unit being 1, unless the past's lies far above it or either is special.
+/// unit N / D. Keeping the chunk in its own reference makes its sum the same whether or not the past is known yet. Its
+/// rows are in that reference too, num_unit and den_unit being 1, unless the past's lies far above it or either is
+/// special.
 template <class C>
 struct fold_view {
   static constexpr index_t arrays = 9;
-  C* limit = nullptr;  ///< keys whose exp_steps are up to it, with ordinary values, need no change of frame
+  C* limit = nullptr;  ///< keys whose exp_steps are up to it, with ordinary values, need no change of reference
   C* num_unit = nullptr;
   C* den_unit = nullptr;
   C* num_before = nullptr;
@@ -71,10 +72,10 @@ enum class emission { nothing, gated, any };
 template <class C>
 struct fold_rows {
   panel<C> average{}, lse{}, inverse{}, power{}, base{};
-  panel<C> num{}, den{};  ///< whose sigmoid_quotient with q is y
-  panel<C> q{}, y{};      ///< y = sigmoid(q) average, formed while num and den are in registers
-  bool around = false;    ///< y is written around the caches
-  bool asked = false;     ///< lines of y are asked for
+  panel<C> num{}, den{};    ///< whose sigmoid_quotient with q is y
+  panel<C> q{}, y{};        ///< y = sigmoid(q) average, formed while num and den are in registers
+  bool streamed = false;    ///< y is written by streaming stores
+  bool prefetched = false;  ///< lines of y are asked for
 };
 
 /// What a fold goes through: keys, values, and where their rows go.
@@ -84,29 +85,29 @@ struct fold_inputs {
   fold_rows<C> out;
 };
 
-/// Both sums in their common frame; `shift` is that of the common peak.
+/// Both sums in their common reference; `shift` is that of the common peak.
 template <class C>
 struct fold_join {
-  joined<C> frames;
+  joined<C> references;
   vec<C> peak, shift, num_first, num_second;
 };
 
 template <class C>
 inline fold_join<C> join_folds(const fold_lanes<C>& a, const fold_lanes<C>& b, index_t l) {
   fold_join<C> out;
-  out.frames = join<C>(a.in(l), b.in(l));
+  out.references = join<C>(a.in(l), b.in(l));
   const vec<C> pa = load(a.peak + l);
   const vec<C> pb = load(b.peak + l);
   out.peak = xsimd::select(pa > pb, pa, pb);
   if (xsimd::all(ordinary_peak<C>(pa) & ordinary_peak<C>(pb))) {
     out.shift = vec<C>(C(0));
-    out.num_first = out.frames.first;
-    out.num_second = out.frames.second;
+    out.num_first = out.references.first;
+    out.num_second = out.references.second;
     return out;
   }
   out.shift = value_shift<C>(out.peak);
-  out.num_first = times_pow2<C>(out.frames.first, value_shift<C>(pa) - out.shift);
-  out.num_second = times_pow2<C>(out.frames.second, value_shift<C>(pb) - out.shift);
+  out.num_first = times_pow2<C>(out.references.first, value_shift<C>(pa) - out.shift);
+  out.num_second = times_pow2<C>(out.references.second, value_shift<C>(pb) - out.shift);
   return out;
 }
 
@@ -116,16 +117,16 @@ inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk,
   for (index_t l = 0; l < width; l += lanes<C>) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
     store(before.num + l, mul_add(load(chunk.num + l), j.num_second, load(before.num + l) * j.num_first));
-    store(before.den + l, mul_add(load(chunk.den + l), j.frames.second, load(before.den + l) * j.frames.first));
-    store(before.base + l, j.frames.common.base);
-    store(before.exponent + l, j.frames.common.exponent);
+    store(before.den + l, mul_add(load(chunk.den + l), j.references.second, load(before.den + l) * j.references.first));
+    store(before.base + l, j.references.common.base);
+    store(before.exponent + l, j.references.common.exponent);
     store(before.peak + l, j.peak);
   }
 }
 
-/// A past frame up to so many powers of two above that of a chunk is brought down to it: sums of 2^40 values of up to
-/// 2^40 stay in range, and what follows of den, see shared_growth. Exponents of two first keys of one distribution
-/// hardly differ by more: keys 27 apart.
+/// A past reference up to so many powers of two above that of a chunk is brought down to it: sums of 2^40 values of up
+/// to 2^40 stay in range, and what follows of den, see shared_exp_minus. Exponents of two first keys of one
+/// distribution hardly differ by more: keys 27 apart.
 inline constexpr int highest_past = 40;
 
 /// The limit of keys that are near, with `unit` as in fold_view::den_unit.
@@ -134,28 +135,28 @@ inline vec<C> near_limit(const vec<C>& exponent, const vec<C>& unit) {
   return xsimd::select(unit == vec<C>(C(1)), nearest_keys<C>(exponent), vec<C>(-std::numeric_limits<C>::infinity()));
 }
 
-/// Brings the view up to date after a lane's frame or value shift changed.
+/// Brings the view up to date after a lane's reference or value shift changed.
 template <class C, bool Emit>
 inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l,
                       bool lowers) {
   const vec<C> zero(C(0));
-  const frame<C> f = chunk.in(l);
+  const reference<C> f = chunk.in(l);
   const vec<C> peak = load(chunk.peak + l);
   auto special = differs<C>(f.base, zero) | differs<C>(value_shift<C>(peak), zero);
   vec<C> unit(C(1));
   if constexpr (Emit) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
-    special = special | differs<C>(j.shift, zero) | differs<C>(j.frames.common.base, zero);
-    const vec<C> above = j.frames.common.exponent - f.exponent;
+    special = special | differs<C>(j.shift, zero) | differs<C>(j.references.common.base, zero);
+    const vec<C> above = j.references.common.exponent - f.exponent;
     const vec<C> most(lowers ? C(highest_past) : C(0));
     const vec<C> down = xsimd::select(special | (above > most), zero, above);
-    unit = times_pow2<C>(j.frames.second, down);
+    unit = times_pow2<C>(j.references.second, down);
     store(view.num_unit + l, times_pow2<C>(j.num_second, down));
     store(view.den_unit + l, unit);
     store(view.num_before + l, load(before.num + l) * times_pow2<C>(j.num_first, down));
-    store(view.den_before + l, load(before.den + l) * times_pow2<C>(j.frames.first, down));
-    store(view.base + l, j.frames.common.base);
-    store(view.exponent + l, j.frames.common.exponent - down);
+    store(view.den_before + l, load(before.den + l) * times_pow2<C>(j.references.first, down));
+    store(view.base + l, j.references.common.base);
+    store(view.exponent + l, j.references.common.exponent - down);
     store(view.unit + l, pow2<C>(j.shift));
   }
   const vec<C> none(-std::numeric_limits<C>::infinity());
@@ -170,7 +171,7 @@ struct fold_job {
   fold_view<C> view;
   fold_rows<C> out;
   bool uncached = false;  ///< the arrays are in memory, not in a cache
-  /// The past is brought down to the chunk's frame. Not where lanes of one vector may be of several batch elements:
+  /// The past is brought down to the chunk's reference. Not where lanes of one vector may be of several batch elements:
   /// rows without a key of their own then pass through the fold, alone they do not, and sums of subnormal numbers would
   /// differ by their unit.
   bool lowers = false;
@@ -184,13 +185,13 @@ struct fold_past {
       : unit(load(view.den_unit + l)), num_before(load(view.num_before + l)), den_before(load(view.den_before + l)) {}
 };
 
-/// Row r of the results, column i of the strip, of lanes that have all seen a key and whose values have no scale.
+/// Row r of the results, column i of the segment, of lanes that have all seen a key and whose values have no scale.
 template <class C>
 inline void emit_ordinary(const fold_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
                           index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
   const vec<C> n = mul_add(num, past.unit, past.num_before);
   const vec<C> d = mul_add(den, past.unit, past.den_before);
-  if (out.y.data != nullptr) put(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load(out.q.row(r) + i)), out.around);
+  if (out.y.data != nullptr) put(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load(out.q.row(r) + i)), out.streamed);
   if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
   if (out.lse.data != nullptr)
     store(out.lse.row(r) + i, load(view.base + l) + log_shifted<C>(d, load(view.exponent + l)));
@@ -224,7 +225,7 @@ inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, co
   const vec<C> den_of_y = xsimd::select(scaled, one, d);
   const fold_rows<C>& out = job.out;
   if (out.y.data != nullptr)
-    put(out.y.row(r) + i, sigmoid_quotient<C>(num_of_y, den_of_y, load(out.q.row(r) + i)), out.around);
+    put(out.y.row(r) + i, sigmoid_quotient<C>(num_of_y, den_of_y, load(out.q.row(r) + i)), out.streamed);
   if (out.num.data != nullptr) {
     store(out.num.row(r) + i, num_of_y);
     store(out.den.row(r) + i, den_of_y);

@@ -15,7 +15,7 @@ namespace scan {
 
 /// The buffers of one thread of a forward call.
 template <class C>
-struct forward_desk : key_desk<C> {
+struct forward_workspace : key_workspace<C> {
   C* q = nullptr;
   C* y = nullptr;
   C* average = nullptr;
@@ -23,11 +23,11 @@ struct forward_desk : key_desk<C> {
   C* num = nullptr;
   C* den = nullptr;
 
-  static index_t size(index_t width) { return key_desk<C>::size(width) + (4 * scan_tuning<C>::rows + 2) * width; }
+  static index_t size(index_t width) { return key_workspace<C>::size(width) + (4 * scan_tuning<C>::rows + 2) * width; }
 
-  forward_desk(C* at, index_t width) : key_desk<C>(at, width) {
+  forward_workspace(C* at, index_t width) : key_workspace<C>(at, width) {
     const index_t rows = scan_tuning<C>::rows * width;
-    q = at + key_desk<C>::size(width);
+    q = at + key_workspace<C>::size(width);
     y = q + rows;
     average = y + rows;
     lse = average + rows;
@@ -42,8 +42,8 @@ class forward_pass {
   forward_pass(const problem& p, const scan_plan<C>& plan)
       : p_(p),
         plan_(plan),
-        ways_(traffic::of_forward(p, plan)),
-        keys_(p, plan, ways_.far_keys),
+        policy_(cache_policy::of_forward(p, plan)),
+        keys_(p, plan, policy_.far_keys),
         q_(p.q, p.d, 1),
         y_(p.y, p.d, 1),
         average_(p.average, p.d, 1),
@@ -51,40 +51,41 @@ class forward_pass {
 
   const key_scan<C>& keys() const { return keys_; }
 
-  /// Rows and keys of chunk c of a causal stretch, after the keys of desk.before, which then holds this chunk's too.
-  void causal_chunk(const stretch& x, index_t c, const forward_desk<C>& desk) const {
+  /// Rows and keys of chunk c of a causal column block, after the keys of workspace.before, which then holds this
+  /// chunk's too.
+  void causal_chunk(const column_block& x, index_t c, const forward_workspace<C>& workspace) const {
     const index_t t0 = c * scan_tuning<C>::chunk;
     const index_t t1 = (std::min)(t0 + scan_tuning<C>::chunk, p_.Tq);
     const index_t s1 = (std::max)(t0, (std::min)(t1, keys_.end(x)));
     if (t0 < s1) {
       if (fused() && !average_.set() && !lse_.set()) {
-        keys_.fold(x, t0, s1, desk, row_writer<emission::gated>{this, &desk});
+        keys_.fold(x, t0, s1, workspace, row_writer<emission::gated>{this, &workspace});
       } else {
-        keys_.fold(x, t0, s1, desk, row_writer<emission::any>{this, &desk});
+        keys_.fold(x, t0, s1, workspace, row_writer<emission::any>{this, &workspace});
       }
-      keys_.advance(x, desk);
+      keys_.advance(x, workspace);
     }
-    if (s1 < t1) same_rows(x, s1, t1, desk);
+    if (s1 < t1) uniform_rows(x, s1, t1, workspace);
   }
 
-  /// Rows [t0, t1), which all see the keys of desk.before.
-  void same_rows(const stretch& x, index_t t0, index_t t1, const forward_desk<C>& desk) const {
+  /// Rows [t0, t1), which all see the keys of workspace.before.
+  void uniform_rows(const column_block& x, index_t t0, index_t t1, const forward_workspace<C>& workspace) const {
     fold_rows<C> sums;
-    sums.average = {desk.average, 0};
-    sums.num = {desk.num, 0};
-    sums.den = {desk.den, 0};
-    if (lse_.set()) sums.lse = {desk.lse, 0};
-    keys_.last_row(x, desk, sums);
-    plan_.for_strips(x, [&](const strip& part) {
-      const panel<C> average{desk.average + part.lane, 0};
+    sums.average = {workspace.average, 0};
+    sums.num = {workspace.num, 0};
+    sums.den = {workspace.den, 0};
+    if (lse_.set()) sums.lse = {workspace.lse, 0};
+    keys_.last_row(x, workspace, sums);
+    plan_.for_segments(x, [&](const segment& part) {
+      const panel<C> average{workspace.average + part.lane, 0};
       if (fused()) {
-        gate_same_rows(part, t0, t1, average, desk);
+        gate_uniform_rows(part, t0, t1, average, workspace);
       } else {
         constexpr index_t rows = scan_tuning<C>::rows;
-        for (index_t t = t0; t < t1; t += rows) write_y(part, t, (std::min)(rows, t1 - t), average, desk);
+        for (index_t t = t0; t < t1; t += rows) write_y(part, t, (std::min)(rows, t1 - t), average, workspace);
       }
       if (average_.set()) average_.write(part, t0, t1 - t0, average);
-      if (lse_.set()) lse_.write(part, t0, t1 - t0, {desk.lse + part.lane, 0});
+      if (lse_.set()) lse_.write(part, t0, t1 - t0, {workspace.lse + part.lane, 0});
     });
   }
 
@@ -94,56 +95,57 @@ class forward_pass {
   struct row_writer {
     static constexpr emission what = What;
     const forward_pass* pass;
-    const forward_desk<C>* desk;
+    const forward_workspace<C>* workspace;
 
-    fold_rows<C> open(const strip& x, index_t t, index_t n) const {
+    fold_rows<C> open(const segment& x, index_t t, index_t n) const {
       fold_rows<C> out;
-      if (pass->fused()) pass->open_y(x, t, n, *desk, out);
+      if (pass->fused()) pass->open_y(x, t, n, *workspace, out);
       if (pass->average_wanted()) out.average = average(x, t);
-      if (pass->lse_.set()) out.lse = pass->lse_.open(x, t, desk->lse);
+      if (pass->lse_.set()) out.lse = pass->lse_.open(x, t, workspace->lse);
       return out;
     }
-    void close(const strip& x, index_t t, index_t n) const {
+    void close(const segment& x, index_t t, index_t n) const {
       if (pass->fused()) {
-        pass->y_.close(x, t, n, {desk->y, x.width});
+        pass->y_.close(x, t, n, {workspace->y, x.width});
       } else {
-        pass->write_y(x, t, n, average(x, t), *desk);
+        pass->write_y(x, t, n, average(x, t), *workspace);
       }
       if (pass->average_.set()) pass->average_.close(x, t, n, average(x, t));
-      if (pass->lse_.set()) pass->lse_.close(x, t, n, {desk->lse, x.width});
+      if (pass->lse_.set()) pass->lse_.close(x, t, n, {workspace->lse, x.width});
     }
     /// Whether open() gives any number of rows.
-    bool in_place(const strip& x) const { return What == emission::gated && pass->in_place(x); }
-    panel<C> average(const strip& x, index_t t) const {
-      return pass->average_.set() ? pass->average_.open(x, t, desk->average) : panel<C>{desk->average, x.width};
+    bool in_place(const segment& x) const { return What == emission::gated && pass->in_place(x); }
+    panel<C> average(const segment& x, index_t t) const {
+      return pass->average_.set() ? pass->average_.open(x, t, workspace->average)
+                                  : panel<C>{workspace->average, x.width};
     }
   };
 
   /// The default gate joins the division of the average; others are a pass of their own over a panel.
   bool fused() const { return p_.gate_fn == gate::sigmoid; }
   bool average_wanted() const { return !fused() || average_.set(); }
-  bool in_place(const strip& x) const { return q_.direct(x) && y_.direct(x); }
+  bool in_place(const segment& x) const { return q_.direct(x) && y_.direct(x); }
 
-  void open_y(const strip& x, index_t t, index_t n, const forward_desk<C>& desk, fold_rows<C>& out,
+  void open_y(const segment& x, index_t t, index_t n, const forward_workspace<C>& workspace, fold_rows<C>& out,
               bool row_by_row = false) const {
-    out.q = q_.read(x, t, n, desk.q);
-    out.y = y_.open(x, t, desk.y);
-    out.around = ways_.around && y_.direct(x) && on_lines(out.y, row_by_row);
-    out.asked = ways_.asked && !out.around;
+    out.q = q_.read(x, t, n, workspace.q);
+    out.y = y_.open(x, t, workspace.y);
+    out.streamed = policy_.streamed && y_.direct(x) && on_lines(out.y, row_by_row);
+    out.prefetched = policy_.prefetched && !out.streamed;
   }
 
-  /// y of rows [t0, t1) that have one average, or one num and den in the desk.
-  void gate_same_rows(const strip& x, index_t t0, index_t t1, const panel<C>& average,
-                      const forward_desk<C>& desk) const {
-    const index_t rows = panel_rows<C>(ways_.far_rows);
+  /// y of rows [t0, t1) that have one average, or one num and den in the workspace.
+  void gate_uniform_rows(const segment& x, index_t t0, index_t t1, const panel<C>& average,
+                         const forward_workspace<C>& workspace) const {
+    const index_t rows = panel_rows<C>(policy_.far_rows);
     const auto open = [&](index_t t, index_t n) {
       fold_rows<C> out;
-      open_y(x, t, n, desk, out, true);
+      open_y(x, t, n, workspace, out, true);
       return out;
     };
     const auto gate = [&](const fold_rows<C>& out, index_t n) {
       if (p_.causal) {
-        quotient_rows<true>(out, x.width, n, rows, desk.num + x.lane, desk.den + x.lane);
+        quotient_rows<true>(out, x.width, n, rows, workspace.num + x.lane, workspace.den + x.lane);
       } else {
         quotient_rows<false>(out, x.width, n, rows, average.data, nullptr);
       }
@@ -157,7 +159,7 @@ class forward_pass {
   template <bool Causal>
   static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n, index_t rows, const C* num,
                             const C* den) {
-    if (to.around) {
+    if (to.streamed) {
       quotient_rows<Causal, true>(to, width, n, rows, num, den);
     } else {
       quotient_rows<Causal, false>(to, width, n, rows, num, den);
@@ -167,19 +169,19 @@ class forward_pass {
   [[gnu::flatten, gnu::noinline]] static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n,
                                                             index_t rows, const C* num, const C* den) {
     constexpr index_t few = 4;
-    const lines_ahead<C> ahead_q(to.q, 1, rows), ahead_y(to.y, 1, rows);
+    const prefetch_lines<C> ahead_q(to.q, 1, rows), ahead_y(to.y, 1, rows);
     const panel<C> from = to.q, out = to.y;
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
-    const bool asked = to.asked;
+    const bool prefetched = to.prefetched;
     for (index_t r = 0; r < n; ++r) {
       const C* const q = from.row(r);
       C* const y = out.row(r);
       line_walk next_q = ahead_q.along(r, 0), next_y = ahead_y.along(r, 0);
-      const auto finish = [&](index_t i, const vec<C>& growth) __attribute__((always_inline)) {
+      const auto epilogue = [&](index_t i, const vec<C>& exp_minus) __attribute__((always_inline)) {
         if constexpr (Causal) {
-          put(y + i, any_growth_quotient<C>(load(num + i), load(den + i), growth), Around);
+          put(y + i, any_exp_minus_quotient<C>(load(num + i), load(den + i), exp_minus), Around);
         } else {
-          put(y + i, load(num + i) / (one + growth), Around);
+          put(y + i, load(num + i) / (one + exp_minus), Around);
         }
       };
       index_t i = 0;
@@ -187,24 +189,25 @@ class forward_pass {
         vec<C> size = zero;
 #pragma GCC unroll 4
         for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
-          next_q.ask();
-          if (asked) next_y.ask_to_write();
+          next_q.prefetch_into();
+          if (prefetched) next_y.prefetch_writes();
           size = larger_size<C>(size, load(q + j));
         }
         if (xsimd::all(size <= near_q)) {
 #pragma GCC unroll 4
-          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, exp_near<C, true>(load(q + j), zero));
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) epilogue(j, exp_near<C, true>(load(q + j), zero));
         } else {
-          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) finish(j, quotient_growth<C>(load(q + j)));
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) epilogue(j, quotient_exp_minus<C>(load(q + j)));
         }
       }
-      for (; i < width; i += lanes<C>) finish(i, quotient_growth<C>(load(q + i)));
+      for (; i < width; i += lanes<C>) epilogue(i, quotient_exp_minus<C>(load(q + i)));
     }
   }
 
-  void write_y(const strip& x, index_t t, index_t n, const panel<C>& average, const forward_desk<C>& desk) const {
-    const panel<C> q = p_.gate_fn == gate::none ? panel<C>{desk.zeros, 0} : q_.read(x, t, n, desk.q);
-    const panel<C> y = y_.open(x, t, desk.y);
+  void write_y(const segment& x, index_t t, index_t n, const panel<C>& average,
+               const forward_workspace<C>& workspace) const {
+    const panel<C> q = p_.gate_fn == gate::none ? panel<C>{workspace.zeros, 0} : q_.read(x, t, n, workspace.q);
+    const panel<C> y = y_.open(x, t, workspace.y);
     for (index_t r = 0; r < n; ++r) gate_row(p_.gate_fn, x.width, q.row(r), average.row(r), y.row(r));
     y_.close(x, t, n, y);
   }
@@ -215,7 +218,7 @@ class forward_pass {
 
   const problem& p_;
   const scan_plan<C>& plan_;
-  traffic ways_;
+  cache_policy policy_;
   key_scan<C> keys_;
   columns<C> q_, y_, average_, lse_;
 };
@@ -231,51 +234,51 @@ void scan_forward(const problem& p, const problem* first, const cpu& exec) {
   const scan::scan_plan<C> plan(p, threads);
   const scan::forward_pass<C> pass(p, plan);
   std::optional<scan::key_scan<C>> earlier;
-  if (first != nullptr) earlier.emplace(*first, plan, scan::traffic::of_forward(*first, plan).far_keys);
+  if (first != nullptr) earlier.emplace(*first, plan, scan::cache_policy::of_forward(*first, plan).far_keys);
   const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
   const bool whole = plan.whole(threads, p.causal);
   const int team = static_cast<int>(
       std::min<index_t>(threads, plan.count() * (whole ? 1 : (std::max)(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
 
   scratch memory(exec);
-  const index_t size = scan::forward_desk<C>::size(plan.width());
-  per_thread<C> desks;
+  const index_t size = scan::forward_workspace<C>::size(plan.width());
+  per_thread<C> workspaces;
   std::optional<scan::key_prefix<C>> prefix, earlier_prefix;
   const auto lay_out = [&](scratch& from) {
-    desks = from.take_each<C>(size, team);
+    workspaces = from.take_each<C>(size, team);
     if (whole) return;
     prefix.emplace(p, plan, pass.keys(), team, from);
     if (earlier) prefix->follow(earlier_prefix.emplace(*first, plan, *earlier, team, from));
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
-  const auto desk = [&](int thread) { return scan::forward_desk<C>(desks.of(thread), plan.width()); };
+  const auto workspace = [&](int thread) { return scan::forward_workspace<C>(workspaces.of(thread), plan.width()); };
   if (whole) {
     parallel_for(plan.count(), team, item_order::runs, [&](index_t i, int thread) {
-      const scan::forward_desk<C> mine = desk(thread);
+      const scan::forward_workspace<C> mine = workspace(thread);
       mine.before.clear(plan.width());
       if (earlier) earlier->fold_all(plan.at(i), mine);
       if (p.causal) {
         for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
       } else {
         pass.keys().fold_all(plan.at(i), mine);
-        pass.same_rows(plan.at(i), 0, p.Tq, mine);
+        pass.uniform_rows(plan.at(i), 0, p.Tq, mine);
       }
       fence_stores();
     });
     return;
   }
-  if (earlier_prefix) earlier_prefix->run(team, desk);
-  prefix->run(team, desk);
+  if (earlier_prefix) earlier_prefix->run(team, workspace);
+  prefix->run(team, workspace);
   parallel_for(plan.count() * row_chunks, team, item_order::runs, [&](index_t n, int thread) {
     const auto [i, c] = plan.part_of(n, row_chunks);
-    const scan::forward_desk<C> mine = desk(thread);
+    const scan::forward_workspace<C> mine = workspace(thread);
     const scan::fold_lanes<C> sums = p.causal ? prefix->before(i, c) : prefix->total(i);
     std::copy_n(sums.base, scan::fold_lanes<C>::arrays * plan.width(), mine.before.base);
     if (p.causal) {
       pass.causal_chunk(plan.at(i), c, mine);
     } else {
       const index_t t0 = c * scan_tuning<C>::chunk;
-      pass.same_rows(plan.at(i), t0, (std::min)(t0 + scan_tuning<C>::chunk, p.Tq), mine);
+      pass.uniform_rows(plan.at(i), t0, (std::min)(t0 + scan_tuning<C>::chunk, p.Tq), mine);
     }
     fence_stores();
   });

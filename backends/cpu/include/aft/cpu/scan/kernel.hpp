@@ -6,22 +6,22 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// The frames and peaks that sums without a term will have after their first key, the only row of `keys`: fold_any
+/// The references and peaks that sums without a term will have after their first key, the only row of `keys`: fold_any
 /// chooses the same. So the first rows of a chunk need not be for it.
 template <class C>
-[[gnu::flatten]] inline void enter_frames(const fold_lanes<C>& chunk, const strip& x, const panel<C>& keys,
-                                          const panel<C>& values) {
+[[gnu::flatten]] inline void enter_references(const fold_lanes<C>& chunk, const segment& x, const panel<C>& keys,
+                                              const panel<C>& values) {
   const C* const row = keys.data;
   const C* const v = values.data;
   const index_t width = x.width, lane = x.lane;
   C* const to = chunk.exponent + lane;
   C* const peaks = chunk.peak + lane;
-  const vec<C> range(exp_constants<C>::range), headroom(scan_tuning<C>::headroom), empty(empty_exponent<C>);
+  const vec<C> range(exp_constants<C>::range), slack(scan_tuning<C>::slack), empty(empty_exponent<C>);
   const vec<C> low(scan_tuning<C>::value_low), high(scan_tuning<C>::value_high);
   for (index_t i = 0; i < width; i += lanes<C>) {
     const vec<C> k = load(row + i), size = (xsimd::abs)(load(v + i));
     const auto seen = (xsimd::abs)(k) <= range;
-    store(to + i, xsimd::select(seen, exponent_of<C>(k) + headroom, empty));
+    store(to + i, xsimd::select(seen, exponent_of<C>(k) + slack, empty));
     store(peaks + i, xsimd::select(seen & (size >= low) & (size <= high), size, vec<C>(C(0))));
   }
   // Idle lanes must not keep their neighbours from being near.
@@ -45,12 +45,12 @@ template <class C, emission What>
   vec<C> num = times_pow2<C>(load(chunk.num + l), value_shift<C>(old_peak) - shift);
   vec<C> den = load(chunk.den + l);
 
-  const frame<C> f = chunk.in(l);
-  const vec<C> clamped = xsimd::select(x < vec<C>(abyss<C>), vec<C>(abyss<C>), x);
+  const reference<C> f = chunk.in(l);
+  const vec<C> clamped = xsimd::select(x < vec<C>(underflow_clamp<C>), vec<C>(underflow_clamp<C>), x);
   const split_exp<C> e = exp_weight<C>(clamped);
-  frame<C> next = f;
+  reference<C> next = f;
   next.exponent = xsimd::select(clamped > highest_key<C>(f.exponent),
-                                exponent_of<C>(clamped) + vec<C>(scan_tuning<C>::headroom), f.exponent);
+                                exponent_of<C>(clamped) + vec<C>(scan_tuning<C>::slack), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
 
@@ -77,7 +77,7 @@ template <class C, emission What>
   if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
 
-/// Whether the keys of a column fit its frame, see fold_view::limit, and are sure to be in range.
+/// Whether the keys of a column fit its reference, see fold_view::limit, and are sure to be in range.
 template <class C, index_t rows>
 inline vec_mask<C> in_range(const vec<C> (&k)[rows], const vec<C>& limit) {
   vec<C> top = exp_steps<C>(k[0]);
@@ -92,7 +92,7 @@ inline vec_mask<C> in_range(const vec<C> (&k)[rows], const vec<C>& limit) {
 }
 
 /// Which columns fold_columns takes: those whose keys and queries are all near, so that exp_near serves them, or others
-/// that need no change of frame.
+/// that need no change of reference.
 enum class reach { ordinary, wide };
 
 /// Folds whole panels of n rows from `at` on, up to the first column that is of another kind; returns where it stopped.
@@ -101,7 +101,7 @@ enum class reach { ordinary, wide };
 /// exp and the emitter, which then spill and reload every vector (1.8x). All that the loops read is copied first: a
 /// vector store may alias anything in memory, so that pointers held there would be loaded again after each.
 template <class C, emission What, reach Reach, index_t rows>
-[[gnu::flatten, gnu::noinline]] panel_place fold_columns(const fold_job<C>& job, const strip& x,
+[[gnu::flatten, gnu::noinline]] panel_place fold_columns(const fold_job<C>& job, const segment& x,
                                                          const fold_inputs<C>& in, index_t n, panel_place at) {
   constexpr bool gated = What == emission::gated;
   const fold_lanes<C> chunk = job.chunk;
@@ -110,7 +110,7 @@ template <class C, emission What, reach Reach, index_t rows>
   const fold_rows<C> out = in.out;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.uncached);
   const bool uncached = job.uncached;
-  const bool around = out.around, asked = out.asked;
+  const bool streamed = out.streamed, prefetched = out.prefetched;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> near_q(shared_gate<C>);
@@ -118,7 +118,7 @@ template <class C, emission What, reach Reach, index_t rows>
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
     const auto next = [&](const panel<C>& of) {
-      return lines_ahead<C>::with_turn(of.from(at.r), width, uncached, end == width, rows).down(at.i);
+      return prefetch_lines<C>::with_turn(of.from(at.r), width, uncached, end == width, rows).down(at.i);
     };
     const auto here = [&](const panel<C>& of) { return row_walk<C>(of.from(at.r), rows, at.i); };
     row_walk<C> keys = here(all_keys), values = here(all_values), q = here(out.q), y = here(out.y);
@@ -134,13 +134,13 @@ template <class C, emission What, reach Reach, index_t rows>
         v[r] = load(values.here());
         keys.next();
         values.next();
-        next_keys.ask();
-        next_values.ask();
+        next_keys.prefetch_into();
+        next_values.prefetch_into();
         if constexpr (gated) {
           queries[r] = load(q.here());
           q.next();
-          next_q.ask();
-          if (asked) next_y.ask_to_write();
+          next_q.prefetch_into();
+          if (prefetched) next_y.prefetch_writes();
           size_q = larger_size<C>(size_q, queries[r]);
         }
         size = larger_size<C>(size, k[r]);
@@ -158,13 +158,13 @@ template <class C, emission What, reach Reach, index_t rows>
       const auto within = (size <= load(view.ordinary_size + l)) & (size_q <= near_q) & (peak <= high);
       // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
       const vec<C> exponent = load(chunk.exponent + l);
-      vec<C> weight[rows], growth[rows];
+      vec<C> weight[rows], exp_minus[rows];
       if constexpr (Reach == reach::ordinary) {
         if (!xsimd::all(within)) return {at.r, i};
 #pragma GCC unroll 4
         for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
 #pragma GCC unroll 4
-        for (index_t r = 0; gated && r < rows; ++r) growth[r] = exp_near<C, true>(queries[r], zero);
+        for (index_t r = 0; gated && r < rows; ++r) exp_minus[r] = exp_near<C, true>(queries[r], zero);
       } else {
         if (What != emission::any && xsimd::all(within)) return {at.r, i};
         auto plain = (peak <= high) & in_range<C, rows>(k, load(view.limit + l));
@@ -186,7 +186,7 @@ template <class C, emission What, reach Reach, index_t rows>
           weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
         }
 #pragma GCC unroll 4
-        for (index_t r = 0; gated && r < rows; ++r) growth[r] = quotient_growth<C>(queries[r]);
+        for (index_t r = 0; gated && r < rows; ++r) exp_minus[r] = quotient_exp_minus<C>(queries[r]);
       }
       vec<C> num = load(chunk.num + l);
       vec<C> den = load(chunk.den + l);
@@ -197,12 +197,12 @@ template <class C, emission What, reach Reach, index_t rows>
         den += weight[r];
         if constexpr (gated && Reach == reach::ordinary) {
           // The unit is 1, and sums cost less here than products.
-          put(y.here(), growth_quotient<C>(num + past.num_before, den + past.den_before, growth[r]), around);
+          put(y.here(), exp_minus_quotient<C>(num + past.num_before, den + past.den_before, exp_minus[r]), streamed);
           y.next();
         } else if constexpr (gated) {
           const vec<C> num_of_y = mul_add(num, past.unit, past.num_before);
           const vec<C> den_of_y = mul_add(den, past.unit, past.den_before);
-          put(y.here(), any_growth_quotient<C>(num_of_y, den_of_y, growth[r]), around);
+          put(y.here(), any_exp_minus_quotient<C>(num_of_y, den_of_y, exp_minus[r]), streamed);
           y.next();
         } else if constexpr (What == emission::any) {
           emit_ordinary<C>(out, view, past, l, i, at.r + r, num, den);
@@ -212,14 +212,14 @@ template <class C, emission What, reach Reach, index_t rows>
       store(chunk.num + l, num);
       store(chunk.den + l, den);
     }
-    at = at.behind(end, width, rows);
+    at = at.history(end, width, rows);
   }
   return at;
 }
 
 /// fold_columns for both kinds: returns the first place from `at` on that is for fold_any.
 template <class C, emission What, index_t rows>
-inline panel_place fold_ordinary(const fold_job<C>& job, const strip& x, const fold_inputs<C>& in, index_t n,
+inline panel_place fold_ordinary(const fold_job<C>& job, const segment& x, const fold_inputs<C>& in, index_t n,
                                  panel_place at) {
   while (at.r + rows <= n) {
     // What else is wanted besides y takes longer than the wide kind, which serves all.
@@ -232,16 +232,16 @@ inline panel_place fold_ordinary(const fold_job<C>& job, const strip& x, const f
   return at;
 }
 
-/// Folds rows [0, n) of a strip, so many at a time.
+/// Folds rows [0, n) of a segment, so many at a time.
 template <class C, emission What, index_t rows>
-[[gnu::noinline]] void fold_panels(fold_job<C>& job, const strip& x, const fold_inputs<C>& in, index_t n) {
+[[gnu::noinline]] void fold_panels(fold_job<C>& job, const segment& x, const fold_inputs<C>& in, index_t n) {
   if constexpr (What != emission::nothing) job.out = in.out;
   for (panel_place at; at.r < n;) {
     at = fold_ordinary<C, What, rows>(job, x, in, n, at);
     const index_t end = (std::min)(at.r + rows, n);
     for (index_t r = at.r; r < end; ++r)
       fold_any<C, What>(job, x.lane + at.i, at.i, r, in.keys.row(r) + at.i, in.values.row(r) + at.i);
-    at = at.behind(at.i + lanes<C>, x.width, rows);
+    at = at.history(at.i + lanes<C>, x.width, rows);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file scan/keys.hpp  Chunks of keys of a stretch through the fold; what the forward and the backward scan share.
+/// @file scan/keys.hpp  Chunks of keys of a column block through the fold; what the forward and the backward scan
+/// share.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// The buffers of one thread, cut from one block.
 template <class C>
-struct key_desk {
+struct key_workspace {
   fold_lanes<C> chunk, before;
   fold_view<C> view;
   C* keys = nullptr;
@@ -24,7 +25,7 @@ struct key_desk {
     return width * (2 * fold_lanes<C>::arrays + fold_view<C>::arrays + 2 * scan_tuning<C>::rows + 2);
   }
 
-  key_desk(C* at, index_t width) {
+  key_workspace(C* at, index_t width) {
     const auto next = [&](index_t arrays) {
       C* const here = at;
       at += arrays * width;
@@ -46,11 +47,11 @@ struct key_desk {
 struct no_rows {
   static constexpr emission what = emission::nothing;
   template <class C>
-  fold_rows<C> open(const strip&, index_t, index_t) const {
+  fold_rows<C> open(const segment&, index_t, index_t) const {
     return {};
   }
-  void close(const strip&, index_t, index_t) const {}
-  bool in_place(const strip&) const { return true; }
+  void close(const segment&, index_t, index_t) const {}
+  bool in_place(const segment&) const { return true; }
 };
 
 template <class C>
@@ -62,32 +63,34 @@ class key_scan {
 
   static index_t chunks(index_t n) { return scan_plan<C>::chunks(n); }
 
-  /// Keys from here on are hidden from the whole stretch, or seen by no row of a causal problem.
-  index_t end(const stretch& x) const {
+  /// Keys from here on are hidden from the whole column block, or seen by no row of a causal problem.
+  index_t end(const column_block& x) const {
     index_t most = 0;
     for (index_t b = plan_.first_batch(x); b <= plan_.last_batch(x); ++b) most = (std::max)(most, p_.key_limit(b));
     return p_.causal ? (std::min)(most, p_.Tq) : most;
   }
 
-  /// desk.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
+  /// workspace.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
   template <class Emitter>
-  void fold(const stretch& x, index_t s0, index_t s1, const key_desk<C>& desk, const Emitter& rows_to) const {
+  void fold(const column_block& x, index_t s0, index_t s1, const key_workspace<C>& workspace,
+            const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     constexpr bool wanted = what != emission::nothing;
-    fold_job<C> job{desk.chunk, desk.before, desk.view, {}, uncached_, lowers()};
+    fold_job<C> job{workspace.chunk, workspace.before, workspace.view, {}, uncached_, lowers()};
     job.chunk.clear(padded(x));
     if (s0 < s1) {
-      plan_.for_strips(x, [&](const strip& part) {
-        enter_frames<C>(job.chunk, part, read_keys(part, s0, 1, desk.keys), read_values(part, s0, 1, desk));
+      plan_.for_segments(x, [&](const segment& part) {
+        enter_references<C>(job.chunk, part, read_keys(part, s0, 1, workspace.keys),
+                            read_values(part, s0, 1, workspace));
       });
     }
     start<wanted>(x, job);
     constexpr index_t few = scan_tuning<C>::far_rows;
     const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
-    plan_.for_strips(x, [&](const strip& part) {
+    plan_.for_segments(x, [&](const segment& part) {
       const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
       const auto open = [&](index_t s, index_t n) {
-        fold_inputs<C> in{read_keys(part, s, n, desk.keys), read_values(part, s, n, desk), {}};
+        fold_inputs<C> in{read_keys(part, s, n, workspace.keys), read_values(part, s, n, workspace), {}};
         if constexpr (wanted) in.out = rows_to.open(part, s, n);
         return in;
       };
@@ -102,41 +105,43 @@ class key_scan {
     });
   }
 
-  /// desk.before += all keys, chunk by chunk.
-  void fold_all(const stretch& x, const key_desk<C>& desk) const {
+  /// workspace.before += all keys, chunk by chunk.
+  void fold_all(const column_block& x, const key_workspace<C>& workspace) const {
     const index_t last = end(x);
     for (index_t s = 0; s < last; s += scan_tuning<C>::chunk) {
-      fold(x, s, (std::min)(s + scan_tuning<C>::chunk, last), desk, no_rows{});
-      advance(x, desk);
+      fold(x, s, (std::min)(s + scan_tuning<C>::chunk, last), workspace, no_rows{});
+      advance(x, workspace);
     }
   }
 
-  /// desk.before += desk.chunk
-  void advance(const stretch& x, const key_desk<C>& desk) const { merge_folds<C>(desk.before, desk.chunk, padded(x)); }
+  /// workspace.before += workspace.chunk
+  void advance(const column_block& x, const key_workspace<C>& workspace) const {
+    merge_folds<C>(workspace.before, workspace.chunk, padded(x));
+  }
 
-  /// The row that sees exactly the keys of desk.before, at lane positions of `out`. Changes desk.chunk.
-  void last_row(const stretch& x, const key_desk<C>& desk, const fold_rows<C>& out) const {
-    const fold_job<C> job{desk.chunk, desk.before, desk.view, out, uncached_, lowers()};
+  /// The row that sees exactly the keys of workspace.before, at lane positions of `out`. Changes workspace.chunk.
+  void last_row(const column_block& x, const key_workspace<C>& workspace, const fold_rows<C>& out) const {
+    const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, uncached_, lowers()};
     job.chunk.clear(padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
   }
 
-  /// Whether keys of a strip are read where they lie.
-  bool in_place(const strip& x) const { return as_stored() && k_.direct(x); }
-  panel<C> read_keys(const strip& x, index_t s, index_t n, C* buffer) const {
+  /// Whether keys of a segment are read where they lie.
+  bool in_place(const segment& x) const { return as_stored() && k_.direct(x); }
+  panel<C> read_keys(const segment& x, index_t s, index_t n, C* buffer) const {
     if (as_stored()) return k_.read(x, s, n, buffer);
     const panel<C> keys = k_.copy(x, s, n, buffer);
     hide_keys<C>(p_, x, s, n, keys);
     return keys;
   }
 
-  panel<C> read_values(const strip& x, index_t s, index_t n, const key_desk<C>& desk) const {
-    return with_values_ ? v_.read(x, s, n, desk.values) : panel<C>{desk.ones, 0};
+  panel<C> read_values(const segment& x, index_t s, index_t n, const key_workspace<C>& workspace) const {
+    return with_values_ ? v_.read(x, s, n, workspace.values) : panel<C>{workspace.ones, 0};
   }
 
-  /// Lanes that a stretch uses.
-  static index_t padded(const stretch& x) { return (x.count + lanes<C> - 1) / lanes<C> * lanes<C>; }
+  /// Lanes that a column block uses.
+  static index_t padded(const column_block& x) { return (x.count + lanes<C> - 1) / lanes<C> * lanes<C>; }
 
  private:
   bool as_stored() const { return p_.mask == nullptr && (p_.lengths.data == nullptr || !plan_.packed()); }
@@ -144,7 +149,7 @@ class key_scan {
   bool lowers() const { return p_.d >= lanes<C>; }
 
   template <bool Emit>
-  void start(const stretch& x, const fold_job<C>& job) const {
+  void start(const column_block& x, const fold_job<C>& job) const {
     for (index_t l = 0; l < padded(x); l += lanes<C>)
       look_back<C, Emit>(job.chunk, job.before, job.view, l, job.lowers);
   }
@@ -177,39 +182,39 @@ class key_prefix {
   void follow(const key_prefix& earlier) { earlier_ = &earlier; }
 
   template <class Desk>
-  void run(int threads, const Desk& desk) const {
+  void run(int threads, const Desk& workspace) const {
     // Without keys the sums are those of none.
     if (chunks_ == 0) parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, 0, 0); });
     for (index_t first = 0; first < chunks_; first += round_) {
       const index_t n = (std::min)(round_, chunks_ - first);
       parallel_for(plan_.count() * n, threads, item_order::runs, [&](index_t item, int thread) {
         const auto [i, c] = plan_.part_of(item, n);
-        fold(i, first, c, desk(thread));
+        fold(i, first, c, workspace(thread));
       });
       parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, first, n); });
     }
   }
 
-  /// The same for one stretch by one thread.
-  void run_stretch(index_t i, const key_desk<C>& desk) const {
+  /// The same for one column block by one thread.
+  void run_column_block(index_t i, const key_workspace<C>& workspace) const {
     if (chunks_ == 0) merge(i, 0, 0);
     for (index_t c = 0; c < chunks_; ++c) {
-      fold(i, c, 0, desk);
+      fold(i, c, 0, workspace);
       merge(i, c, 1);
     }
   }
 
-  /// The sums over keys before chunk c of stretch i, of causal rows; over all keys from the last chunk on.
+  /// The sums over keys before chunk c of column block i, of causal rows; over all keys from the last chunk on.
   fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * kept_ + (std::min)(c, kept_ - 1)); }
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
   /// Chunk `first` + c, as the c-th of its round.
-  [[gnu::noinline]] void fold(index_t i, index_t first, index_t c, key_desk<C> desk) const {
-    const stretch x = plan_.at(i);
+  [[gnu::noinline]] void fold(index_t i, index_t first, index_t c, key_workspace<C> workspace) const {
+    const column_block x = plan_.at(i);
     const index_t s0 = (first + c) * scan_tuning<C>::chunk;
-    desk.chunk = at(folds_, i * round_ + c);
-    keys_.fold(x, s0, (std::max)(s0, (std::min)(s0 + scan_tuning<C>::chunk, keys_.end(x))), desk, no_rows{});
+    workspace.chunk = at(folds_, i * round_ + c);
+    keys_.fold(x, s0, (std::max)(s0, (std::min)(s0 + scan_tuning<C>::chunk, keys_.end(x))), workspace, no_rows{});
   }
 
   /// Joins the n chunks of a round from `first` on with those before them.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file scan/panel.hpp  Rows of a strip as contiguous vectors of C: in place where storage allows, else staged.
+/// @file scan/panel.hpp  Rows of a segment as contiguous vectors of C: in place where storage allows, else staged.
 #pragma once
 
 #include <algorithm>
 #include <limits>
 
 #include "../tensor/stage.hpp"
-#include "traffic.hpp"
+#include "cache_policy.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
@@ -16,7 +16,7 @@ struct stored_rows {
   index_t row = 0, column = 0;
 };
 
-/// Rows of a strip. Stride 0 repeats one row.
+/// Rows of a segment. Stride 0 repeats one row.
 template <class C>
 struct panel {
   C* data = nullptr;
@@ -32,7 +32,7 @@ struct panel {
   }
 };
 
-/// The column of a strip from which on columns of the next panel are asked for; 0 where these are asked for from the
+/// The column of a segment from which on columns of the next panel are asked for; 0 where these are asked for from the
 /// start. Two panels of what lies in a cache do not fit the first-level one, so there the distance is short.
 template <class C>
 inline index_t turn_of(index_t width, bool uncached) {
@@ -75,11 +75,11 @@ class line_walk : public panel_walk {
  public:
   using panel_walk::panel_walk;
   // NOLINTBEGIN(performance-no-int-to-ptr)
-  [[gnu::always_inline]] void ask() {
+  [[gnu::always_inline]] void prefetch_into() {
     __builtin_prefetch(reinterpret_cast<const void*>(at_));
     next();
   }
-  [[gnu::always_inline]] void ask_to_write() {
+  [[gnu::always_inline]] void prefetch_writes() {
     __builtin_prefetch(reinterpret_cast<const void*>(at_), 1);
     next();
   }
@@ -89,38 +89,40 @@ class line_walk : public panel_walk {
 /// The lines that are asked for beside row r and column i of a panel: those of the next one, or the one before it for
 /// `step` -1. Rows of 16-bit numbers are asked for while those staged before are worked on.
 template <class C>
-class lines_ahead {
+class prefetch_lines {
  public:
   /// The same column of the next panel, where panels have so many rows.
-  lines_ahead(const panel<C>& rows, index_t step, index_t count = scan_tuning<C>::rows)
+  prefetch_lines(const panel<C>& rows, index_t step, index_t count = scan_tuning<C>::rows)
       : from_(rows.stored.first), row_(rows.stored.row), column_(rows.stored.column), count_(count) {
     ahead_ = step * count * row_;
     if (from_ == nullptr) from_ = reinterpret_cast<const std::byte*>(rows.data);
   }
   /// All of the next panel, of memory (`far`) in the order in which it lies there if its rows follow one another: asked
   /// for row by row it takes 1.4 times as long.
-  static lines_ahead whole(const panel<C>& rows, index_t step, index_t width, bool uncached,
-                           index_t count = scan_tuning<C>::rows) {
-    lines_ahead lines(rows, step, count);
+  static prefetch_lines whole(const panel<C>& rows, index_t step, index_t width, bool uncached,
+                              index_t count = scan_tuning<C>::rows) {
+    prefetch_lines lines(rows, step, count);
     if (uncached) lines.in_order(width);
     return lines;
   }
   /// For the columns before or `beyond` the turn, see turn_of; without one the whole next panel.
-  static lines_ahead with_turn(const panel<C>& rows, index_t width, bool uncached, bool beyond,
-                               index_t count = scan_tuning<C>::rows) {
+  static prefetch_lines with_turn(const panel<C>& rows, index_t width, bool uncached, bool beyond,
+                                  index_t count = scan_tuning<C>::rows) {
     const index_t turn = turn_of<C>(width, uncached);
     if (turn == 0) return whole(rows, 1, width, uncached, count);
-    lines_ahead lines(rows, 1, count);
+    prefetch_lines lines(rows, 1, count);
     lines.ahead_ = beyond ? lines.ahead_ - turn * lines.column_ : (width - turn) * lines.column_;
     return lines;
   }
-  [[gnu::always_inline]] void ask(index_t r, index_t i) const { prefetch(from_, ahead_ + r * row_ + i * column_); }
+  [[gnu::always_inline]] void prefetch_into(index_t r, index_t i) const {
+    prefetch(from_, ahead_ + r * row_ + i * column_);
+  }
   /// Of memory (`far`) that will not be read again.
-  [[gnu::always_inline]] void ask_last(index_t r, index_t i, bool uncached) const {
+  [[gnu::always_inline]] void prefetch_last(index_t r, index_t i, bool uncached) const {
     if (uncached) {
       prefetch_once(from_, ahead_ + r * row_ + i * column_);
     } else {
-      ask(r, i);
+      prefetch_into(r, i);
     }
   }
   /// The lines beside row r, vector by vector from column i on.
@@ -129,10 +131,10 @@ class lines_ahead {
   }
   /// Those beside all rows of a panel, vector by vector from column i on.
   line_walk down(index_t i) const { return {from_, ahead_ + i * column_, row_, lanes<C> * column_ - count_ * row_}; }
-  [[gnu::always_inline]] void ask_second(index_t r, index_t i) const {
+  [[gnu::always_inline]] void prefetch_second_level(index_t r, index_t i) const {
     prefetch_second(from_, ahead_ + r * row_ + i * column_);
   }
-  [[gnu::always_inline]] void ask_to_write(index_t r, index_t i) const {
+  [[gnu::always_inline]] void prefetch_writes(index_t r, index_t i) const {
     prefetch_to_write(from_, ahead_ + r * row_ + i * column_);
   }
 
@@ -147,10 +149,11 @@ class lines_ahead {
   index_t row_, column_, ahead_, count_;
 };
 
-/// True where rows may be written around the caches: only whole lines are, see store_around. With AVX2 kernels that go
-/// through several rows side by side write half a line of each in turn, which is joined with what memory holds: 1.6 to
-/// 2.1 times the call's time (Zen 3 and Emerald Rapids, 2026-11; on Zen 5 they met the same ratios to a stream as with
-/// AVX-512). A kernel that goes `row_by_row` writes both halves: `simple` on 268 MB takes 0.96 of its time (Zen 3).
+/// True where rows may be written by streaming stores: only whole lines are, see store_streaming. With AVX2 kernels
+/// that go through several rows side by side write half a line of each in turn, which is joined with what memory
+/// holds: 1.6 to 2.1 times the call's time (Zen 3 and Emerald Rapids, 2026-11; on Zen 5 they met the same ratios to a
+/// stream as with AVX-512). A kernel that goes `row_by_row` writes both halves: `simple` on 268 MB takes 0.96 of its
+/// time (Zen 3).
 template <class C>
 inline bool on_lines(const panel<C>& rows, bool row_by_row = false) {
   const auto line = static_cast<std::uintptr_t>(64);
@@ -164,7 +167,7 @@ struct panel_place {
   index_t r = 0, i = 0;
 
   /// The place after columns up to `end`, in panels of so many rows.
-  panel_place behind(index_t end, index_t width, index_t rows) const {
+  panel_place history(index_t end, index_t width, index_t rows) const {
     return end < width ? panel_place{r, end} : panel_place{r + rows, 0};
   }
 };
@@ -193,35 +196,35 @@ class columns {
   bool set() const { return f_.set; }
 
   /// True where rows can be used as they lie.
-  bool direct(const strip& x) const {
+  bool direct(const segment& x) const {
     return f_.type == dtype_of<C> && f_.sc == 1 && group_ == 1 && x.count == x.width && x.alone;
   }
 
   /// Rows [t0, t0 + n). `buffer` takes them where they must be staged; unused lanes are 0.
-  panel<C> read(const strip& x, index_t t0, index_t n, C* buffer) const {
+  panel<C> read(const segment& x, index_t t0, index_t n, C* buffer) const {
     if (direct(x)) return in_place(x, t0);
     return copy(x, t0, n, buffer);
   }
 
   /// As read, but always into `buffer`, for rows that are to be changed.
-  panel<C> copy(const strip& x, index_t t0, index_t n, C* buffer) const {
+  panel<C> copy(const segment& x, index_t t0, index_t n, C* buffer) const {
     stage(x, t0, n, buffer);
     return {buffer, x.width, stored(x, t0)};
   }
 
   /// Where rows [t0, t0 + n) can be written; close() takes them to the field.
-  panel<C> open(const strip& x, index_t t0, C* buffer) const {
+  panel<C> open(const segment& x, index_t t0, C* buffer) const {
     if (direct(x)) return in_place(x, t0);
     return {buffer, x.width, stored(x, t0)};
   }
 
-  void close(const strip& x, index_t t0, index_t n, const panel<C>& from) const {
+  void close(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
     if (!direct(x)) write(x, t0, n, from);
   }
 
   /// With a group, the first of the channels that share an element writes it.
-  void write(const strip& x, index_t t0, index_t n, const panel<C>& from) const {
-    for_segments(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+  void write(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
+    for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
       const index_t kc = (c + group_ - 1) / group_;
       const index_t skipped = kc * group_ - c;
       for (index_t r = 0; r < n; ++r) {
@@ -237,8 +240,8 @@ class columns {
   }
 
   /// dk[kc] = sum of its channels' terms, each group's from left to right, vectors first.
-  void write_group_sums(const strip& x, index_t t0, index_t n, const panel<C>& from) const {
-    for_segments(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+  void write_group_sums(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
+    for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
       for (index_t r = 0; r < n; ++r) {
         for (index_t i = 0; i < count; i += group_) {
           const C sum = group_sum(from.row(r) + at + i);
@@ -253,17 +256,17 @@ class columns {
     return f_.data + (b * f_.sb + t * f_.sx[2] + c * f_.sc) * size_of(f_.type);
   }
 
-  panel<C> in_place(const strip& x, index_t t0) const {
+  panel<C> in_place(const segment& x, index_t t0) const {
     return {reinterpret_cast<C*>(address(x.b, t0, x.c)), f_.sx[2], stored(x, t0)};
   }
 
-  stored_rows stored(const strip& x, index_t t0) const {
+  stored_rows stored(const segment& x, index_t t0) const {
     if (!f_.set || f_.sc != 1 || group_ != 1 || !x.alone) return {};
     return {address(x.b, t0, x.c), f_.sx[2] * size_of(f_.type), size_of(f_.type)};
   }
 
-  void stage(const strip& x, index_t t0, index_t n, C* buffer) const {
-    for_segments(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+  void stage(const segment& x, index_t t0, index_t n, C* buffer) const {
+    for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
       for (index_t r = 0; r < n; ++r) {
         C* const out = buffer + r * x.width + at;
         if (group_ == 1) {
@@ -303,8 +306,8 @@ class columns {
 
 /// k = -inf where key_lengths or the mask hides the key. From then on one test says that a key is hidden.
 template <class C>
-inline void hide_keys(const problem& p, const strip& x, index_t s0, index_t n, const panel<C>& k) {
-  for_segments(x, p.d, [&](index_t b, index_t, index_t at, index_t count) {
+inline void hide_keys(const problem& p, const segment& x, index_t s0, index_t n, const panel<C>& k) {
+  for_batches(x, p.d, [&](index_t b, index_t, index_t at, index_t count) {
     const index_t limit = p.key_limit(b);
     for (index_t r = 0; r < n; ++r) {
       if (s0 + r < limit && !p.mask_hides(b, 0, s0 + r)) continue;

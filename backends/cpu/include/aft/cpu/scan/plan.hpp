@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file scan/plan.hpp  How the (batch, channel) columns of a problem are cut into stretches.
+/// @file scan/plan.hpp  How the (batch, channel) columns of a problem are cut into column blocks.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// Columns [first, first + count) of the flattened (b, c), column n being batch n / d, channel n % d. Their sums lie at
-/// lanes [lane, lane + width) of a stretch's arrays, width being a whole number of vectors.
-struct strip {
+/// lanes [lane, lane + width) of a column block's arrays, width being a whole number of vectors.
+struct segment {
   index_t first = 0;
   index_t count = 0;
   index_t width = 0;
@@ -21,9 +21,9 @@ struct strip {
   bool alone = true;     ///< all are of one batch element
 };
 
-/// A stretch: what one thread scans along the sequence. Either a range of channels of one batch element, or, where rows
-/// are shorter than a vector, several whole batch elements.
-struct stretch {
+/// A column block: what one thread scans along the sequence. Either a range of channels of one batch element, or, where
+/// rows are shorter than a vector, several whole batch elements.
+struct column_block {
   index_t first = 0;
   index_t count = 0;
   index_t b = 0, c = 0;  ///< batch and channel of the first
@@ -49,7 +49,7 @@ class scan_plan {
       // Others are cut between cache lines, each of which one thread then writes.
       constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
       const index_t unit = group == 1 ? (std::max)(lanes<C>, line) : group * ((lanes<C> + group - 1) / group);
-      pieces_ = (p.d + tune::stretch - 1) / tune::stretch;
+      pieces_ = (p.d + tune::column_block - 1) / tune::column_block;
       const bool alone = p.B >= threads && divides(p.B * pieces_, threads);
       by_chunk_ = !p.causal && !alone && levels(p.B, p.Tk, threads) && levels(p.B, p.Tq, threads);
       if (p.B * pieces_ < threads && !by_chunk_) {
@@ -62,39 +62,39 @@ class scan_plan {
       if (columns_ > p.d) columns_ = p.d;
       pieces_ = (p.d + columns_ - 1) / columns_;
       count_ = p.B * pieces_;
-      torn_ = pieces_ > 1 && p.B < threads && whole(threads, p.causal);
+      splits_rows_ = pieces_ > 1 && p.B < threads && whole(threads, p.causal);
     }
     width_ = (columns_ + lanes<C> - 1) / lanes<C> * lanes<C>;
   }
 
   index_t count() const { return count_; }
   static index_t chunks(index_t positions) { return (positions + scan_tuning<C>::chunk - 1) / scan_tuning<C>::chunk; }
-  /// True where a thread had better take a stretch from its first key to its last row. What is causal would have to
-  /// fold its keys twice otherwise; else it spares the threads two meetings, as long as none of them is left without
+  /// True where a thread had better take a column block from its first key to its last row. What is causal would have
+  /// to fold its keys twice otherwise; else it spares the threads two meetings, as long as none of them is left without
   /// work and each has rows of its own.
   bool whole(int threads, bool causal) const {
     if (causal || count_ < threads) return count_ >= threads;
     return !by_chunk_ && divides(count_, threads);
   }
   /// True where several threads write pieces of the same rows. What a processor writes to, it also fetches ahead, and
-  /// so takes lines from the thread of the next piece: such outputs are written around the caches, however small they
+  /// so takes lines from the thread of the next piece: such outputs are written by streaming stores, however small they
   /// are. Causal calls on one batch element with two threads take 0.65 to 1.05 of the time where these share a
   /// third-level cache and 0.4 to 0.7 where they do not (Zen 5, 2026-11, 128 to 4096 positions, 512 channels).
-  bool torn() const { return torn_; }
+  bool splits_rows() const { return splits_rows_; }
 
   struct part {
-    index_t stretch = 0, chunk = 0;
+    index_t column_block = 0, chunk = 0;
   };
-  /// Item n of those that are all chunks of all stretches: whole rows of a batch element one after the other, so that
-  /// threads whose items are runs do not write to the same rows.
+  /// Item n of those that are all chunks of all column blocks: whole rows of a batch element one after the other, so
+  /// that threads whose items are runs do not write to the same rows.
   part part_of(index_t n, index_t chunks) const {
     const index_t b = n / (chunks * pieces_), left = n % (chunks * pieces_);
     return {b * pieces_ + left % pieces_, left / pieces_};
   }
-  /// Lanes of the widest stretch.
+  /// Lanes of the widest column block.
   index_t width() const { return width_; }
 
-  stretch at(index_t i) const {
+  column_block at(index_t i) const {
     if (packed_) {
       const index_t first = i * columns_;
       const index_t left = B_ * d_ - first;
@@ -105,12 +105,12 @@ class scan_plan {
     return {b * d_ + c, d_ - c < columns_ ? d_ - c : columns_, b, c};
   }
 
-  /// Calls f for the whole vectors of a stretch, which can then be read in place, and for the rest. Channels that share
-  /// a key are not torn apart.
+  /// Calls f for the whole vectors of a column block, which can then be read in place, and for the rest. Channels that
+  /// share a key are not split apart.
   template <class F>
-  void for_strips(const stretch& x, const F& f) const {
+  void for_segments(const column_block& x, const F& f) const {
     const index_t whole = shared_ ? 0 : x.count / lanes<C> * lanes<C>;
-    if (whole > 0) f(strip{x.first, whole, whole, 0, x.b, x.c, x.c + whole <= d_});
+    if (whole > 0) f(segment{x.first, whole, whole, 0, x.b, x.c, x.c + whole <= d_});
     const index_t rest = x.count - whole;
     if (rest == 0) return;
     index_t b = x.b;
@@ -119,13 +119,13 @@ class scan_plan {
       b += c / d_;
       c %= d_;
     }
-    f(strip{x.first + whole, rest, (rest + lanes<C> - 1) / lanes<C> * lanes<C>, whole, b, c, c + rest <= d_});
+    f(segment{x.first + whole, rest, (rest + lanes<C> - 1) / lanes<C> * lanes<C>, whole, b, c, c + rest <= d_});
   }
 
-  /// A stretch may hold several batch elements, whose keys end at different places.
+  /// A column block may hold several batch elements, whose keys end at different places.
   bool packed() const { return packed_; }
-  static index_t first_batch(const stretch& x) { return x.b; }
-  index_t last_batch(const stretch& x) const { return (x.first + x.count - 1) / d_; }
+  static index_t first_batch(const column_block& x) { return x.b; }
+  index_t last_batch(const column_block& x) const { return (x.first + x.count - 1) / d_; }
 
  private:
   /// Whether so many parts employ all threads.
@@ -151,12 +151,12 @@ class scan_plan {
   /// took 0.36 ms for one of 2048 x 512, and 0.13 so (Zen 5, 2026-11, no common third-level cache; 0.14 and 0.115 with
   /// one). On 256 to 16384 positions 0.47 to 0.85 of the time, backward 0.7 to 0.95.
   bool by_chunk_ = false;
-  bool torn_ = false;
+  bool splits_rows_ = false;
 };
 
-/// Calls f(b, c, at, n): n consecutive channels of one batch element, `at` columns into the strip.
+/// Calls f(b, c, at, n): n consecutive channels of one batch element, `at` columns into the segment.
 template <class F>
-inline void for_segments(const strip& x, index_t d, const F& f) {
+inline void for_batches(const segment& x, index_t d, const F& f) {
   for (index_t at = 0; at < x.count;) {
     const index_t b = (x.first + at) / d;
     const index_t c = (x.first + at) % d;

@@ -9,35 +9,35 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// Sums in a frame stand for sum * 2^exponent * e^base. `base` is 0 unless a key beyond exp_constants::range came: then
-/// it is the real maximum, and weights are exp(k - base). Everything else is scaled by powers of two, which do not
+/// Sums in a reference stand for sum * 2^exponent * e^base. `base` is 0 unless a key beyond exp_constants::range came:
+/// then it is the real maximum, and weights are exp(k - base). Everything else is scaled by powers of two, which do not
 /// round, so the bits of a sum do not depend on where the maximum stood.
 template <class C>
-struct frame {
+struct reference {
   vec<C> base;
   vec<C> exponent;
 };
 
 /// Exponent of a sum without terms: below that of every key in range by more than any weight survives, and above
-/// that of `abyss` by as much, so that hidden keys get weight 0 without a test.
+/// that of `underflow clamp` by as much, so that hidden keys get weight 0 without a test.
 template <class C>
 inline constexpr C empty_exponent = C(-16000);
 
 /// Arguments of exp are cut here. 16384 / ln 2 < 2^15, times the 9 bits of ln2_hi it is still exact.
 template <class C>
-inline constexpr C abyss = C(-16384);
+inline constexpr C underflow_clamp = C(-16384);
 
-/// Two sums brought into one frame: multiply by `first` and `second`. Both are powers of two where the bases are 0.
+/// Two sums brought into one reference: multiply by `first` and `second`. Both are powers of two where the bases are 0.
 template <class C>
 struct joined {
-  frame<C> common;
+  reference<C> common;
   vec<C> first;
   vec<C> second;
 };
 
 /// Out of line: needed for |k| > 4096 only. Gives the same bits as join_near where both bases are 0.
 template <class C>
-[[gnu::noinline]] joined<C> join_far(const frame<C>& a, const frame<C>& b) {
+[[gnu::noinline]] joined<C> join_far(const reference<C>& a, const reference<C>& b) {
   const vec<C> zero(C(0));
   const auto a_empty = a.exponent == vec<C>(empty_exponent<C>);
   const auto b_empty = b.exponent == vec<C>(empty_exponent<C>);
@@ -49,8 +49,8 @@ template <class C>
   out.common.exponent = xsimd::select(a_leads, a.exponent, b.exponent);
   // Where this difference matters the two are within a factor of two of each other, or one is 0: it is exact.
   vec<C> step = xsimd::select(a_leads, b.base - a.base, a.base - b.base);
-  step = xsimd::select(step < vec<C>(abyss<C>), vec<C>(abyss<C>), step);
-  step = xsimd::select(step > vec<C>(-abyss<C>), vec<C>(-abyss<C>), step);
+  step = xsimd::select(step < vec<C>(underflow_clamp<C>), vec<C>(underflow_clamp<C>), step);
+  step = xsimd::select(step > vec<C>(-underflow_clamp<C>), vec<C>(-underflow_clamp<C>), step);
   // In the base of the weights: one sum may be of weights e^k themselves, and is then 4096 and more away from the
   // other.
   const split_exp<C> e = exp_weight_whole<C>(step);
@@ -65,7 +65,7 @@ template <class C>
 }
 
 template <class C>
-inline joined<C> join(const frame<C>& a, const frame<C>& b) {
+inline joined<C> join(const reference<C>& a, const reference<C>& b) {
   const vec<C> zero(C(0));
   if (xsimd::any(differs<C>(a.base, zero) | differs<C>(b.base, zero))) return join_far<C>(a, b);
   const vec<C> e = xsimd::select(a.exponent > b.exponent, a.exponent, b.exponent);
@@ -73,7 +73,8 @@ inline joined<C> join(const frame<C>& a, const frame<C>& b) {
   return {{zero, e}, times_pow2<C>(one, a.exponent - e), times_pow2<C>(one, b.exponent - e)};
 }
 
-/// The key up to which weights in an exponent's frame stay below 2; beyond it, or beyond the range, the frame moves.
+/// The key up to which weights in an exponent's reference stay below 2; beyond it, or beyond the range, the reference
+/// moves.
 template <class C>
 inline vec<C> highest_key(const vec<C>& exponent) {
   const vec<C> range(exp_constants<C>::range);

@@ -24,23 +24,24 @@ struct scan_tuning {
   /// than the first-level cache. Two rows take 0.93 of the time on 268 MB, causal 0.79 on one thread and 0.93 on two
   /// (Zen 5, 2026-11); Emerald Rapids had been 1.0 to 1.04 with two rows everywhere.
   static constexpr index_t far_rows = 2;
-  /// Most channels of one stretch: its sums take nine arrays, which must leave room for rows in the first-level cache.
-  static constexpr index_t stretch = 2048 / static_cast<index_t>(sizeof(C));
-  /// Narrowest stretch that a row is cut into for the sake of more threads; below a kilobyte the memory system delivers
-  /// half its bandwidth.
+  /// Most channels of one column block: its sums take nine arrays, which must leave room for rows in the first-level
+  /// cache.
+  static constexpr index_t column_block = 2048 / static_cast<index_t>(sizeof(C));
+  /// Narrowest column block that a row is cut into for the sake of more threads; below a kilobyte the memory system
+  /// delivers half its bandwidth.
   static constexpr index_t narrowest = 1024 / static_cast<index_t>(sizeof(C));
   /// Columns from a load to the prefetch beside it.
   static constexpr index_t reach = 1024 / static_cast<index_t>(sizeof(C));
   /// Bytes from which on lines of an output are asked for that is written through the caches: on 4 MiB a causal call
   /// takes 1.1 times as long by it and another one 1.04 times, on 10 MB they take 0.96 and 0.98 of the time (Zen 5, two
   /// threads, 2026-11).
-  static constexpr index_t asked = index_t{8} << 20;
+  static constexpr index_t prefetched = index_t{8} << 20;
   /// Elements below which starting threads may cost more than it saves: half as many take one thread 5.6 us and two of
   /// them 5 to 9, as a team starts in 2 to 6 us (Zen 5, 2026-11, 256 x 64). None where the tests set
   /// the grain to 1.
   static constexpr index_t serial = AFT_PARALLEL_GRAIN / 64;
   /// When a maximum moves, the exponent is set this far above it, so that random keys soon stop moving it.
-  static constexpr C headroom = C(16);
+  static constexpr C slack = C(16);
   /// Values in this range need no scale: sums of 2^40 of them stay finite, and what their least weights lose is below
   /// the rounding of the sum.
   static constexpr C value_low = sizeof(C) == 4 ? C(0x1p-40) : C(0x1p-300);

@@ -292,7 +292,7 @@ template <class C>
 /// A store to an address aligned to the vector that does not read the line first nor keeps it in the caches: for whole
 /// lines of arrays that no cache holds, or of rows that threads share. Other threads see it after fence_stores().
 template <class C>
-inline void store_around(C* p, const vec<C>& v) {
+inline void store_streaming(C* p, const vec<C>& v) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 4) return _mm512_stream_ps(p, v);
   if constexpr (sizeof(vec<C>) == 64 && sizeof(C) == 8) return _mm512_stream_pd(p, v);
@@ -304,9 +304,9 @@ inline void store_around(C* p, const vec<C>& v) {
 }
 /// Either kind of store.
 template <class C>
-inline void put(C* p, const vec<C>& v, bool around) {
-  if (around) {
-    store_around(p, v);
+inline void put(C* p, const vec<C>& v, bool streamed) {
+  if (streamed) {
+    store_streaming(p, v);
   } else {
     store(p, v);
   }

@@ -8,10 +8,10 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 struct exact_row_result {
-  C average[lanes<C>];  ///< num / den * unscale
+  C average[lanes<C>];  ///< num / den * inverse scale
   C num[lanes<C>];
   C den[lanes<C>];
-  C unscale[lanes<C>];
+  C inverse_scale[lanes<C>];
   C lse[lanes<C>];
   C inverse[lanes<C>];
   C exponent[lanes<C>];

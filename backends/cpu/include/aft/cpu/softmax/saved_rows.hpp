@@ -87,7 +87,7 @@ template <class C>
 
 /// A block of at most `most` queries of one lane tile, staged. Rows that see no key have g = 0, o = 0, inverse = 0.
 template <class C, index_t most>
-struct upstream {
+struct saved_rows {
   C g[most * lanes<C>];
   C o[most * lanes<C>];
   C inverse[most * lanes<C>];
@@ -165,7 +165,7 @@ inline bool states_rows(const backward_problem& p) {
 
 /// Takes, from a scratch that counts, what prepare_gradient will take.
 template <class C>
-inline void count_upstream(const backward_problem& p, scratch& counter) {
+inline void count_incoming(const backward_problem& p, scratch& counter) {
   const index_t all = p.B * p.Tq * p.d;
   counter.take<C>(states_rows(p) ? all : 2 * all + 2 * p.B * p.Tq * state_channels(p));
 }
@@ -269,8 +269,8 @@ template <class C>
 /// Rows [t0, t1) of one batch element whose arrays all lie in rows of whole vectors: read and written as memory lies,
 /// which the hardware foresees.
 template <class C>
-[[gnu::flatten]] inline void gate_whole_rows(const gradient_inputs& in, index_t b, index_t t0, index_t t1, bool around,
-                                             C* highest) {
+[[gnu::flatten]] inline void gate_whole_rows(const gradient_inputs& in, index_t b, index_t t0, index_t t1,
+                                             bool streamed, C* highest) {
   constexpr index_t L = lanes<C>;
   const backward_problem& p = *in.p;
   const auto row_of = [&](const field& f, index_t t) { return reinterpret_cast<C*>(f.data) + b * f.sb + t * f.sx[2]; };
@@ -298,7 +298,7 @@ template <class C>
         if (dq == nullptr) continue;
         // Without a gate dq is 0, and not 0 times an average that may be infinite.
         const vec<C> slope = gated ? (up * gate.slope) * load(o + c) : zero;
-        put(dq + c, xsimd::select(empty, zero, slope), around);
+        put(dq + c, xsimd::select(empty, zero, slope), streamed);
       }
     }
     largest.leave();
@@ -314,7 +314,7 @@ template <class C>
 /// The gradients of the gate, row by row as memory lies. `highs`: a vector a thread for the largest |g|, at first 0, or
 /// null.
 template <class C>
-inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) {
+inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs) {
   const backward_problem& p = *in.p;
   constexpr index_t L = lanes<C>;
   constexpr index_t rows = gate_block::rows;
@@ -327,18 +327,18 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* highs) 
   const bool plain = (!in.g.set || whole(in.g)) && whole(in.average) && whole(p.dy) &&
                      (p.gate_fn == gate::none || whole(p.q)) && (!p.dq.set || whole(p.dq)) &&
                      state_channels(p) == p.d && (!in.from_lse || whole(p.lse));
-  bool around = plain && p.dq.set;
-  if (around) {
+  bool streamed = plain && p.dq.set;
+  if (streamed) {
     const lane_tile<C> first = make_lane_tile<C>(0, 0, p.d, 0, p.d);
-    around = lane_field<C>(p.dq, p.grid, first, 1).rows_go_around(p) &&
-             static_cast<std::uintptr_t>(p.dq.sb) * sizeof(C) % sizeof(vec<C>) == 0;
+    streamed = lane_field<C>(p.dq, p.grid, first, 1).streams_rows(p) &&
+               static_cast<std::uintptr_t>(p.dq.sb) * sizeof(C) % sizeof(vec<C>) == 0;
   }
   parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int thread) {
-    C* const highest = highs != nullptr ? highs + thread * L : nullptr;
+    C* const highest = max_abs != nullptr ? max_abs + thread * L : nullptr;
     const index_t t0 = item % strips * rows;
     const index_t t1 = t0 + rows < p.Tq ? t0 + rows : p.Tq;
     if (plain) {
-      gate_whole_rows<C>(in, item / strips, t0, t1, around, highest);
+      gate_whole_rows<C>(in, item / strips, t0, t1, streamed, highest);
       return fence_stores();
     }
     lane_tile<C> tiles[most];

@@ -102,7 +102,7 @@ class row_complement {
 };
 
 /// Sums of two-vector inputs P[s] over what lies outside the box of an output, put together from prefixes and
-/// suffixes of rows, of rows of a plane, and of planes. Nothing is subtracted, so nothing cancels: the box may hold
+/// reverse sums of rows, of rows of a plane, and of planes. Nothing is subtracted, so nothing cancels: the box may hold
 /// all but 2^-60 of the mass.
 template <class C>
 class box_complement {
@@ -136,7 +136,7 @@ class box_complement {
         sums row = zero();
         const C* const from = P + (y0 * heights + y1) * s.width() * pair;
         for (index_t x = 0; x < s.width(); ++x) row = row + get(from, x);
-        put(after, y1, row);  // the row alone, until the suffixes are taken below
+        put(after, y1, row);  // the row alone, until the reverse sums are taken below
         put(before, y1 + 1, get(before, y1) + row);
       }
       put(after, heights, zero());
@@ -161,9 +161,9 @@ class box_complement {
         elsewhere = elsewhere + (get(rows_before_ + plane, rows.lo) + get(rows_after_ + plane, rows.hi));
       }
       const window box = move_window(P, planes, rows, y1 == 0);
-      put_outside([&](index_t x) { return get(box.older, x) + get(box.newer, x); }, elsewhere);
+      put_uniform([&](index_t x) { return get(box.older, x) + get(box.newer, x); }, elsewhere);
     } else {
-      put_outside([&](index_t x) { return get(P, x); }, zero());
+      put_uniform([&](index_t x) { return get(P, x); }, zero());
     }
   }
 
@@ -199,7 +199,7 @@ class box_complement {
     const C* newer;
   };
 
-  /// The box moves down: suffixes of the rows at hand when the last ones were used up, and a sum of those that came
+  /// The box moves down: reverse sums of the rows at hand when the last ones were used up, and a sum of those that came
   /// since. Three additions a row instead of one for every row of the box.
   window move_window(const C* P, const stencil_shape::span& planes, const stencil_shape::span& rows, bool fresh) {
     const index_t line = shape_->width() * pair;
@@ -228,7 +228,7 @@ class box_complement {
 
   /// outside[x] = elsewhere + the columns before and after the box.
   template <class Column>
-  [[gnu::always_inline]] void put_outside(const Column& column, const sums& elsewhere) {
+  [[gnu::always_inline]] void put_uniform(const Column& column, const sums& elsewhere) {
     // Copies of what the loops use: a vector that is stored might alias the members.
     C* const outside = outside_;
     const index_t width = shape_->width();
@@ -239,7 +239,7 @@ class box_complement {
   }
 
   const stencil_shape* shape_;
-  index_t begin_ = 0, end_ = 0;  ///< rows whose suffixes front_ holds
+  index_t begin_ = 0, end_ = 0;  ///< rows whose reverse sums front_ holds
   index_t next_ = 0;             ///< the first row that is in no sum yet
   C* outside_;
   C* newer_;  ///< rows from end_ on

@@ -16,7 +16,7 @@ template <class C>
 struct result_rows {
   C* first = nullptr;
   index_t step = lanes<C>;
-  bool around = false;  ///< the caches, by store_around
+  bool streamed = false;  ///< the caches, by store_streaming
 
   C* row(index_t i) const { return first + i * step; }
 };
@@ -59,13 +59,14 @@ struct query_fold {
   /// All rows of y where each is a vector: stored one by one between the divisions, they do not wait for each other as
   /// they do in a loop that only stores (0.95 of depthwise conv, Emerald Rapids). Else y is left in the block.
   result_rows<C> y;
-  const C* marks[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a hidden one
-  index_t marked;            ///< the key of the first mark
+  const C* hidden_flags[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a
+                                    ///< hidden one
+  index_t any_hidden;               ///< the key of the first mark
 
   query_fold(const problem& p_, const stencil_shape& shape_, const stencil_table<C>& table_, const lane_tile<C>& tile_,
              const column_scales<C>& cs_, const C* P, index_t first_key = 0)
-      : p(p_), shape(shape_), table(table_), tile(tile_), cs(cs_), marked(first_key) {
-    for (index_t l = 0; l < lanes<C>; ++l) marks[l] = P + lanes<C> + l;
+      : p(p_), shape(shape_), table(table_), tile(tile_), cs(cs_), any_hidden(first_key) {
+    for (index_t l = 0; l < lanes<C>; ++l) hidden_flags[l] = P + lanes<C> + l;
   }
 
   /// True where query t of lane l sees no key; asked only where the sum of weights is 0. Such rows come in large
@@ -80,8 +81,8 @@ struct query_fold {
     bool nothing = true;
     for_each_run(shape, t, [&](index_t s0, index_t s1, index_t tap) {
       for (index_t s = s0; s < s1 && nothing; ++s) {
-        const bool hidden =
-            std::signbit(marks[l][2 * (s - marked) * L]) || std::signbit(table.weights[(tap + s - s0) * L + l]);
+        const bool hidden = std::signbit(hidden_flags[l][2 * (s - any_hidden) * L]) ||
+                            std::signbit(table.weights[(tap + s - s0) * L + l]);
         nothing = hidden;
       }
     });
@@ -91,12 +92,12 @@ struct query_fold {
   /// Results of queries [t0, t1), from num(i) and den(i) of the i-th; `gates` are their q, and not where y goes: y is
   /// stored before it is proven.
   template <class Num, class Den>
-  [[gnu::flatten]] void finish(index_t t0, index_t t1, query_results wanted, const Num& num_of, const Den& den_of,
-                               gate_inputs<C> gates, query_block<C>& out) const {
+  [[gnu::flatten]] void epilogue(index_t t0, index_t t1, query_results wanted, const Num& num_of, const Den& den_of,
+                                 gate_inputs<C> gates, query_block<C>& out) const {
     using k_ = exp_constants<C>;
     constexpr index_t L = lanes<C>;
     const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
-    const vec<C> unscale = load(cs.unscale), floor = load(cs.floor);
+    const vec<C> inverse_scale = load(cs.inverse_scale), floor = load(cs.floor);
     const vec<C> scaled = load(cs.exponent) + load(table.exponent);
     C used[L];
     for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
@@ -105,16 +106,17 @@ struct query_fold {
     // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
     const bool quotient = gates.first != nullptr && p.gate_fn == gate::sigmoid;
     const bool averages = !quotient || p.average.set;
-    const result_rows<C> ys = y.first != nullptr ? result_rows<C>{y.row(t0), y.step, y.around} : result_rows<C>{out.y};
+    const result_rows<C> ys =
+        y.first != nullptr ? result_rows<C>{y.row(t0), y.step, y.streamed} : result_rows<C>{out.y};
     bool all_proven = false;
     // The common calls, the proof of all rows at once.
-    const auto shared = [&](const result_rows<C>& to, const auto& growth_of) __attribute__((always_inline)) {
+    const auto shared = [&](const result_rows<C>& to, const auto& exp_minus_of) __attribute__((always_inline)) {
       proof_of_rows<C> rows(floor);
       vec<C> size = zero;
       for (index_t i = 0; i < t1 - t0; ++i) {
         const vec<C> num = num_of(i), den = den_of(i);
-        const vec<C> o = shared_division<C>(num, den, unscale, growth_of(i, size));
-        put<C>(to.row(i), o, to.around);
+        const vec<C> o = shared_division<C>(num, den, inverse_scale, exp_minus_of(i, size));
+        put<C>(to.row(i), o, to.streamed);
         rows.add(num, den, o);
       }
       return xsimd::all((usable && rows.proven() && (size <= vec<C>(shared_gate<C>))) || idle);
@@ -134,11 +136,11 @@ struct query_fold {
       const vec<C> den = den_of(i);
       vec<C> o = zero;
       if (averages) {
-        o = (num / den) * unscale;
+        o = (num / den) * inverse_scale;
         store(out.average + i * L, o);
       }
       if (quotient) {
-        const vec<C> gated = gated_average<C>(num, den, unscale, load(gates.row(i)));
+        const vec<C> gated = gated_average<C>(num, den, inverse_scale, load(gates.row(i)));
         store(ys.row(i), gated);
         if (!averages) o = gated;
       }
@@ -157,13 +159,13 @@ struct query_fold {
       if (!xsimd::all(proven)) repair(t0 + i, i, proven, den, quotient ? gates.row(i) : nullptr, ys.row(i), out);
     }
     for (index_t i = 0; i < t1 - t0 && gates.first != nullptr && !quotient; ++i)
-      put<C>(ys.row(i), load(out.average + i * L) * gate_value<C>(p.gate_fn, load(gates.row(i))), ys.around);
+      put<C>(ys.row(i), load(out.average + i * L) * gate_value<C>(p.gate_fn, load(gates.row(i))), ys.streamed);
   }
 
   /// The same from the sums that the block holds, [num, den].
-  void finish(index_t t0, index_t t1, query_results wanted, gate_inputs<C> gates, query_block<C>& block) const {
+  void epilogue(index_t t0, index_t t1, query_results wanted, gate_inputs<C> gates, query_block<C>& block) const {
     constexpr index_t L = lanes<C>;
-    finish(
+    epilogue(
         t0, t1, wanted, [&](index_t i) { return load(block.sums + i * 2 * L); },
         [&](index_t i) { return load(block.sums + i * 2 * L + L); }, gates, block);
   }
@@ -192,7 +194,7 @@ struct query_fold {
       if (!evaluated) {
         exact_stencil_row<C>(p, shape, tile, table.logs, t, exact);
         if (q != nullptr)
-          store(gated, gated_average<C>(load(exact.num), load(exact.den), load(exact.unscale), load(q)));
+          store(gated, gated_average<C>(load(exact.num), load(exact.den), load(exact.inverse_scale), load(q)));
       }
       evaluated = true;
       if (q != nullptr) to[l] = gated[l];
@@ -210,13 +212,13 @@ struct query_fold {
 /// queries.
 template <class C, class Done, class Ask>
 inline void fold_queries(const query_fold<C>& fold, query_results wanted, const C* P, gate_inputs<C> gates,
-                         box_complement<C>& rest, query_block<C>& block, const Done& done, const Ask& ask) {
-  const auto finish = [&](index_t t0, index_t t1) {
-    fold.finish(t0, t1, wanted, gates.from(t0), block);
+                         box_complement<C>& rest, query_block<C>& block, const Done& done, const Ask& prefetch_into) {
+  const auto epilogue = [&](index_t t0, index_t t1) {
+    fold.epilogue(t0, t1, wanted, gates.from(t0), block);
     done(t0, t1, block);
   };
   fold_rows<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
-               function_ref<void(index_t, index_t)>(finish), function_ref<void(index_t)>(ask));
+               function_ref<void(index_t, index_t)>(epilogue), function_ref<void(index_t)>(prefetch_into));
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -93,9 +93,9 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
     const vec<C> size = (xsimd::abs)(value);
     largest = xsimd::select(seen && (size < vec<C>(inf)) && (size > largest), size, largest);
   });
-  C highs[L], scales[L], unscales[L];
-  store(highs, largest);
-  for (index_t l = 0; l < L; ++l) value_scale(highs[l], scales[l], unscales[l]);
+  C max_abs[L], scales[L], inverse_scales[L];
+  store(max_abs, largest);
+  for (index_t l = 0; l < L; ++l) value_scale(max_abs[l], scales[l], inverse_scales[l]);
   const vec<C> by = load(scales);
   const auto distant = beyond > zero;
   top = xsimd::select(top > vec<C>(-inf), top, zero);
@@ -136,12 +136,12 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   const vec<C> safe = xsimd::select(empty, one, den);
   // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
   // there, so that elsewhere the bits remain those of the fast path.
-  const vec<C> unscale = load(unscales);
+  const vec<C> inverse_scale = load(inverse_scales);
   const vec<C> ratio = num / safe;
-  vec<C> average = ratio * unscale;
+  vec<C> average = ratio * inverse_scale;
   const auto over = ((xsimd::abs)(average) == vec<C>(inf)) && ((xsimd::abs)(ratio) < vec<C>(inf));
   const vec<C> hull = xsimd::select(ratio > zero, largest * by, -(largest * by));
-  average = xsimd::select(over, hull * unscale, average);
+  average = xsimd::select(over, hull * inverse_scale, average);
   const vec<C> exponent = xsimd::select(distant, zero, top);
   const vec<C> base_hi = xsimd::select(distant, start, zero);
   const vec<C> base_lo = xsimd::select(distant, most_lo, zero);
@@ -152,7 +152,7 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   store(out.average, xsimd::select(empty, zero, average));
   store(out.num, xsimd::select(over, hull, num));
   store(out.den, xsimd::select(over, one, safe));
-  store(out.unscale, unscale);
+  store(out.inverse_scale, inverse_scale);
   store(out.lse, xsimd::select(empty, vec<C>(-inf), lse));
   store(out.inverse, xsimd::select(empty, zero, inverse));
   store(out.exponent, exponent + parts.exponent);

@@ -40,19 +40,19 @@ inline void stencil_row(const stencil_shape& shape, const C* table, const C* out
 template <class C>
 [[gnu::noinline]] void fold_rows(const stencil_shape& shape, const C* table, const C* outside, const C* P,
                                  box_complement<C>& rest, C* sums, index_t most,
-                                 function_ref<void(index_t, index_t)> done, function_ref<void(index_t)> ask) {
+                                 function_ref<void(index_t, index_t)> done, function_ref<void(index_t)> prefetch_into) {
   rest.prepare(P);
   const index_t half = (most < shape.width() ? most : shape.width()) / 2;
   for (index_t row = 0; row < shape.rows(); ++row) {
     const index_t y0 = row / shape.grid[1];
     const index_t y1 = row % shape.grid[1];
-    ask(row * shape.width() + half / 2);
+    prefetch_into(row * shape.width() + half / 2);
     rest.begin_row(P, y0, y1);
-    ask(row * shape.width() + half + half / 2);
+    prefetch_into(row * shape.width() + half + half / 2);
     for (index_t x0 = 0; x0 < shape.width(); x0 += most) {
       const index_t x1 = x0 + most < shape.width() ? x0 + most : shape.width();
       stencil_row<C>(shape, table, outside, P, rest, y0, y1, x0, x1, sums);
-      ask(row * shape.width() + x1);
+      prefetch_into(row * shape.width() + x1);
       done(row * shape.width() + x0, row * shape.width() + x1);
     }
   }

@@ -17,12 +17,12 @@ template <class C>
 struct column_scales {
   C exponent[lanes<C>];
   C scale[lanes<C>];  ///< power of two that takes the largest visible |v| near 1
-  C unscale[lanes<C>];
+  C inverse_scale[lanes<C>];
   C floor[lanes<C>];        ///< |num| / den below it proves nothing; 0 where all |v| are of one size
   C usable[lanes<C>];       ///< 0: the lane is left to the exact path
-  C quiet[lanes<C>];        ///< 1: every visible v is 0 (or not finite)
+  C all_zero[lanes<C>];     ///< 1: every visible v is 0 (or not finite)
   C empty[lanes<C>];        ///< 1: no key at all is visible
-  C gaps[lanes<C>];         ///< 1: some key is hidden; set by stage_class_keys only
+  C has_hidden[lanes<C>];   ///< 1: some key is hidden; set by stage_head_group_keys only
   index_t first[lanes<C>];  ///< the first visible key
 };
 
@@ -63,8 +63,8 @@ inline bool set_ordinary_values(const vec<C>& high, const vec<C>& low, column_sc
   const vec<C> zero(C(0)), one(C(1)), floor(exp_constants<C>::value_floor);
   const auto none = high == zero;
   store(cs.scale, one);
-  store(cs.unscale, one);
-  store(cs.quiet, xsimd::select(none, one, zero));
+  store(cs.inverse_scale, one);
+  store(cs.all_zero, xsimd::select(none, one, zero));
   store(cs.floor, xsimd::select(low < floor, floor, zero));
   return xsimd::all(none || ((high >= vec<C>(ordinary<C>::value_low)) && (high <= vec<C>(ordinary<C>::value_high))));
 }
@@ -76,14 +76,14 @@ enum class lane_scaling { one, usual, own };
 
 template <class C>
 inline void set_value_scales(const vec<C>& high, const vec<C>& low, lane_scaling scaling, column_scales<C>& cs) {
-  C highs[lanes<C>], lows[lanes<C>];
-  store(highs, high);
+  C max_abs[lanes<C>], lows[lanes<C>];
+  store(max_abs, high);
   store(lows, low);
   for (index_t l = 0; l < lanes<C>; ++l) {
-    cs.scale[l] = cs.unscale[l] = C(1);
-    const bool usual = highs[l] >= ordinary<C>::value_low && highs[l] <= ordinary<C>::value_high;
-    if (scaling == lane_scaling::own || !usual) value_scale(highs[l], cs.scale[l], cs.unscale[l]);
-    cs.quiet[l] = highs[l] == C(0) ? C(1) : C(0);
+    cs.scale[l] = cs.inverse_scale[l] = C(1);
+    const bool usual = max_abs[l] >= ordinary<C>::value_low && max_abs[l] <= ordinary<C>::value_high;
+    if (scaling == lane_scaling::own || !usual) value_scale(max_abs[l], cs.scale[l], cs.inverse_scale[l]);
+    cs.all_zero[l] = max_abs[l] == C(0) ? C(1) : C(0);
     cs.floor[l] = lows[l] * cs.scale[l] < exp_constants<C>::value_floor ? exp_constants<C>::value_floor : C(0);
   }
 }

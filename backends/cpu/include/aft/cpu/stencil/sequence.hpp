@@ -163,7 +163,7 @@ class sequence_fold {
       const index_t s0 = first_key(i), s1 = first_key(i + 1);
       stage(s0, s1, 0);
       for (index_t j = 0; j < count_; ++j) {
-        if (i > 0) ask_keys(j, first_key(i - 1), s0);
+        if (i > 0) prefetch_keys(j, first_key(i - 1), s0);
         weigh(j, s0, s1, 0);
         after(j, i) = after(j, i + 1);
         row_.after(columns(j, s0), i * block, (std::min)(p_.Tq, (i + 1) * block), after(j, i), nullptr);
@@ -211,7 +211,7 @@ class sequence_fold {
     begin();
     for (index_t done = 0; done < t0; done += block) {
       hold(done, done + block);
-      for (index_t j = 0; j < count_; ++j) sum_outside(j, done, done + block);
+      for (index_t j = 0; j < count_; ++j) sum_uniform(j, done, done + block);
     }
     hold(t0, t1);
   }
@@ -227,20 +227,20 @@ class sequence_fold {
   }
 
   /// While lane tile j is worked on, its part of the rows to be read next is asked for, all lines of a row at once.
-  [[gnu::always_inline]] void ask_keys(index_t j, index_t s0, index_t s1) const {
+  [[gnu::always_inline]] void prefetch_keys(index_t j, index_t s0, index_t s1) const {
     const index_t from = s0 + (s1 - s0) * j / count_;
     const index_t to = s0 + (s1 - s0) * (j + 1) / count_;
     inputs_.k.prefetch(from, to, count_);
     inputs_.v.prefetch(from, to, count_);
   }
-  [[gnu::always_inline]] void ask_queries(index_t j, index_t t0, index_t t1) const {
+  [[gnu::always_inline]] void prefetch_queries(index_t j, index_t t0, index_t t1) const {
     const index_t from = t0 + (t1 - t0) * j / count_;
     const index_t to = t0 + (t1 - t0) * (j + 1) / count_;
     inputs_.q.prefetch(from, to, count_);
   }
 
   /// What outputs [t0, t1) see outside their boxes.
-  void sum_outside(index_t j, index_t t0, index_t t1) {
+  void sum_uniform(index_t j, index_t t0, index_t t1) {
     const stencil_shape& shape = call_.shape;
     if (!shape.complement()) return;
     row_sum<C> seen = shape.after ? after(j, t0 / block + 1) : row_sum<C>::zero();
@@ -250,11 +250,11 @@ class sequence_fold {
 
   /// Results of queries [t0, t1), whose gates were read.
   void queries(index_t j, index_t t0, index_t t1) {
-    ask_keys(j, end_, (std::min)(p_.Tk, end_ + block));
-    if (p_.gate_fn != gate::none) ask_queries(j, t1, (std::min)(p_.Tq, t1 + block));
+    prefetch_keys(j, end_, (std::min)(p_.Tk, end_ + block));
+    if (p_.gate_fn != gate::none) prefetch_queries(j, t1, (std::min)(p_.Tq, t1 + block));
     const stencil_shape& shape = call_.shape;
     const stencil_table<C>& table = call_.tables[first_ + j];
-    sum_outside(j, t0, t1);
+    sum_uniform(j, t0, t1);
     stencil_run<C> run;
     run.weights = table.weights;
     run.in = keys_of(j);
@@ -270,7 +270,7 @@ class sequence_fold {
     fold.y = worker_.outputs[j].whole_rows();
     gate_inputs<C> gates{worker_.gates + j * block * lanes<C>};
     if (in_place_.queries) gates = {inputs_.q.row(t0) + j * lanes<C>, inputs_.q.step()};
-    fold.finish(t0, t1, call_.wanted, gates, results);
+    fold.epilogue(t0, t1, call_.wanted, gates, results);
     worker_.outputs[j].store_queries(t0, t1, results);
   }
 
@@ -286,15 +286,15 @@ class sequence_fold {
   bool settled_ = false;         ///< scales are those of all keys
 };
 
-/// Whether the call is one over a sequence, and working on parts of it pays. `tied`: denominators could be folded
+/// Whether the call is one over a sequence, and working on parts of it pays. `grouped`: denominators could be folded
 /// apart.
 template <class C>
-inline bool goes_by_parts(const stencil_shape& shape, index_t d, bool tied) {
+inline bool goes_by_parts(const stencil_shape& shape, index_t d, bool grouped) {
   using tuning = tuning_stencil<C>;
   const bool few = d < tuning::sequence_tiles * lanes<C>;
-  const index_t causal = few ? tuning::sequence_few : (tied ? tuning::sequence_apart : tuning::sequence);
+  const index_t causal = few ? tuning::sequence_few : (grouped ? tuning::sequence_apart : tuning::sequence);
   const index_t least = shape.after ? (std::max)(causal, tuning::sequence_twice) : causal;
-  const index_t taps = tied ? tuning::sequence_taps_apart : tuning::sequence_taps;
+  const index_t taps = grouped ? tuning::sequence_taps_apart : tuning::sequence_taps;
   return shape.rows() == 1 && shape.width() >= least && shape.taps[2] <= taps;
 }
 
@@ -304,20 +304,20 @@ void sequence_forward(const problem& p, const stencil_shape& shape, const cpu& e
   const lane_plan<C> plan(p.B, p.d);
   const index_t most = sequence_fold<C>::most;
   const index_t wanted = (2 * thread_count(exec) + plan.groups - 1) / plan.groups;
-  const index_t strips = (std::min)(plan.tiles, (std::max)(wanted, (plan.tiles + most - 1) / most));
-  const int threads = worker_count(exec, strips * plan.groups);
+  const index_t segments = (std::min)(plan.tiles, (std::max)(wanted, (plan.tiles + most - 1) / most));
+  const int threads = worker_count(exec, segments * plan.groups);
   stencil_table<C>* tables = nullptr;
   sequence_worker<C>* workers = nullptr;
   const auto lay_out = [&](scratch& from) {
     tables = take_tables<C>(shape, plan.tiles, false, from);
-    workers = take_workers<sequence_worker<C>>(from, threads, shape, (plan.tiles + strips - 1) / strips);
+    workers = take_workers<sequence_worker<C>>(from, threads, shape, (plan.tiles + segments - 1) / segments);
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
   const stencil_call<C> call{p, shape, plan, tables, p.lse.set ? query_results::logs : query_results::averages};
-  parallel_for(strips * plan.groups, threads, [&](index_t item, int thread) {
-    const stencil_item tiles{item / strips, plan.tiles * (item % strips) / strips,
-                             plan.tiles * (item % strips + 1) / strips};
+  parallel_for(segments * plan.groups, threads, [&](index_t item, int thread) {
+    const stencil_item tiles{item / segments, plan.tiles * (item % segments) / segments,
+                             plan.tiles * (item % segments + 1) / segments};
     sequence_fold<C>(call, workers[thread], tiles).run();
   });
 }

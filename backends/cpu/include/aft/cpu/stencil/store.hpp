@@ -17,7 +17,7 @@ struct query_outputs {
 
   /// For query_fold::y.
   result_rows<C> whole_rows() const {
-    return y.whole() ? result_rows<C>{y.row(0), y.step(), y.passes_cache(p)} : result_rows<C>{};
+    return y.whole() ? result_rows<C>{y.row(0), y.step(), y.streams_rows(p)} : result_rows<C>{};
   }
 
   /// Stores what query_fold has left in a block. y may be q itself: q of these lanes was read before.

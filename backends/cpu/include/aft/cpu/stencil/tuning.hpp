@@ -18,9 +18,9 @@ struct tuning_stencil {
   static constexpr index_t block = 56;
   /// Least channels with one key and one head for which denominators are folded apart: it saves nearly half of the
   /// multiply-adds, and costs spreading each denominator over its channels.
-  static constexpr index_t tied_class = 4;
+  static constexpr index_t grouped_channels = 4;
   /// Most positions for which gradients are folded so: a thread keeps some 30 vectors for each of them, 8 MiB here.
-  static constexpr index_t tied_positions = 4096;
+  static constexpr index_t grouped_positions = 4096;
   /// Lane tiles whose inputs a forward call reads together, so that memory is read in stretches of several lines, while
   /// as many ahead are asked for, into the next item (Zen 5, 2026-11, 256 x 14 x 14 x 384, two threads, least times):
   /// 6, 8, 12 and 24 tiles took 31.2, 32.9, 31.7 and 33.5 ms with a head for every channel, 18.0, 18.6, 18.4 and 19.2
@@ -31,7 +31,7 @@ struct tuning_stencil {
   /// Lane tiles of which a gradient call asks for all lines of a row together, while as many are worked on. Time of 1
   /// and 2, of 6 and of 8 against 4 (Emerald Rapids, 2026-11, 64 and 256 x 14 x 14 x 384, one and two threads): 1.06,
   /// 1.01, 1.01 and 1.02.
-  static constexpr index_t asked = 4;
+  static constexpr index_t prefetched = 4;
   /// Buffers of a group take no more than this, about a second-level cache; a single tile may.
   static constexpr index_t group_bytes = index_t{1280} << 10;
   /// Bytes of a row that a forward call over a sequence works on together; half of them take 0.97 to 1.03 of its time

@@ -28,13 +28,13 @@ struct stencil_item {
 /// What is asked for while a lane tile is worked on: a part of the rows of the tiles that are read together after those
 /// at hand. All their lines of a row at once, as they will be read: with a line of every row for each tile depthwise
 /// conv took 1.03 times as long (Emerald Rapids, 2026-11, 14 x 14 x 384 floats).
-struct stencil_ahead {
+struct stencil_prefetch {
   stencil_item tiles;  ///< none after the last item: then it says a first tile all the same, which exists
   index_t row = 0, rows = 0, of = 0;
 
   /// Of tile i, where the n-th and every n-th after it begin a group; `next` is the item that this thread is likely to
   /// take after this one.
-  stencil_ahead(const stencil_item& own, index_t i, index_t n, const stencil_item& next, index_t T) : of(T) {
+  stencil_prefetch(const stencil_item& own, index_t i, index_t n, const stencil_item& next, index_t T) : of(T) {
     const index_t in_group = (i - own.first) % n;
     const stencil_item group = own.some(i - in_group, n);
     tiles = group.last < own.last ? own.some(group.last, n) : next.some(next.first, n);
@@ -46,11 +46,11 @@ struct stencil_ahead {
   index_t at(index_t t) const { return row + rows * t / of; }
   /// ask(t0, t1) for those from `asked` on, which it moves.
   template <class Ask>
-  [[gnu::always_inline]] void advance(index_t t, index_t& asked, const Ask& ask) const {
+  [[gnu::always_inline]] void advance(index_t t, index_t& prefetched, const Ask& prefetch_into) const {
     const index_t until = at(t);
-    if (until <= asked) return;
-    ask(asked, until);
-    asked = until;
+    if (until <= prefetched) return;
+    prefetch_into(prefetched, until);
+    prefetched = until;
   }
 };
 
@@ -91,8 +91,8 @@ inline int worker_count(const cpu& exec, index_t items) {
 }
 
 /// Neighbouring lane tiles of a group are worked on one after another, while their cache lines' pages are at hand and
-/// each can ask for the next one's keys; but in enough strips to keep the threads busy to the end.
-inline index_t strip_count(index_t groups, index_t tiles, int threads) {
+/// each can ask for the next one's keys; but in enough segments to keep the threads busy to the end.
+inline index_t segment_count(index_t groups, index_t tiles, int threads) {
   const index_t wanted = (index_t{8} * threads + groups - 1) / groups;
   return threads == 1 ? 1 : (wanted < tiles ? wanted : tiles);
 }

@@ -83,17 +83,17 @@ class lane_rows {
     }
     C* to = row(t0);
     const index_t to_step = step();
-    const bool around = passes_cache(p);
-    for (index_t t = t0; t < t1; ++t, in += L, to += to_step) put<C>(to, load(in), around);
+    const bool streamed = streams_rows(p);
+    for (index_t t = t0; t < t1; ++t, in += L, to += to_step) put<C>(to, load(in), streamed);
   }
 
-  /// True where rows had better be written past the cache: vectors are whole lines, and there are more of them than a
-  /// cache would keep for their reader.
-  bool passes_cache([[maybe_unused]] const problem& p) const {
+  /// True where rows had better be written by streaming stores: vectors are whole lines, and there are more of them
+  /// than a cache would keep for their reader.
+  bool streams_rows([[maybe_unused]] const problem& p) const {
 #if defined(__AVX512F__)
     constexpr index_t size = sizeof(C);
     return whole_ && reinterpret_cast<std::uintptr_t>(row(0)) % 64 == 0 && step() * size % 64 == 0 &&
-           p.B * p.Tq * p.d * size >= streaming::output_bytes;
+           p.B * p.Tq * p.d * size >= streaming_from::output_bytes;
 #else
     return false;
 #endif

@@ -13,13 +13,13 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// field of p.d channels.
 template <class C>
 inline void sum_shared_keys(const backward_problem& p, const field& per_channel, const cpu& exec) {
-  constexpr index_t strip = 64;  // positions an item: some ten thousand additions
+  constexpr index_t segment = 64;  // positions an item: some ten thousand additions
   const index_t group = p.d / p.hk;
-  const index_t strips = (p.Tk + strip - 1) / strip;
-  parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int) {
-    const index_t b = item / strips;
-    const index_t s0 = item % strips * strip;
-    for (index_t s = s0; s < s0 + strip && s < p.Tk; ++s) {
+  const index_t segments = (p.Tk + segment - 1) / segment;
+  parallel_for(p.B * segments, thread_count(exec), [&](index_t item, int) {
+    const index_t b = item / segments;
+    const index_t s0 = item % segments * segment;
+    for (index_t s = s0; s < s0 + segment && s < p.Tk; ++s) {
       const C* from = reinterpret_cast<const C*>(per_channel.data) + (b * p.Tk + s) * p.d;
       const index_t to = b * p.dk.sb + position_offset(p.dk, p.grid, s);
       for (index_t c = 0; c < p.hk; ++c) {

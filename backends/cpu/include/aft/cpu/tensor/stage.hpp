@@ -80,9 +80,9 @@ AFT_COMPILE_ONCE inline void write_strided(dtype type, std::byte* p, index_t str
   });
 }
 
-/// p[i * stride] = 0, i < n. Where it is asked for, whole lines that lie together are written around the caches.
+/// p[i * stride] = 0, i < n. Where it is asked for, whole lines that lie together are written by streaming stores.
 template <class C>
-AFT_COMPILE_ONCE inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool around) {
+AFT_COMPILE_ONCE inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool streamed) {
   const index_t size = size_of(type);
   if (n <= 0) return;
   if (stride != 1) {
@@ -90,13 +90,13 @@ AFT_COMPILE_ONCE inline void zero_strided(dtype type, std::byte* p, index_t stri
     return;
   }
   std::byte* const end = p + n * size;
-  if (around) {
+  if (streamed) {
     constexpr std::size_t line = sizeof(vec<C>);
     const std::size_t ragged = (line - reinterpret_cast<std::uintptr_t>(p) % line) % line;
     if (ragged + line <= static_cast<std::size_t>(end - p)) {
       std::memset(p, 0, ragged);
       const vec<C> zero(C(0));
-      for (p += ragged; p + line <= end; p += line) store_around(reinterpret_cast<C*>(p), zero);
+      for (p += ragged; p + line <= end; p += line) store_streaming(reinterpret_cast<C*>(p), zero);
     }
   }
   std::memset(p, 0, static_cast<std::size_t>(end - p));
@@ -165,26 +165,26 @@ struct lane_field {
   /// be a whole line. Halves of lines, as they are with AVX2, are each joined with what memory holds: there strict(32)
   /// on 8 x 1024 x 512 took 1.07 times as long, its backward call 1.8 times (Emerald Rapids, 2026-11).
   template <class Problem>
-  bool goes_around(const Problem& p) const {
-    return sizeof(vec<C>) == 64 && rows_go_around(p);
+  bool streams_tiles(const Problem& p) const {
+    return sizeof(vec<C>) == 64 && streams_rows(p);
   }
   /// The same where the tiles of a row are written one after the other.
   template <class Problem>
-  bool rows_go_around(const Problem& p) const {
+  bool streams_rows(const Problem& p) const {
     constexpr std::uintptr_t line = sizeof(vec<C>);
     if (f->type != dtype_of<C> || !whole_rows() ||
-        arrays(p) * p.B * p.Tq * p.d * size_of(f->type) < streaming::call_bytes)
+        arrays(p) * p.B * p.Tq * p.d * size_of(f->type) < streaming_from::call_bytes)
       return false;
     const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
     return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;
   }
 
   /// The inverse of read. Of the lanes that share a channel the first value channel's writes. `around` only where
-  /// goes_around says so.
-  AFT_COMPILE_ONCE void write(index_t t0, index_t t1, const C* in, bool around = false) const {
+  /// streams_tiles says so.
+  AFT_COMPILE_ONCE void write(index_t t0, index_t t1, const C* in, bool streamed = false) const {
     if (f->type != dtype_of<C> || !whole_rows()) return write_any(t0, t1, in);
     C* row = reinterpret_cast<C*>(f->data) + base + t0 * f->sx[2];
-    for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) put(row, load(in), around);
+    for (index_t t = t0; t < t1; ++t, in += lanes<C>, row += f->sx[2]) put(row, load(in), streamed);
   }
 
  private:
@@ -248,15 +248,16 @@ struct lane_field {
   }
 };
 
-/// Rows [r0, r1) of a panel of keys, around the caches where goes_around says so; else the next panel's are asked for.
+/// Rows [r0, r1) of a panel of keys, by streaming stores where streams_tiles says so; else the next panel's are asked
+/// for.
 template <class C>
 AFT_COMPILE_ONCE inline void write_panel(const backward_problem& p, const field& to, const std::array<index_t, 3>& grid,
                                          const lane_tile<C>& tile, index_t r0, index_t r1, index_t next,
                                          const C* from) {
   const lane_field<C> out(to, grid, tile, 1);
-  const bool around = out.goes_around(p);
-  out.write(r0, r1, from, around);
-  if (!around) out.prefetch(r1, r1 + next, p.Tk, true);
+  const bool streamed = out.streams_tiles(p);
+  out.write(r0, r1, from, streamed);
+  if (!streamed) out.prefetch(r1, r1 + next, p.Tk, true);
 }
 
 /// The tile of lanes [n0, n0 + count) of the flattened (batch, channel) columns of one head: column n is batch

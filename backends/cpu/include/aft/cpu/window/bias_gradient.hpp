@@ -22,14 +22,14 @@ struct product_plan {
   static constexpr index_t L = lanes<C>;
   static constexpr index_t E = tuning<C>::band_rows;
   static constexpr index_t K = tuning<C>::band_keys;
-  static constexpr index_t M = tuning<C>::rows;
-  static constexpr index_t N = tuning<C>::columns;
+  static constexpr index_t M = tuning<C>::MR;
+  static constexpr index_t N = tuning<C>::NR;
   static constexpr index_t cell = E * K;
   static_assert(cell % L == 0 && fold_plan<C>::pair_step * M % K == 0);
 
-  index_t before = 0, after = 0;  ///< row t has a bias for the keys [t - before, t + after]
-  index_t strips = 0, tiles = 0;  ///< tiles of a strip, at most
-  index_t chains = 0, chain_size = 0;
+  index_t before = 0, after = 0;     ///< row t has a bias for the keys [t - before, t + after]
+  index_t MC_blocks = 0, tiles = 0;  ///< tiles of a strip, at most
+  index_t partials = 0, partial_size = 0;
   index_t line = 0;  ///< pairs of a row in whole vectors
   gradient_scale<C> scale;
   per_thread<kept_keys<C>> keys;  ///< of every lane tile of a slot
@@ -53,19 +53,19 @@ struct product_plan {
   template <class Fold>
   static bool fits(const backward_problem& p, std::size_t room, const Fold& fold_for) {
     product_plan sums(p);
-    sums.chains = 4 * tuning<C>::chains;
+    sums.partials = 4 * tuning<C>::partials;
     if (sums.team_bytes() <= room) return true;
-    sums.chains = fold_for().chains;
+    sums.partials = fold_for().partials;
     return sums.team_bytes() <= room;
   }
 
   product_plan(const backward_problem& p, const fold_plan<C>& fold, scratch& memory) : product_plan(p) {
-    chains = fold.chains;
-    const int teams = fold.by_instance ? fold.threads : 1;
+    partials = fold.partials;
+    const int teams = fold.by_batch_item ? fold.threads : 1;
     const auto lay_out = [&](scratch& from) {
       keys = from.take_each<kept_keys<C>>(fold.group, fold.threads);
       columns = from.take_each<C>(fold.group * column_size, fold.threads);
-      sums = from.take_each<C>(chains * chain_size, teams);
+      sums = from.take_each<C>(partials * partial_size, teams);
       exponents = from.take_each<C>(p.Tk + L, teams);
       rows = from.take_each<C>(row_size(), fold.threads);
     };
@@ -78,20 +78,20 @@ struct product_plan {
 
   static index_t floor_of(index_t n, index_t by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
   /// The first tile of a strip, counted from key 0; it may lie before it.
-  index_t first_tile(index_t strip) const { return floor_of(strip * E - before, K); }
+  index_t first_tile(index_t MC_panels) const { return floor_of(MC_panels * E - before, K); }
 
  private:
   explicit product_plan(const backward_problem& p) {
     before = p.win.before;
     after = p.causal && p.win.after > p.first_query ? p.first_query : p.win.after;
     const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
-    strips = (p.Tq + E - 1) / E;
+    MC_blocks = (p.Tq + E - 1) / E;
     tiles = (width + E + K - 2) / K + 1;
-    chain_size = strips * tiles * cell;
+    partial_size = MC_blocks * tiles * cell;
     line = (width + L - 1) / L * L;
   }
 
-  std::size_t team_bytes() const { return static_cast<std::size_t>(chains * chain_size) * sizeof(C); }
+  std::size_t team_bytes() const { return static_cast<std::size_t>(partials * partial_size) * sizeof(C); }
 };
 
 /// One instance's products. Exact for every finite input: what is not proven comes from the definition.
@@ -106,16 +106,16 @@ class window_products final : public pair_products<C> {
   static constexpr index_t N = plan_type::N;
 
   window_products(const gradient_inputs& in, const plan_type& plan, const fold_plan<C>& fold,
-                  const pair_instances<C>& instances, const typename pair_instances<C>::instance& instance,
+                  const bias_batch<C>& batch_items, const typename bias_batch<C>::batch_item& batch_item,
                   const bias_gradient_job<C>& bias, int thread)
       : in_(&in),
         plan_(&plan),
         fold_(&fold),
-        instances_(&instances),
+        batch_items_(&batch_items),
         bias_(&bias),
-        instance_(instance),
-        around_(bias.past_caches()),
-        team_(fold.by_instance ? thread : 0),
+        batch_item_(batch_item),
+        streamed_(bias.streams()),
+        team_(fold.by_batch_item ? thread : 0),
         sums_(plan.sums.of(team_)),
         exponents_(plan.exponents.of(team_)) {}
 
@@ -126,7 +126,7 @@ class window_products final : public pair_products<C> {
       kept_keys<C>& keys = keys_of(item, i);
       C exponent[L];
       for (index_t l = 0; l < L; ++l)
-        exponent[l] = scale_exponent<C>(cs[i].unscale[l]) + scale_exponent<C>(cs[i].unlift[l]) + common;
+        exponent[l] = scale_exponent<C>(cs[i].inverse_scale[l]) + scale_exponent<C>(cs[i].unlift[l]) + common;
       const vec<C> scale = load(exponent), most(exp_constants<C>::bias);
       store(keys.scale, xsimd::select(scale <= most, pow2<C>(scale), vec<C>(std::numeric_limits<C>::quiet_NaN())));
     }
@@ -147,19 +147,19 @@ class window_products final : public pair_products<C> {
     blank_keys(item, s1 - s0);
     const index_t t0 = s0 - plan_->after > 0 ? s0 - plan_->after : 0;
     const index_t t1 = s1 + plan_->before < p.Tq ? s1 + plan_->before : p.Tq;
-    C* const sums = sums_ + item.chain * plan_->chain_size;
+    C* const sums = sums_ + item.partial * plan_->partial_size;
     for (index_t i0 = 0; i0 < item.count; i0 += tuning<C>::band_group) {
       const index_t depth = item.count - i0 < tuning<C>::band_group ? item.count - i0 : tuning<C>::band_group;
       const C* const keys = plan_->columns.of(item.slot) + i0 * plan_type::column_size;
       const bool first = item.begins && i0 == 0;
-      for (index_t strip = t0 / E; strip * E < t1; ++strip) {
-        const index_t from = plan_->first_tile(strip);
+      for (index_t MC_panels = t0 / E; MC_panels * E < t1; ++MC_panels) {
+        const index_t from = plan_->first_tile(MC_panels);
         // Of the strip's tiles those whose keys are these panels'.
         const index_t j0 = s0 / K > from ? s0 / K : from;
-        const index_t end = plan_type::floor_of(strip * E + E - 1 + plan_->after, K) + 1;
+        const index_t end = plan_type::floor_of(MC_panels * E + E - 1 + plan_->after, K) + 1;
         const index_t j1 = (s1 + K - 1) / K < end ? (s1 + K - 1) / K : end;
-        C* out = sums + (strip * plan_->tiles + j0 - from) * plan_type::cell;
-        const C* const queries = columns.at(i0, strip * E);
+        C* out = sums + (MC_panels * plan_->tiles + j0 - from) * plan_type::cell;
+        const C* const queries = columns.at(i0, MC_panels * E);
         for (index_t j = j0; j < j1; ++j, out += plan_type::cell) {
           // The next strip's sums, which lie apart: 3 to 4% of the call on 8 x 1024 x 512.
           if (!first) prefetch_to_write(out, plan_->tiles * plan_type::cell);
@@ -174,30 +174,30 @@ class window_products final : public pair_products<C> {
     const problem& p = *in_->p;
     constexpr index_t together = 8;  // strips an item
     const auto body = [&](index_t item, int own) {
-      const index_t end = (item + 1) * together < plan_->strips ? (item + 1) * together : plan_->strips;
+      const index_t end = (item + 1) * together < plan_->MC_blocks ? (item + 1) * together : plan_->MC_blocks;
       C* const sums = plan_->rows.of(own);
       C* const w = sums + E * plan_->tiles * K + L;
       C* const dw = w + plan_->line;
-      for (index_t strip = item * together; strip < end; ++strip) {
-        const index_t origin = plan_->first_tile(strip) * K;
-        add_chains(strip, sums);
-        for (index_t t = strip * E; t < strip * E + E && t < p.Tq; ++t) {
+      for (index_t MC_panels = item * together; MC_panels < end; ++MC_panels) {
+        const index_t origin = plan_->first_tile(MC_panels) * K;
+        add_partials(MC_panels, sums);
+        for (index_t t = MC_panels * E; t < MC_panels * E + E && t < p.Tq; ++t) {
           const index_t first = t - plan_->before > 0 ? t - plan_->before : 0;
           const index_t last = t + plan_->after + 1 < p.Tk ? t + plan_->after + 1 : p.Tk;
           if (first >= last) {
-            bias_->write_row(instance_.b, instance_.h, t, 0, 0, dw, around_);
+            bias_->write_row(batch_item_.b, batch_item_.h, t, 0, 0, dw, streamed_);
             continue;
           }
           weights.row(t, first, last, w);
-          weigh(last - first, sums + (t - strip * E) * plan_->tiles * K + first - origin, exponents_ + first, w, dw,
+          weigh(last - first, sums + (t - MC_panels * E) * plan_->tiles * K + first - origin, exponents_ + first, w, dw,
                 [&](index_t x) { return apart(t, first + x, w[x]); });
-          bias_->write_row(instance_.b, instance_.h, t, first, last, dw, around_);
+          bias_->write_row(batch_item_.b, batch_item_.h, t, first, last, dw, streamed_);
         }
       }
       fence_stores();
     };
-    const index_t items = (plan_->strips + together - 1) / together;
-    if (fold_->by_instance) {
+    const index_t items = (plan_->MC_blocks + together - 1) / together;
+    if (fold_->by_batch_item) {
       for (index_t item = 0; item < items; ++item) body(item, team_);
     } else {
       parallel_for(items, fold_->threads, body);
@@ -209,7 +209,7 @@ class window_products final : public pair_products<C> {
 
   /// Once an instance: the panels' weights are the same for all lane tiles.
   void keep_exponents(const fold_item& item, index_t panel, index_t s0) {
-    if (item.chain > 0 || !item.begins) return;
+    if (item.partial > 0 || !item.begins) return;
     for (index_t s = s0; s < fold_->cut.end(panel); ++s)
       exponents_[s] = fold_->scales_of(team_)[s / M - item.block].exponent[s % M];
   }
@@ -258,17 +258,18 @@ class window_products final : public pair_products<C> {
   }
 
   /// The strip's products of all chains, row by row. Tiles without a key are left out: nothing was summed there.
-  void add_chains(index_t strip, C* sums) const {
-    const index_t from = plan_->first_tile(strip);
+  void add_partials(index_t MC_panels, C* sums) const {
+    const index_t from = plan_->first_tile(MC_panels);
     const index_t keys = (in_->p->Tk + K - 1) / K;
-    const index_t end = plan_type::floor_of(strip * E + E - 1 + plan_->after, K) + 1;
+    const index_t end = plan_type::floor_of(MC_panels * E + E - 1 + plan_->after, K) + 1;
     for (index_t j = from > 0 ? from : 0; j < (end < keys ? end : keys); ++j) {
-      const C* const at = sums_ + (strip * plan_->tiles + j - from) * plan_type::cell;
+      const C* const at = sums_ + (MC_panels * plan_->tiles + j - from) * plan_type::cell;
       C cell[plan_type::cell];
 #pragma GCC unroll 8
       for (index_t x = 0; x < plan_type::cell; x += L) {
         vec<C> sum = load(at + x);
-        for (index_t chain = 1; chain < plan_->chains; ++chain) sum = sum + load(at + chain * plan_->chain_size + x);
+        for (index_t partial = 1; partial < plan_->partials; ++partial)
+          sum = sum + load(at + partial * plan_->partial_size + x);
         store(cell + x, sum);
       }
       for (index_t r = 0; r < E; ++r)
@@ -307,10 +308,10 @@ class window_products final : public pair_products<C> {
         ((t / E) * plan_->tiles + s / K - plan_->first_tile(t / E)) * plan_type::cell + t % E * K + s % K;
     const bool within = weight >= -exp_constants<C>::range && weight <= exp_constants<C>::range;
     const split_exp<C> e = exp_weight<C>(vec<C>(within ? weight : C(0)));
-    const index_t tiles = instances_->tiles();
+    const index_t tiles = batch_items_->tiles();
     C total = C(0), own[L];
-    for (index_t chain = 0; chain < plan_->chains; ++chain) {
-      const vec<C> sum(sums_[chain * plan_->chain_size + place]);
+    for (index_t partial = 0; partial < plan_->partials; ++partial) {
+      const vec<C> sum(sums_[partial * plan_->partial_size + place]);
       store(own, times_pow2<C>(e.mantissa * sum, e.exponent - vec<C>(exponents_[s])) * vec<C>(plan_->scale.back) *
                      vec<C>(plan_->scale.lower));
       const C size = own[0] < C(0) ? -own[0] : own[0];
@@ -318,9 +319,9 @@ class window_products final : public pair_products<C> {
         total += own[0];
         continue;
       }
-      const index_t end = fold_->first_group(chain + 1, tiles) * fold_->group;
-      for (index_t i = fold_->first_group(chain, tiles) * fold_->group; i < end && i < tiles; ++i)
-        total += exact_tile<C>(*in_, instances_->tile(instance_, i), t, s, weight);
+      const index_t end = fold_->first_group(partial + 1, tiles) * fold_->group;
+      for (index_t i = fold_->first_group(partial, tiles) * fold_->group; i < end && i < tiles; ++i)
+        total += exact_tile<C>(*in_, batch_items_->tile(batch_item_, i), t, s, weight);
     }
     return total;
   }
@@ -328,10 +329,10 @@ class window_products final : public pair_products<C> {
   const gradient_inputs* in_;
   const plan_type* plan_;
   const fold_plan<C>* fold_;
-  const pair_instances<C>* instances_;
+  const bias_batch<C>* batch_items_;
   const bias_gradient_job<C>* bias_;
-  typename pair_instances<C>::instance instance_;
-  bool around_;
+  typename bias_batch<C>::batch_item batch_item_;
+  bool streamed_;
   int team_;  ///< whose buffers these are: the thread's where instances run side by side
   C *sums_, *exponents_;
 };

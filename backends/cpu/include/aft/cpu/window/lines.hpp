@@ -23,7 +23,7 @@ template <class C>
 struct written_rows {
   C* to = nullptr;
   index_t step = 0;
-  bool around = false;
+  bool streamed = false;
 };
 
 /// Up to four arrays whose rows can be used in place for all lane tiles: row r of tile i of array f is at(f, i, r).
@@ -51,7 +51,7 @@ class window_lines {
 
   /// Asks for rows of tile i, as far as they exist: a lane tile is a cache line a row, which the hardware does not
   /// foresee.
-  AFT_COMPILE_ONCE void ask(index_t i, index_t r0, index_t r1, bool to_write = false) const {
+  AFT_COMPILE_ONCE void prefetch_into(index_t i, index_t r0, index_t r1, bool to_write = false) const {
     r0 = r0 < 0 ? 0 : r0;
     r1 = r1 > end_ ? end_ : r1;
     for (index_t f = 0; f < count_ && r0 < r1; ++f) {

@@ -14,7 +14,7 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Makes the packed columns of a few lane tiles.
 template <class C>
-class window_source {
+class window_packer {
  public:
   static constexpr index_t most = column_chunk;  ///< columns that are formed at a time
 
@@ -30,12 +30,12 @@ class window_source {
   /// What columns are formed from, to ask for it ahead.
   const window_lines<C>& lines() const { return lines_; }
 
-  window_source(const window_source&) = delete;
-  window_source& operator=(const window_source&) = delete;
+  window_packer(const window_packer&) = delete;
+  window_packer& operator=(const window_packer&) = delete;
 
  protected:
-  explicit window_source(const window_lines<C>& lines) : lines_(lines) {}
-  ~window_source() = default;
+  explicit window_packer(const window_lines<C>& lines) : lines_(lines) {}
+  ~window_packer() = default;
 
  private:
   window_lines<C> lines_;
@@ -51,23 +51,23 @@ struct kept_keys {
 
 /// Finishes the sums of a panel if they need no more than most.
 template <class C>
-class window_finish {
+class window_epilogue {
  public:
   /// c are the sums of rows [r0, r1), `outside` those of the constant part; `keys` is null where they are not wanted.
   /// False: not done.
-  virtual bool finish(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
-                      const outside_sums<C>& outside, const C* c, kept_keys<C>* keys) const = 0;
+  virtual bool epilogue(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
+                        const uniform_sums<C>& uniform, const C* c, kept_keys<C>* keys) const = 0;
 
   /// What will be read, and what will be written through the caches.
   const window_lines<C>& reads() const { return reads_; }
   const window_lines<C>& writes() const { return writes_; }
 
-  window_finish(const window_finish&) = delete;
-  window_finish& operator=(const window_finish&) = delete;
+  window_epilogue(const window_epilogue&) = delete;
+  window_epilogue& operator=(const window_epilogue&) = delete;
 
  protected:
-  window_finish(const window_lines<C>& reads, index_t rows) : reads_(reads), writes_(rows) {}
-  ~window_finish() = default;
+  window_epilogue(const window_lines<C>& reads, index_t rows) : reads_(reads), writes_(rows) {}
+  ~window_epilogue() = default;
 
   window_lines<C> reads_, writes_;
 };
@@ -76,12 +76,12 @@ class window_finish {
 template <class C>
 class window_columns {
  public:
-  static constexpr index_t N = tuning<C>::columns;
-  static constexpr index_t M = tuning<C>::rows;
+  static constexpr index_t N = tuning<C>::NR;
+  static constexpr index_t M = tuning<C>::MR;
   static constexpr index_t L = lanes<C>;
-  static constexpr index_t most = window_source<C>::most;
+  static constexpr index_t most = window_packer<C>::most;
 
-  window_columns(const fold_plan<C>& plan, const fold_item& item, window_source<C>& source)
+  window_columns(const fold_plan<C>& plan, const fold_item& item, window_packer<C>& source)
       : plan_(&plan),
         source_(&source),
         count_(item.count),
@@ -98,14 +98,14 @@ class window_columns {
     for (index_t i = 0; i < count_; ++i) {
       if (!source_->settled(i, scales[i])) pass(i, i + 1, false);
     }
-    filled_ = plan_->held ? plan_->g.K : 0;
+    filled_ = plan_->keys_resident ? plan_->g.K : 0;
     for (index_t i = 0; before_ != nullptr && i < count_ * N; ++i) before_[i] = C(0);
   }
 
   /// Moves on to a panel whose dense columns are `span`. They are what at() reads; those before join the sum.
   void enter(const pair_geometry::span& span, bool dense) {
     if (!constant_ || plan_->g.causal < 0) {
-      if (!plan_->held && filled_ < span.lo - plan_->behind) filled_ = base_ = span.lo - plan_->behind;
+      if (!plan_->keys_resident && filled_ < span.lo - plan_->history) filled_ = base_ = span.lo - plan_->history;
       at_ = span.lo;
     } else if (span.lo > at_) {
       join(span.lo);
@@ -114,24 +114,25 @@ class window_columns {
   }
   const C* at(index_t i, index_t s) const { return P_ + i * plan_->column_size + (s - base_) * N; }
 
-  /// The sums outside the dense columns of each stair of the panel that was entered. What of the panel's columns lies
-  /// beside a stair's is summed apart before it joins the rest. `joins`: the next panel's begin a full panel's rows
-  /// after this one's; then all that lies between is summed on the way.
-  void outside(index_t i, index_t panel, const pair_geometry::span& span, tile_ends ends, bool joins,
-               outside_sums<C>& sums) {
+  /// The sums outside the dense columns of each band edge of the panel that was entered. What of the panel's columns
+  /// lies beside a band edge's is summed apart before it joins the rest. `joins`: the next panel's begin a full panel's
+  /// rows after this one's; then all that lies between is summed on the way.
+  void uniform(index_t i, index_t panel, const pair_geometry::span& span, tile_edges edges, bool joins,
+               uniform_sums<C>& sums) {
     const pair_geometry& g = plan_->g;
     if (!constant_) return;
-    vec<C> num[stairs], den[stairs];
+    vec<C> num[edge_groups], den[edge_groups];
 #pragma GCC unroll 4
-    for (index_t stair = 0; stair < stairs; ++stair) num[stair] = den[stair] = vec<C>(C(0));
+    for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group)
+      num[edge_group] = den[edge_group] = vec<C>(C(0));
     if (g.causal >= 0) {
       C* const before = before_ + i * N;
       const vec<C> all_num = load(before), all_den = load(before + L);
-      if (ends.begin) {
-        add_stairs<true>(at(i, span.lo), num, den);
+      if (edges.begin) {
+        add_band_edge<true>(at(i, span.lo), num, den);
         if (joins) {
-          vec<C> last_num = num[stairs - 1], last_den = den[stairs - 1];
-          add_columns<tuning<C>::stair(stairs - 1), M>(at(i, span.lo), last_num, last_den);
+          vec<C> last_num = num[edge_groups - 1], last_den = den[edge_groups - 1];
+          add_columns<tuning<C>::edge_group(edge_groups - 1), M>(at(i, span.lo), last_num, last_den);
           store(before, all_num + last_num);
           store(before + L, all_den + last_den);
           at_ = span.lo + M;
@@ -141,34 +142,36 @@ class window_columns {
     }
     if (g.causal <= 0) {
       const C* const after = after_ + (i * plan_->block + panel - first_) * N;
-      vec<C> after_num[stairs], after_den[stairs];
+      vec<C> after_num[edge_groups], after_den[edge_groups];
 #pragma GCC unroll 4
-      for (index_t stair = 0; stair < stairs; ++stair) after_num[stair] = after_den[stair] = vec<C>(C(0));
-      if (ends.end) add_stairs<false>(at(i, span.hi), after_num, after_den);
+      for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group)
+        after_num[edge_group] = after_den[edge_group] = vec<C>(C(0));
+      if (edges.end) add_band_edge<false>(at(i, span.hi), after_num, after_den);
       add_to_all(load(after), load(after + L), after_num, after_den);
 #pragma GCC unroll 4
-      for (index_t stair = 0; stair < stairs; ++stair) {
-        num[stair] = num[stair] + after_num[stair];
-        den[stair] = den[stair] + after_den[stair];
+      for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group) {
+        num[edge_group] = num[edge_group] + after_num[edge_group];
+        den[edge_group] = den[edge_group] + after_den[edge_group];
       }
     }
 #pragma GCC unroll 4
-    for (index_t stair = 0; stair < stairs; ++stair) sums.set(stair, num[stair], den[stair]);
+    for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group)
+      sums.set(edge_group, num[edge_group], den[edge_group]);
   }
 
  private:
-  static constexpr index_t stairs = tuning<C>::stairs;
+  static constexpr index_t edge_groups = tuning<C>::edge_groups;
 
   /// Through all keys from the last to the first. The stretches between panels' edges are summed apart, as
-  /// fold_outside does it.
+  /// sum_uniform_keys does it.
   void pass(index_t i0, index_t i1, bool measured) {
     const pair_geometry& g = plan_->g;
     index_t at = constant_ && g.causal <= 0 ? pass_after(i0, i1, measured) : g.K;
-    if (!plan_->held && !measured) return;
+    if (!plan_->keys_resident && !measured) return;
     for (; at > 0; at -= at < most ? at : most) {
       const index_t s = at > most ? at - most : 0;
       for (index_t i = i0; i < i1; ++i) {
-        if (plan_->held) {
+        if (plan_->keys_resident) {
           form(i, s, at, measured);
         } else {
           source_->measure(i, s, at);
@@ -206,32 +209,32 @@ class window_columns {
 
   /// Forms columns of a tile, where they are kept or else somewhere.
   const C* form(index_t i, index_t s0, index_t s1, bool measured) {
-    C* const to = P_ + i * plan_->column_size + (plan_->held ? s0 * N : 0);
+    C* const to = P_ + i * plan_->column_size + (plan_->keys_resident ? s0 * N : 0);
     source_->form(i, s0, s1, to, measured);
     return to;
   }
 
-  /// The columns of a full panel that lie before each of its stairs, from the panel's first one, `edge`, on; or those
-  /// after each of them, up to `edge`.
+  /// The columns of a full panel that lie before each of its band edge, from the panel's first one, `edge`, on; or
+  /// those after each of them, up to `edge`.
   template <bool begin>
-  static void add_stairs(const C* edge, vec<C> (&num)[stairs], vec<C> (&den)[stairs]) {
-    add_stairs<begin>(edge, num, den, std::make_integer_sequence<index_t, stairs - 1>());
+  static void add_band_edge(const C* edge, vec<C> (&num)[edge_groups], vec<C> (&den)[edge_groups]) {
+    add_band_edge<begin>(edge, num, den, std::make_integer_sequence<index_t, edge_groups - 1>());
   }
   template <bool begin, index_t... i>
-  static void add_stairs(const C* edge, vec<C> (&num)[stairs], vec<C> (&den)[stairs],
-                         std::integer_sequence<index_t, i...>) {
-    constexpr auto row_of = [](index_t stair) { return tuning<C>::stair(stair); };
+  static void add_band_edge(const C* edge, vec<C> (&num)[edge_groups], vec<C> (&den)[edge_groups],
+                            std::integer_sequence<index_t, i...>) {
+    constexpr auto row_of = [](index_t edge_group) { return tuning<C>::edge_group(edge_group); };
     vec<C> sum(C(0)), weight(C(0));
     (
         [&]() __attribute__((always_inline)) {
-          constexpr index_t stair = begin ? i + 1 : stairs - 2 - i;
+          constexpr index_t edge_group = begin ? i + 1 : edge_groups - 2 - i;
           if constexpr (begin) {
-            add_columns<row_of(stair - 1), row_of(stair)>(edge, sum, weight);
+            add_columns<row_of(edge_group - 1), row_of(edge_group)>(edge, sum, weight);
           } else {
-            add_columns<row_of(stair + 1) - M, row_of(stair + 2) - M>(edge, sum, weight);
+            add_columns<row_of(edge_group + 1) - M, row_of(edge_group + 2) - M>(edge, sum, weight);
           }
-          num[stair] = sum;
-          den[stair] = weight;
+          num[edge_group] = sum;
+          den[edge_group] = weight;
         }(),
         ...);
   }
@@ -243,11 +246,12 @@ class window_columns {
       den = den + load(columns + s * N + L);
     }
   }
-  static void add_to_all(const vec<C>& sum, const vec<C>& weight, vec<C> (&num)[stairs], vec<C> (&den)[stairs]) {
+  static void add_to_all(const vec<C>& sum, const vec<C>& weight, vec<C> (&num)[edge_groups],
+                         vec<C> (&den)[edge_groups]) {
 #pragma GCC unroll 4
-    for (index_t stair = 0; stair < stairs; ++stair) {
-      num[stair] = num[stair] + sum;
-      den[stair] = den[stair] + weight;
+    for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group) {
+      num[edge_group] = num[edge_group] + sum;
+      den[edge_group] = den[edge_group] + weight;
     }
   }
 
@@ -260,7 +264,7 @@ class window_columns {
 
   /// Adds the stretch from at_ to lo, of which only a part may be packed at a time.
   void join(index_t lo) {
-    const index_t room = plan_->ring - plan_->behind;
+    const index_t room = plan_->sliding - plan_->history;
     if (lo - at_ <= room) {
       reach(lo);
       for (index_t i = 0; i < count_; ++i) {
@@ -293,8 +297,8 @@ class window_columns {
   /// Packs columns up to `end`. What lies a while before at_ is needed no more.
   void reach(index_t end) {
     while (filled_ < end) {
-      if (filled_ == base_ + plan_->ring) {
-        const index_t from = at_ - plan_->behind > base_ ? at_ - plan_->behind : base_;
+      if (filled_ == base_ + plan_->sliding) {
+        const index_t from = at_ - plan_->history > base_ ? at_ - plan_->history : base_;
         for (index_t i = 0; i < count_; ++i) {
           C* const own = P_ + i * plan_->column_size;
           std::memmove(own, own + (from - base_) * N, static_cast<std::size_t>((filled_ - from) * N) * sizeof(C));
@@ -302,7 +306,7 @@ class window_columns {
         base_ = from;
       }
       index_t until = filled_ + most < end ? filled_ + most : end;
-      until = until < base_ + plan_->ring ? until : base_ + plan_->ring;
+      until = until < base_ + plan_->sliding ? until : base_ + plan_->sliding;
       for (index_t i = 0; i < count_; ++i)
         source_->form(i, filled_, until, P_ + i * plan_->column_size + (filled_ - base_) * N, false);
       filled_ = until;
@@ -310,7 +314,7 @@ class window_columns {
   }
 
   const fold_plan<C>* plan_;
-  window_source<C>* source_;
+  window_packer<C>* source_;
   index_t count_, first_, last_;
   bool constant_;  ///< sums outside the windows are wanted
   C *P_, *before_, *after_;
@@ -338,33 +342,33 @@ class pair_products {
   ~pair_products() = default;
 };
 
-/// Takes a sum of a panel that window_finish has not finished, as in fold_pairs.
+/// Takes a sum of a panel that window_epilogue has not finished, as in fold_pairs.
 template <class C>
-using finish_ref =
+using epilogue_ref =
     function_ref<void(index_t, const column_scale<C>&, index_t, index_t, const row_scale<C>&, const C*, kept_keys<C>*)>;
 
 /// Asks for what finishing tile i will touch of the panel that begins with row r: while a tile of `depth` steps is
 /// multiplied, or at once where those are too few. Then it is the weights that are asked for meanwhile. Where there is
 /// room for them, the same rows of `coming` are asked for besides.
 template <class C>
-inline asked_lines<C> ask_rows(const window_finish<C>& quick, const window_lines<C>& coming, index_t i, index_t r,
-                               index_t depth, const C* weights) {
-  constexpr index_t M = tuning<C>::rows;
+inline prefetched_lines<C> prefetch_rows(const window_epilogue<C>& quick, const window_lines<C>& upcoming, index_t i,
+                                         index_t r, index_t depth, const C* weights) {
+  constexpr index_t M = tuning<C>::MR;
   const window_lines<C>&reads = quick.reads(), &writes = quick.writes();
-  const index_t own = reads.count() + writes.count(), all = own + coming.count();
-  asked_lines<C> lines = asked_lines<C>::of_weights(weights);
+  const index_t own = reads.count() + writes.count(), all = own + upcoming.count();
+  prefetched_lines<C> lines = prefetched_lines<C>::of_weights(weights);
   if (own == 0) return lines;
   const index_t shared = (depth + all - 1) / all;
-  const index_t count = all <= asked_lines<C>::most && shared >= M && r + shared <= coming.end() ? all : own;
+  const index_t count = all <= prefetched_lines<C>::most && shared >= M && r + shared <= upcoming.end() ? all : own;
   const index_t length = (depth + count - 1) / count;
-  if (count > asked_lines<C>::most || length < M || r + length > reads.end()) {
-    reads.ask(i, r, r + M);
-    writes.ask(i, r, r + M, true);
+  if (count > prefetched_lines<C>::most || length < M || r + length > reads.end()) {
+    reads.prefetch_into(i, r, r + M);
+    writes.prefetch_into(i, r, r + M, true);
     return lines;
   }
   lines.length = length;
   index_t f = 0;
-  for (const window_lines<C>* from : {&reads, &writes, &coming}) {
+  for (const window_lines<C>* from : {&reads, &writes, &upcoming}) {
     for (index_t j = 0; j < from->count() && f < count; ++j, ++f) {
       lines.first[f] = from->at(j, i, r);
       lines.step[f] = from->step(j);
@@ -377,12 +381,12 @@ inline asked_lines<C> ask_rows(const window_finish<C>& quick, const window_lines
 /// that time they are brought to the second-level cache, which the item's own leave column by column.
 template <class C>
 [[gnu::noinline]] inline void fold_window_item(const fold_plan<C>& plan, int thread, const fold_item& item,
-                                               window_source<C>& source, const window_finish<C>& quick,
-                                               const window_lines<C>& coming, pair_products<C>* products,
-                                               finish_ref<C> finish) {
-  constexpr index_t N = tuning<C>::columns;
-  constexpr index_t M = tuning<C>::rows;
-  constexpr index_t depth = tuning<C>::depth_block;
+                                               window_packer<C>& source, const window_epilogue<C>& quick,
+                                               const window_lines<C>& upcoming, pair_products<C>* products,
+                                               epilogue_ref<C> epilogue) {
+  constexpr index_t N = tuning<C>::NR;
+  constexpr index_t M = tuning<C>::MR;
+  constexpr index_t depth = tuning<C>::KC;
   const pair_geometry& g = plan.g;
   const index_t panel_size = plan.width * M;
   const C* const weights = plan.weights_of(thread);
@@ -392,7 +396,7 @@ template <class C>
   columns.prepare(cs);
   if (products != nullptr) products->begin(item, cs);
   C* const c = plan.tiles.of(item.slot);
-  outside_sums<C> outside;
+  uniform_sums<C> uniform;
   for (index_t panel = g.constant && g.causal >= 0 ? 0 : item.first; panel < item.last; ++panel) {
     const index_t r0 = plan.cut.begin(panel);
     const index_t r1 = plan.cut.end(panel);
@@ -402,29 +406,30 @@ template <class C>
     if (!own) continue;
     const C* const a = weights + (panel - item.block) * panel_size;
     const row_scale<C>& rs = scales[panel - item.block];
-    const tile_ends ends = rs.ends;
+    const tile_edges edges = rs.edges;
     const bool joins = r1 - r0 == M && g.dense(r1, r1 + 1).lo == span.lo + M;
     for (index_t i = 0; i < item.count; ++i) {
-      if (!plan.held) source.lines().ask(i, span.hi, span.hi + M);
+      if (!plan.keys_resident) source.lines().prefetch_into(i, span.hi, span.hi + M);
       if (span.lo == span.hi || !plan.sums)
         for (index_t x = 0; x < (r1 - r0) * N; ++x) c[x] = C(0);
       for (index_t k0 = span.lo / depth * depth; plan.sums && k0 < span.hi; k0 += depth) {
         const index_t from = span.lo > k0 ? span.lo : k0;
         const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
-        const tile_ends here{ends.begin && from == span.lo, ends.end && to == span.hi};
-        const index_t edge_steps = plan.stair_steps * ((here.begin ? 1 : 0) + (here.end ? 1 : 0));  // ask for nothing
-        const index_t steps = to - from - edge_steps;
+        const tile_edges here{edges.begin && from == span.lo, edges.end && to == span.hi};
+        const index_t skipped_steps = plan.edge_steps * ((here.begin ? 1 : 0) + (here.end ? 1 : 0));  // ask for nothing
+        const index_t steps = to - from - skipped_steps;
         const C* const part = a + (from - span.lo) * M;
         const C* const next = i == 0 && panel + 1 < item.last ? part + panel_size : part;
-        gemm_panel<C, false>(
-            r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
-            from > span.lo ? asked_lines<C>::of_weights(next) : ask_rows<C>(quick, coming, i, r1, steps, next), here);
+        gemm_panel<C, false>(r1 - r0, to - from, part, columns.at(i, from), c, from > span.lo,
+                             from > span.lo ? prefetched_lines<C>::of_weights(next)
+                                            : prefetch_rows<C>(quick, upcoming, i, r1, steps, next),
+                             here);
       }
-      columns.outside(i, panel, span, ends, joins, outside);
+      columns.uniform(i, panel, span, edges, joins, uniform);
       kept_keys<C>* const keys = products != nullptr ? products->keys(item, i, panel) : nullptr;
-      if (quick.finish(i, cs[i], r0, r1, rs, outside, c, keys)) continue;
-      if (g.constant) add_outside<C>(r1 - r0, rs, outside, c);
-      finish(item.tile + i, cs[i], r0, r1, rs, c, keys);
+      if (quick.epilogue(i, cs[i], r0, r1, rs, uniform, c, keys)) continue;
+      if (g.constant) add_uniform_keys<C>(r1 - r0, rs, uniform, c);
+      epilogue(item.tile + i, cs[i], r0, r1, rs, c, keys);
     }
     if (products != nullptr && (panel % plan.pair_step == plan.pair_step - 1 || panel + 1 == item.last))
       products->multiply(item, columns, panel);

@@ -14,9 +14,9 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// are asked for. They are measured with scale 1.
 template <class C, bool measured>
 [[gnu::noinline, gnu::flatten]] inline void form_key_rows(const C* v, index_t v_step, const C* k, index_t k_step,
-                                                          index_t count, index_t ahead, C* P, key_former<C> former,
+                                                          index_t count, index_t ahead, C* P, key_packer<C> packer,
                                                           key_range<C>& range) {
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   // See form_keys.
   for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
   for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
@@ -24,11 +24,11 @@ template <class C, bool measured>
     vec<C> num, den, key = load(k), value = load(v);
     keep_in_register<C>(key);
     keep_in_register<C>(value);
-    former.template form<false, measured, measured>(value, key, num, den);
+    packer.template form<false, measured, measured>(value, key, num, den);
     store(P, num);
     store(P + lanes<C>, den);
   }
-  if constexpr (measured) former.leave(range);
+  if constexpr (measured) packer.leave(range);
 }
 
 /// Where keys and values lie; nothing if not side by side.
@@ -41,14 +41,14 @@ template <class C>
 
 /// Keys begin with scale 1, which is right for those of ordinary size.
 template <class C>
-class key_source final : public window_source<C> {
+class window_key_packer final : public window_packer<C> {
  public:
   static constexpr index_t L = lanes<C>;
-  static constexpr index_t N = tuning<C>::columns;
-  using window_source<C>::most;
+  static constexpr index_t N = tuning<C>::NR;
+  using window_packer<C>::most;
 
-  key_source(const problem& p, const window_tiles<C>& tiles, source_room<C>* room)
-      : window_source<C>(key_lines<C>(p, tiles)), p_(&p), tiles_(&tiles), room_(room) {
+  window_key_packer(const problem& p, const window_tiles<C>& tiles, source_room<C>* room)
+      : window_packer<C>(key_lines<C>(p, tiles)), p_(&p), tiles_(&tiles), room_(room) {
     in_place_ = this->lines().count() > 0 && !hides_keys(p);
     for (index_t i = 0; i < tiles.count; ++i) {
       tile_state& tile = *::new (room + i) tile_state;
@@ -61,7 +61,7 @@ class key_source final : public window_source<C> {
 
   void form(index_t i, index_t s0, index_t s1, C* P, bool measured) override {
     tile_state& tile = state(i);
-    const key_former<C> former(tile.range, load(tile.base), load(tile.exponent), load(tile.by));
+    const key_packer<C> packer(tile.range, load(tile.base), load(tile.exponent), load(tile.by));
     C staged[most * N];
     const C *v = staged, *k = staged + L;
     index_t v_step = N, k_step = N, ahead = 0;
@@ -75,9 +75,9 @@ class key_source final : public window_source<C> {
       stage(i, s0, s1, staged);
     }
     if (measured) {
-      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, ahead, P, former, tile.range);
+      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, ahead, P, packer, tile.range);
     } else {
-      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, ahead, P, former, tile.range);
+      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, ahead, P, packer, tile.range);
     }
   }
 
@@ -113,7 +113,7 @@ class key_source final : public window_source<C> {
   tile_state& state(index_t i) { return *std::launder(reinterpret_cast<tile_state*>(room_ + i)); }
 
   void stage(index_t i, index_t s0, index_t s1, C* staged) const {
-    this->lines().ask(i, s0 - most, s0);
+    this->lines().prefetch_into(i, s0 - most, s0);
     stage_keys<C>(*p_, tiles_->at[i], s0, s1, staged);
   }
 

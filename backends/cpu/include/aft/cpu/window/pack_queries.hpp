@@ -40,9 +40,9 @@ struct query_scale {
 
 /// One row: its columns, and what it adds to the range.
 template <class C>
-class query_former {
+class query_packer {
  public:
-  query_former(const query_scale<C>& scale, const query_range<C>& range)
+  query_packer(const query_scale<C>& scale, const query_range<C>& range)
       : by_(load(scale.by)),
         exponent_(load(scale.exponent)),
         lift_(load(scale.lift)),
@@ -86,9 +86,9 @@ inline index_t rows_before(index_t t0) {
 /// Columns [t0, t1) of tile i from rows as they lie in memory.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void form_query_rows(const window_lines<C>& rows, index_t i, index_t t0,
-                                                            index_t t1, C* P, query_former<C> former,
+                                                            index_t t1, C* P, query_packer<C> packer,
                                                             query_range<C>& range) {
-  constexpr index_t N = tuning<C>::columns;
+  constexpr index_t N = tuning<C>::NR;
   const C *g = rows.at(0, i, t0), *o = rows.at(1, i, t0), *first = rows.at(2, i, t0);
   const C* second = rows.count() > 3 ? rows.at(3, i, t0) : first;
   const index_t g_step = rows.step(0), o_step = rows.step(1), first_step = rows.step(2), second_step = rows.step(3);
@@ -99,7 +99,7 @@ template <class C>
       __builtin_prefetch(o + ahead * o_step, 0, 2);
       __builtin_prefetch(first + ahead * first_step, 0, 2);
       if (rows.count() > 3) __builtin_prefetch(second + ahead * second_step, 0, 2);
-      former.form(state_of(), load(g), load(o), P);
+      packer.form(state_of(), load(g), load(o), P);
     }
   };
   const vec<C> zero(C(0));
@@ -108,15 +108,15 @@ template <class C>
   } else {
     run([&]() __attribute__((always_inline)) { return lane_state<C>{load(first), load(second), zero, zero}; });
   }
-  former.leave(range);
+  packer.leave(range);
 }
 
 /// g, dq and the columns of rows of any size.
 template <class C>
-class gated_former {
+class gated_packer {
  public:
-  gated_former(const query_scale<C>& scale, query_range<C>& range, C* highest)
-      : former_(scale, range), largest_(highest), range_(&range) {}
+  gated_packer(const query_scale<C>& scale, query_range<C>& range, C* highest)
+      : packer_(scale, range), largest_(highest), range_(&range) {}
 
   /// The bits of dq are those of gate_whole_rows.
   vec<C> form(const vec<C>& up, const vec<C>& average, const vec<C>& lse, const vec<C>& q, C* P) {
@@ -125,27 +125,27 @@ class gated_former {
     const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(q);
     const vec<C> g = xsimd::select(empty, zero, up * gate.value);
     largest_.take(g);
-    former_.form(state_from_lse<C, true>(lse), g, average, P);
+    packer_.form(state_from_lse<C, true>(lse), g, average, P);
     return xsimd::select(empty, zero, (up * gate.slope) * average);
   }
   void leave() const {
     largest_.leave();
-    former_.leave(*range_);
+    packer_.leave(*range_);
   }
 
  private:
-  query_former<C> former_;
+  query_packer<C> packer_;
   largest_size<C> largest_;
   query_range<C>* range_;
 };
 
-/// The sizes of rows, lane by lane, and whether ordinary_former may form them.
+/// The sizes of rows, lane by lane, and whether ordinary_packer may form them.
 template <class C>
 struct ordinary_range {
   seen_size<C> lse, g, average, q;
 
-  /// Stricter than what query_source::settled leaves at scale 1, whose largest g has a factor of up to 2: a lane's
-  /// scale must not depend on a neighbour that is not ordinary.
+  /// Stricter than what window_query_packer::settled leaves at scale 1, whose largest g has a factor of up to 2: a
+  /// lane's scale must not depend on a neighbour that is not ordinary.
   bool holds() const {
     const vec<C> zero(C(0));
     const auto large = [&](const vec<C>& size, C least) { return size == zero || size >= vec<C>(least); };
@@ -157,9 +157,9 @@ struct ordinary_range {
 
 /// The same with scale 1 and without a clamp, in half the instructions, to be proven by the range.
 template <class C>
-class ordinary_former {
+class ordinary_packer {
  public:
-  explicit ordinary_former(ordinary_range<C>& range) : seen_(range), range_(&range) {}
+  explicit ordinary_packer(ordinary_range<C>& range) : seen_(range), range_(&range) {}
 
   vec<C> form(const vec<C>& up_or_any, const vec<C>& average_or_any, const vec<C>& lse_or_none, const vec<C>& q_or_any,
               C* P) {
@@ -168,10 +168,10 @@ class ordinary_former {
     const auto empty = lse_or_none == vec<C>(-std::numeric_limits<C>::infinity());
     const vec<C> up = xsimd::select(empty, zero, up_or_any), average = xsimd::select(empty, zero, average_or_any);
     const vec<C> lse = xsimd::select(empty, zero, lse_or_none), q = xsimd::select(empty, zero, q_or_any);
-    const vec<C> growth = exp_near<C, true>(q, zero);
-    const vec<C> value = one / (one + growth);
+    const vec<C> exp_minus = exp_near<C, true>(q, zero);
+    const vec<C> value = one / (one + exp_minus);
     const vec<C> g = up * value;
-    // The power of two last, as query_former has it: it rounds what is subnormal.
+    // The power of two last, as query_packer has it: it rounds what is subnormal.
     const split_exp<C> weight = exp_weight<C>(-lse);
     const vec<C> column = times_pow2<C>(weight.mantissa * g, weight.exponent);
     store(P, column);
@@ -180,7 +180,7 @@ class ordinary_former {
     seen_.g.add(g);
     seen_.average.add(average);
     seen_.q.add(q);
-    return (up * (value * (growth * value))) * average;
+    return (up * (value * (exp_minus * value))) * average;
   }
   void leave() const { *range_ = seen_; }
 
@@ -200,47 +200,47 @@ struct gated_rows {
 /// `count` columns of a lane tile; dq on the way.
 template <class C, class Former>
 [[gnu::noinline, gnu::flatten]] inline void form_gated_rows(const gated_rows<C>& rows, index_t count, C* P,
-                                                            Former former) {
-  constexpr index_t N = tuning<C>::columns;
+                                                            Former packer) {
+  constexpr index_t N = tuning<C>::NR;
   const C *dy = rows.dy, *o = rows.o, *lse = rows.lse, *q = rows.q;
   const index_t dy_step = rows.dy_step, o_step = rows.o_step, lse_step = rows.lse_step, q_step = rows.q_step;
   const index_t ahead = rows.ahead, dq_step = rows.dq.step;
-  const bool around = rows.dq.around;
+  const bool streamed = rows.dq.streamed;
   C* dq = rows.dq.to;
   for (index_t t = 0; t < count; ++t, P += N, dy += dy_step, o += o_step, lse += lse_step, q += q_step) {
     __builtin_prefetch(dy + ahead * dy_step, 0, 2);
     __builtin_prefetch(o + ahead * o_step, 0, 2);
     __builtin_prefetch(lse + ahead * lse_step, 0, 2);
     __builtin_prefetch(q + ahead * q_step, 0, 2);
-    const vec<C> slope = former.form(load(dy), load(o), load(lse), load(q), P);
+    const vec<C> slope = packer.form(load(dy), load(o), load(lse), load(q), P);
     if (dq == nullptr) continue;
-    put(dq, slope, around);
+    put(dq, slope, streamed);
     // Chunks come from the last row to the first. What is written through the caches is read before; asked for, 3%
     // less on four shapes.
-    if (!around && ahead != 0) __builtin_prefetch(dq - column_chunk * dq_step, 1);
+    if (!streamed && ahead != 0) __builtin_prefetch(dq - column_chunk * dq_step, 1);
     dq += dq_step;
   }
-  former.leave();
+  packer.leave();
 }
 
 /// Rows begin with scale 1, which is right for those of ordinary size.
 template <class C>
-class query_source final : public window_source<C> {
+class window_query_packer final : public window_packer<C> {
  public:
   static constexpr index_t L = lanes<C>;
-  static constexpr index_t N = tuning<C>::columns;
-  using window_source<C>::most;
+  static constexpr index_t N = tuning<C>::NR;
+  using window_packer<C>::most;
 
   /// `highest`: where the largest |g| goes, of a call that gates later; `leaves_dq`: this one leaves dq.
-  [[gnu::noinline]] query_source(const gradient_inputs& in, const window_tiles<C>& tiles, source_room<C>* room,
-                                 C* highest, bool leaves_dq)
-      : window_source<C>(query_lines<C>(in, tiles)), in_(&in), tiles_(&tiles), room_(room), highest_(highest) {
+  [[gnu::noinline]] window_query_packer(const gradient_inputs& in, const window_tiles<C>& tiles, source_room<C>* room,
+                                        C* highest, bool leaves_dq)
+      : window_packer<C>(query_lines<C>(in, tiles)), in_(&in), tiles_(&tiles), room_(room), highest_(highest) {
     const backward_problem& p = *in.p;
     leaves_dq_ = in.gates_later && leaves_dq && p.dq.set;
     if (leaves_dq_) {
       const lane_group<C> group(p.dq, p.grid, tiles.at, tiles.count, 1);
       if (group.in_place())
-        dq_ = {group.first(), group.step(), lane_field<C>(p.dq, p.grid, tiles.at[0], 1).goes_around(p)};
+        dq_ = {group.first(), group.step(), lane_field<C>(p.dq, p.grid, tiles.at[0], 1).streams_tiles(p)};
     }
     for (index_t i = 0; i < tiles.count; ++i) {
       tile_state& tile = *::new (room + i) tile_state;
@@ -255,9 +255,9 @@ class query_source final : public window_source<C> {
   void form(index_t i, index_t t0, index_t t1, C* P, bool measured) override {
     if (in_->gates_later) return form_gated(i, t0, t1, P, measured && leaves_dq_);
     tile_state& tile = state(i);
-    const query_former<C> former(tile.scale, tile.range);
-    if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, former, tile.range);
-    form_staged(i, t0, t1, P, former);
+    const query_packer<C> packer(tile.scale, tile.range);
+    if (this->lines().count() > 0) return form_query_rows<C>(this->lines(), i, t0, t1, P, packer, tile.range);
+    form_staged(i, t0, t1, P, packer);
   }
   void measure(index_t i, index_t t0, index_t t1) override {
     C anywhere[most * N];
@@ -278,16 +278,16 @@ class query_source final : public window_source<C> {
     query_scale<C>& scale = tile.scale;
     for (index_t l = 0; l < L; ++l) {
       cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
-      cs.unscale[l] = cs.lift[l] = cs.unlift[l] = C(1);
+      cs.inverse_scale[l] = cs.lift[l] = cs.unlift[l] = C(1);
       // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-125, stays
-      // below 2^-40 max |g| when finish_keys multiplies it by up to 2^40.
+      // below 2^-40 max |g| when key_epilogue multiplies it by up to 2^40.
       // A fraction, see exp_weight, does not count.
       const C top = std::floor(range.top[l]), high = range.high[l], average = range.average[l];
       const bool ordinary = (!(top > -std::numeric_limits<C>::infinity()) || (top >= C(-24) && top <= C(24))) &&
                             (high == C(0) || (high >= C(0x1p-20) && high <= C(0x1p20)));
       if (!ordinary) {
         cs.exponent[l] = top > -std::numeric_limits<C>::infinity() ? top : C(0);
-        value_scale(high, scale.by[l], cs.unscale[l]);
+        value_scale(high, scale.by[l], cs.inverse_scale[l]);
       }
       // Averages near the bottom of the range are lifted, else v A - B would cancel between subnormal numbers.
       if (average > C(0) && average < C(0x1p-20)) value_scale(average, cs.lift[l], cs.unlift[l]);
@@ -345,12 +345,12 @@ class query_source final : public window_source<C> {
     tile_state& tile = state(i);
     const bool direct = dq_.to != nullptr;
     if (write)
-      rows.dq = direct ? written_rows<C>{dq_.to + t0 * dq_.step + i * L, dq_.step, dq_.around}
+      rows.dq = direct ? written_rows<C>{dq_.to + t0 * dq_.step + i * L, dq_.step, dq_.streamed}
                        : written_rows<C>{staged + 4 * most * L, L, false};
     if (tile.ordinary) {
-      form_gated_rows<C>(rows, t1 - t0, P, ordinary_former<C>(tile.sizes));
+      form_gated_rows<C>(rows, t1 - t0, P, ordinary_packer<C>(tile.sizes));
     } else {
-      form_gated_rows<C>(rows, t1 - t0, P, gated_former<C>(tile.scale, tile.range, highest_));
+      form_gated_rows<C>(rows, t1 - t0, P, gated_packer<C>(tile.scale, tile.range, highest_));
     }
     if (write && !direct) {
       const lane_field<C> to(p.dq, p.grid, tiles_->at[i], 1);
@@ -360,11 +360,11 @@ class query_source final : public window_source<C> {
   }
 
   // Of other layouts and types.
-  [[gnu::noinline]] void form_staged(index_t i, index_t t0, index_t t1, C* P, query_former<C> former) {
+  [[gnu::noinline]] void form_staged(index_t i, index_t t0, index_t t1, C* P, query_packer<C> packer) {
     C buffers[6 * most * L];
     const query_rows<C> up(*in_, tiles_->at + i, 1, t0, t1, buffers, most * L);
-    for (index_t t = 0; t < t1 - t0; ++t) former.form(up.weights(t, 0, 0), up.g(t, 0, 0), up.o(t, 0, 0), P + t * N);
-    former.leave(state(i).range);
+    for (index_t t = 0; t < t1 - t0; ++t) packer.form(up.weights(t, 0, 0), up.g(t, 0, 0), up.o(t, 0, 0), P + t * N);
+    packer.leave(state(i).range);
   }
 
   const gradient_inputs* in_;

@@ -29,10 +29,10 @@ class backward_call {
     whole_ = plan_.whole(threads_, p.causal);
     const index_t tasks = plan_.count() * std::max<index_t>(1, (std::max)(row_chunks_, key_chunks));
     threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
-    const index_t desk_size =
-        backward_desk<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
+    const index_t workspace_size =
+        backward_workspace<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
     const auto lay_out = [&](scratch& from) {
-      desks_ = from.take_each<C>(desk_size, threads_);
+      workspaces_ = from.take_each<C>(workspace_size, threads_);
       if (!pass_.given()) prefix_.emplace(p, plan_, pass_.keys(), threads_, from);
       if (!pass_.given() && earlier_)
         prefix_->follow(earlier_prefix_.emplace(*first_, plan_, earlier_->keys(), threads_, from));
@@ -44,48 +44,48 @@ class backward_call {
   }
 
   void run() const {
-    const auto desks = [&](int thread) { return desk(thread); };
+    const auto workspaces = [&](int thread) { return workspace(thread); };
     if (prefix_ && !(pass_.sums_wanted() && whole_)) {
-      if (earlier_prefix_) earlier_prefix_->run(threads_, desks);
-      prefix_->run(threads_, desks);
+      if (earlier_prefix_) earlier_prefix_->run(threads_, workspaces);
+      prefix_->run(threads_, workspaces);
     }
     if (!pass_.sums_wanted()) {
-      each_chunk([&](index_t i, index_t c, const backward_desk<C>& mine) {
+      each_chunk([&](index_t i, index_t c, const backward_workspace<C>& mine) {
         pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), true);
         fence_stores();
       });
     } else if (whole_) {
-      whole_stretches();
+      whole_column_blocks();
     } else {
-      split_stretches();
+      split_column_blocks();
     }
   }
 
  private:
-  index_t sums_size() const { return suffix_lanes<C>::arrays * plan_.width(); }
-  backward_desk<C> desk(int thread) const { return {desks_.of(thread), plan_.width()}; }
-  suffix_lanes<C> sums(index_t i, index_t c) const {
+  index_t sums_size() const { return reverse_lanes<C>::arrays * plan_.width(); }
+  backward_workspace<C> workspace(int thread) const { return {workspaces_.of(thread), plan_.width()}; }
+  reverse_lanes<C> sums(index_t i, index_t c) const {
     return {sums_ + (i * row_chunks_ + c) * sums_size(), plan_.width()};
   }
   /// The sums of all rows from chunk c on; those of all rows, whatever c, where no others are wanted.
-  suffix_lanes<C> after(index_t i, index_t c) const {
+  reverse_lanes<C> after(index_t i, index_t c) const {
     return {after_ + (i * kept() + (std::min)(c, kept() - 1)) * sums_size(), plan_.width()};
   }
   index_t kept() const { return p_.causal ? row_chunks_ + 1 : 1; }
 
   /// The keys that any row sees are those before it; without a row there are none, and no value counts.
-  index_t seen(const stretch& x) const { return p_.Tq == 0 ? 0 : pass_.keys().end(x); }
-  index_t seen_earlier(const stretch& x) const { return p_.Tq == 0 ? 0 : earlier_->keys().end(x); }
+  index_t seen(const column_block& x) const { return p_.Tq == 0 ? 0 : pass_.keys().end(x); }
+  index_t seen_earlier(const column_block& x) const { return p_.Tq == 0 ? 0 : earlier_->keys().end(x); }
 
   template <class F>
   void each_chunk(const F& f) const {
     parallel_for(plan_.count() * row_chunks_, threads_, item_order::runs, [&](index_t n, int thread) {
       const auto [i, c] = plan_.part_of(n, row_chunks_);
-      f(i, c, desk(thread));
+      f(i, c, workspace(thread));
     });
   }
 
-  known_rows<C> known(index_t i, index_t c, const backward_desk<C>& mine) const {
+  known_rows<C> known(index_t i, index_t c, const backward_workspace<C>& mine) const {
     if (p_.Tq == 0 || (pass_.given() && p_.causal)) return {};
     if (pass_.given()) return pass_.same(plan_.at(i), mine);
     const fold_lanes<C> from = p_.causal ? prefix_->before(i, c) : prefix_->total(i);
@@ -93,13 +93,13 @@ class backward_call {
     return p_.causal ? pass_.again(plan_.at(i), c, mine) : pass_.same(plan_.at(i), mine);
   }
 
-  void whole_stretches() const {
+  void whole_column_blocks() const {
     parallel_for(plan_.count(), threads_, item_order::runs, [&](index_t i, int thread) {
-      const backward_desk<C> mine = desk(thread);
-      const stretch x = plan_.at(i);
+      const backward_workspace<C> mine = workspace(thread);
+      const column_block x = plan_.at(i);
       // k and v are read again and again, but from the caches.
-      if (earlier_prefix_) earlier_prefix_->run_stretch(i, mine);
-      if (prefix_) prefix_->run_stretch(i, mine);
+      if (earlier_prefix_) earlier_prefix_->run_column_block(i, mine);
+      if (prefix_) prefix_->run_column_block(i, mine);
       mine.after.clear(plan_.width());
       known_rows<C> same;
       if (!p_.causal) same = known(i, 0, mine);
@@ -121,10 +121,10 @@ class backward_call {
     });
   }
 
-  void split_stretches() const {
+  void split_column_blocks() const {
     // dq is written by the pass that is last to read dy and q.
-    each_chunk([&](index_t i, index_t c, const backward_desk<C>& theirs) {
-      backward_desk<C> mine = theirs;
+    each_chunk([&](index_t i, index_t c, const backward_workspace<C>& theirs) {
+      backward_workspace<C> mine = theirs;
       mine.sums = sums(i, c);
       pass_.template chunk<false>(plan_.at(i), c, mine, known(i, c, mine), !p_.causal);
       fence_stores();
@@ -132,24 +132,24 @@ class backward_call {
     parallel_for(plan_.count(), threads_, item_order::runs, [&](index_t i, int thread) {
       after(i, row_chunks_).clear(plan_.width());
       for (index_t c = row_chunks_ - 1; c >= 0; --c) {
-        const suffix_lanes<C> sum = after(i, c);
+        const reverse_lanes<C> sum = after(i, c);
         if (kept() > 1) std::copy_n(after(i, c + 1).base, sums_size(), sum.base);
-        merge_suffixes<C>(sum, sums(i, c), key_scan<C>::padded(plan_.at(i)));
+        merge_reverse<C>(sum, sums(i, c), key_scan<C>::padded(plan_.at(i)));
       }
-      pass_.no_gradients(plan_.at(i), seen(plan_.at(i)), desk(thread));
-      if (earlier_) earlier_->no_gradients(plan_.at(i), seen_earlier(plan_.at(i)), desk(thread));
+      pass_.no_gradients(plan_.at(i), seen(plan_.at(i)), workspace(thread));
+      if (earlier_) earlier_->no_gradients(plan_.at(i), seen_earlier(plan_.at(i)), workspace(thread));
     });
     if (p_.causal) {
-      each_chunk([&](index_t i, index_t c, const backward_desk<C>& theirs) {
-        backward_desk<C> mine = theirs;
+      each_chunk([&](index_t i, index_t c, const backward_workspace<C>& theirs) {
+        backward_workspace<C> mine = theirs;
         mine.after = after(i, c + 1);
         pass_.template chunk<true>(plan_.at(i), c, mine, known(i, c, mine), true);
         fence_stores();
       });
     } else {
-      uniform_keys(pass_, p_.Tk, [&](const stretch& x) { return seen(x); });
+      uniform_keys(pass_, p_.Tk, [&](const column_block& x) { return seen(x); });
     }
-    if (earlier_) uniform_keys(*earlier_, first_->Tk, [&](const stretch& x) { return seen_earlier(x); });
+    if (earlier_) uniform_keys(*earlier_, first_->Tk, [&](const column_block& x) { return seen_earlier(x); });
   }
 
   /// Gradients of keys that all rows see, from the sums of all rows.
@@ -157,9 +157,9 @@ class backward_call {
   void uniform_keys(const backward_pass<C>& pass, index_t count, const Seen& end_of) const {
     const index_t chunks = key_scan<C>::chunks(count);
     parallel_for(plan_.count() * chunks, threads_, item_order::runs, [&](index_t n, int thread) {
-      backward_desk<C> mine = desk(thread);
+      backward_workspace<C> mine = workspace(thread);
       const auto [i, c] = plan_.part_of(n, chunks);
-      const stretch x = plan_.at(i);
+      const column_block x = plan_.at(i);
       mine.after = after(i, 0);
       const index_t s0 = c * scan_tuning<C>::chunk;
       pass.key_gradients(x, s0, (std::max)(s0, (std::min)(s0 + scan_tuning<C>::chunk, end_of(x))), mine);
@@ -175,7 +175,7 @@ class backward_call {
   std::optional<backward_pass<C>> earlier_;  ///< of `first`
   index_t row_chunks_;
   bool whole_ = false;
-  per_thread<C> desks_;
+  per_thread<C> workspaces_;
   C* sums_ = nullptr;
   C* after_ = nullptr;
   std::optional<key_prefix<C>> prefix_, earlier_prefix_;

@@ -9,27 +9,28 @@ namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// The buffers of one thread of a backward call.
 template <class C>
-struct backward_desk : key_desk<C> {
-  suffix_lanes<C> sums, after;
-  suffix_view<C> ahead;
-  row_desk<C> rows;
+struct backward_workspace : key_workspace<C> {
+  reverse_lanes<C> sums, after;
+  reverse_view<C> ahead;
+  row_workspace<C> rows;
   C* dk = nullptr;
   C* dv = nullptr;
   C* kept = nullptr;  ///< o, inverse, power, base of a chunk's rows, or of one row
 
   static index_t size(index_t width, index_t kept_rows) {
-    return key_desk<C>::size(width) + row_desk<C>::size(width) +
-           width * (2 * suffix_lanes<C>::arrays + suffix_view<C>::arrays + 2 * scan_tuning<C>::rows + 4 * kept_rows);
+    return key_workspace<C>::size(width) + row_workspace<C>::size(width) +
+           width * (2 * reverse_lanes<C>::arrays + reverse_view<C>::arrays + 2 * scan_tuning<C>::rows + 4 * kept_rows);
   }
 
-  backward_desk(C* at, index_t width) : key_desk<C>(at, width), rows(at + key_desk<C>::size(width), width) {
-    at += key_desk<C>::size(width) + row_desk<C>::size(width);
+  backward_workspace(C* at, index_t width)
+      : key_workspace<C>(at, width), rows(at + key_workspace<C>::size(width), width) {
+    at += key_workspace<C>::size(width) + row_workspace<C>::size(width);
     sums = {at, width};
-    at += suffix_lanes<C>::arrays * width;
+    at += reverse_lanes<C>::arrays * width;
     after = {at, width};
-    at += suffix_lanes<C>::arrays * width;
+    at += reverse_lanes<C>::arrays * width;
     ahead = {at, width};
-    at += suffix_view<C>::arrays * width;
+    at += reverse_view<C>::arrays * width;
     dk = at;
     dv = dk + scan_tuning<C>::rows * width;
     kept = dv + scan_tuning<C>::rows * width;
@@ -44,9 +45,9 @@ class backward_pass {
         sums_wanted_(p.dk.set || p.dv.set),
         p_(p),
         plan_(plan),
-        ways_(traffic::of_backward(p, plan)),
-        keys_(p, plan, ways_.far_keys, p.dk.set || p.dq.set),
-        rows_(p, ways_, given_, p.dk.set || p.dq.set, sums_wanted_),
+        policy_(cache_policy::of_backward(p, plan)),
+        keys_(p, plan, policy_.far_keys, p.dk.set || p.dq.set),
+        rows_(p, policy_, given_, p.dk.set || p.dq.set, sums_wanted_),
         v_(p.v, p.d, 1),
         dk_(p.dk, p.d, p.d / p.hk),
         dv_(p.dv, p.d, 1) {}
@@ -56,20 +57,20 @@ class backward_pass {
   bool given() const { return given_; }
   bool sums_wanted() const { return sums_wanted_; }
 
-  /// The rows of chunk c of a causal stretch from the fold of the keys before it, which desk.before holds.
-  known_rows<C> again(const stretch& x, index_t c, const backward_desk<C>& desk) const {
+  /// The rows of chunk c of a causal column block from the fold of the keys before it, which workspace.before holds.
+  known_rows<C> again(const column_block& x, index_t c, const backward_workspace<C>& workspace) const {
     constexpr index_t chunk = scan_tuning<C>::chunk;
     const index_t t0 = c * chunk;
     const index_t t1 = (std::min)(t0 + chunk, p_.Tq);
     const index_t s1 = (std::max)(t0, (std::min)(t1, keys_.end(x)));
-    known_rows<C> rows = kept(desk, chunk, t0, plan_.width());
+    known_rows<C> rows = kept(workspace, chunk, t0, plan_.width());
     if (t0 < s1) {
-      keys_.fold(x, t0, s1, desk, row_keeper{&rows});
-      keys_.advance(x, desk);
+      keys_.fold(x, t0, s1, workspace, row_keeper{&rows});
+      keys_.advance(x, workspace);
     }
     if (s1 < t1) {
       const index_t r = s1 - t0;
-      keys_.last_row(x, desk,
+      keys_.last_row(x, workspace,
                      {{rows.o.row(r), 0}, {}, {rows.inverse.row(r), 0}, {rows.power.row(r), 0}, {rows.base.row(r), 0}});
       // Named, since nvcc 13 writes a list inside a loop's head back as something that is no C++.
       const panel<C> parts[] = {rows.o, rows.inverse, rows.power, rows.base};
@@ -80,59 +81,63 @@ class backward_pass {
     return rows;
   }
 
-  /// What all queries see that are not causal: given, or from desk.before.
-  known_rows<C> same(const stretch& x, const backward_desk<C>& desk) const {
-    known_rows<C> rows = kept(desk, 1, 0, 0);
+  /// What all queries see that are not causal: given, or from workspace.before.
+  known_rows<C> same(const column_block& x, const backward_workspace<C>& workspace) const {
+    known_rows<C> rows = kept(workspace, 1, 0, 0);
     if (given_) {
-      plan_.for_strips(x, [&](const strip& part) { rows_.read_shared(part, desk.rows, desk.zeros, rows); });
+      plan_.for_segments(x,
+                         [&](const segment& part) { rows_.read_shared(part, workspace.rows, workspace.zeros, rows); });
     } else {
-      keys_.last_row(x, desk, {rows.o, {}, rows.inverse, rows.power, rows.base});
+      keys_.last_row(x, workspace, {rows.o, {}, rows.inverse, rows.power, rows.base});
     }
     rows.rebased = some_base(rows.base.data, x);
     rows.same = !rows.rebased && !some_empty(rows.inverse.data, x);
     return rows;
   }
 
-  /// desk.sums = the rows of chunk c. With Emit also the gradients of its keys, from these and desk.after.
+  /// workspace.sums = the rows of chunk c. With Emit also the gradients of its keys, from these and workspace.after.
   template <bool Emit>
-  void chunk(const stretch& x, index_t c, const backward_desk<C>& desk, const known_rows<C>& known,
+  void chunk(const column_block& x, index_t c, const backward_workspace<C>& workspace, const known_rows<C>& known,
              bool write_dq) const {
     const index_t t0 = c * scan_tuning<C>::chunk;
     const index_t t1 = (std::min)(t0 + scan_tuning<C>::chunk, p_.Tq);
     const index_t s1 = Emit ? (std::max)(t0, (std::min)(t1, keys_.end(x))) : t0;
-    suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
+    reverse_job<C> job{workspace.sums, workspace.after, workspace.ahead, {}, {}};
     bool same = false;
     if (sums_wanted_) {
       job.chunk.clear(keys_.padded(x));
-      plan_.for_strips(x,
-                       [&](const strip& part) { rows_.find_centre(part, t0, t1, desk.rows, known, job.chunk.centre); });
-      if (rows_.same(known)) same = enter_same_frames<C>(job.chunk, job.view, rows_.shared(known), keys_.padded(x));
+      plan_.for_segments(
+          x, [&](const segment& part) { rows_.find_centre(part, t0, t1, workspace.rows, known, job.chunk.centre); });
+      if (rows_.same(known))
+        same = enter_uniform_references<C>(job.chunk, job.view, rows_.shared(known), keys_.padded(x));
       start<Emit>(x, job);
     }
     index_t begin = s1;
     if (same) {
       const index_t n = (t1 - s1) / scan_tuning<C>::rows * scan_tuning<C>::rows;
-      plan_.for_strips(x, [&](const strip& part) { rows_.add_same(part, s1, n, desk.rows, known, write_dq, job); });
+      plan_.for_segments(
+          x, [&](const segment& part) { rows_.add_uniform(part, s1, n, workspace.rows, known, write_dq, job); });
       begin += n;
     }
     panels(begin, t1, [&](index_t t, index_t n) {
-      plan_.for_strips(x, [&](const strip& part) {
-        job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
+      plan_.for_segments(x, [&](const segment& part) {
+        job.rows = rows_.read(part, t, n, workspace.rows, known, workspace.zeros, write_dq);
         if (!p_.causal) job.rows = job.rows.reversed(n);
-        if (sums_wanted_) suffix_panel<C, false>(job, part, n);
+        if (sums_wanted_) reverse_panel<C, false>(job, part, n);
       });
     });
     if constexpr (Emit) {
-      // Rows without keys may have moved the frames.
-      for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, true>(job.chunk, job.after, job.view, l);
+      // Rows without keys may have moved the references.
+      for (index_t l = 0; l < keys_.padded(x); l += lanes<C>)
+        prefetch_panel<C, true>(job.chunk, job.after, job.view, l);
       downwards(t0, s1, [&](index_t t, index_t n) {
-        plan_.for_strips(x, [&](const strip& part) {
-          job.keys = open(part, t, n, desk);
-          if (n == scan_tuning<C>::rows && rows_.falling(known)) {
-            rows_.add_falling(part, t, desk.rows, known, desk.zeros, write_dq, job);
+        plan_.for_segments(x, [&](const segment& part) {
+          job.keys = open(part, t, n, workspace);
+          if (n == scan_tuning<C>::rows && rows_.causal_sums(known)) {
+            rows_.add_causal(part, t, workspace.rows, known, workspace.zeros, write_dq, job);
           } else {
-            job.rows = rows_.read(part, t, n, desk.rows, known, desk.zeros, write_dq);
-            suffix_panel<C, true>(job, part, n);
+            job.rows = rows_.read(part, t, n, workspace.rows, known, workspace.zeros, write_dq);
+            reverse_panel<C, true>(job, part, n);
           }
           close(part, t, n, job.keys);
         });
@@ -140,38 +145,38 @@ class backward_pass {
     }
   }
 
-  /// Gradients of keys [s0, s1) that all rows see; desk.after has the sums of the rows.
-  void key_gradients(const stretch& x, index_t s0, index_t s1, const backward_desk<C>& desk) const {
-    suffix_job<C> job{desk.sums, desk.after, desk.ahead, {}, {}};
+  /// Gradients of keys [s0, s1) that all rows see; workspace.after has the sums of the rows.
+  void key_gradients(const column_block& x, index_t s0, index_t s1, const backward_workspace<C>& workspace) const {
+    reverse_job<C> job{workspace.sums, workspace.after, workspace.ahead, {}, {}};
     job.chunk.clear(keys_.padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
-    plan_.for_strips(x, [&](const strip& part) {
+    plan_.for_segments(x, [&](const segment& part) {
       // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
       constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
       const bool whole = in_place(part);
-      const index_t rows = panel_rows<C>(ways_.far_key_grads && whole);
-      const auto emit_panel = [&](const suffix_keys<C>& keys, index_t n) {
+      const index_t rows = panel_rows<C>(policy_.far_key_grads && whole);
+      const auto emit_panel = [&](const reverse_keys<C>& keys, index_t n) {
         job.keys = keys;
         rows == few ? emit_keys<C, few>(job, part, n) : emit_keys<C, many>(job, part, n);
       };
       for_panels(
-          s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, desk); }, emit_panel,
-          [&](index_t s, index_t n, const suffix_keys<C>& keys) { close(part, s, n, keys); });
+          s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, workspace); }, emit_panel,
+          [&](index_t s, index_t n, const reverse_keys<C>& keys) { close(part, s, n, keys); });
     });
   }
 
   /// Keys from s0 on that no row sees.
-  void no_gradients(const stretch& x, index_t s0, const backward_desk<C>& desk) const {
+  void no_gradients(const column_block& x, index_t s0, const backward_workspace<C>& workspace) const {
     if (s0 >= p_.Tk) return;
-    plan_.for_strips(x, [&](const strip& part) {
-      if (dk_.set()) dk_.write(part, s0, p_.Tk - s0, {desk.zeros, 0});
-      if (dv_.set()) dv_.write(part, s0, p_.Tk - s0, {desk.zeros, 0});
+    plan_.for_segments(x, [&](const segment& part) {
+      if (dk_.set()) dk_.write(part, s0, p_.Tk - s0, {workspace.zeros, 0});
+      if (dv_.set()) dv_.write(part, s0, p_.Tk - s0, {workspace.zeros, 0});
     });
   }
 
-  void advance(const stretch& x, const backward_desk<C>& desk) const {
-    merge_suffixes<C>(desk.after, desk.sums, keys_.padded(x));
+  void advance(const column_block& x, const backward_workspace<C>& workspace) const {
+    merge_reverse<C>(workspace.after, workspace.sums, keys_.padded(x));
   }
 
  private:
@@ -179,28 +184,28 @@ class backward_pass {
   struct row_keeper {
     static constexpr emission what = emission::any;
     const known_rows<C>* rows;
-    fold_rows<C> open(const strip& x, index_t t, index_t) const {
+    fold_rows<C> open(const segment& x, index_t t, index_t) const {
       const auto at = [&](const panel<C>& to) { return panel<C>{to.row(t - rows->t0) + x.lane, to.stride}; };
       return {at(rows->o), {}, at(rows->inverse), at(rows->power), at(rows->base)};
     }
-    void close(const strip&, index_t, index_t) const {}
-    bool in_place(const strip&) const { return false; }
+    void close(const segment&, index_t, index_t) const {}
+    bool in_place(const segment&) const { return false; }
   };
 
-  known_rows<C> kept(const backward_desk<C>& desk, index_t rows, index_t t0, index_t stride) const {
+  known_rows<C> kept(const backward_workspace<C>& workspace, index_t rows, index_t t0, index_t stride) const {
     const index_t one = rows * plan_.width();
-    C* const at = desk.kept;
+    C* const at = workspace.kept;
     return {{at, stride}, {at + one, stride}, {at + 2 * one, stride}, {at + 3 * one, stride}, t0, false};
   }
 
-  bool some_base(const C* base, const stretch& x) const {
+  bool some_base(const C* base, const column_block& x) const {
     const vec<C> zero(C(0));
     auto some = differs<C>(zero, zero);
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) some = some | (differs<C>(load(base + l), zero));
     return xsimd::any(some);
   }
 
-  bool some_empty(const C* inverse, const stretch& x) const {
+  bool some_empty(const C* inverse, const column_block& x) const {
     const vec<C> zero(C(0));
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>)
       if (xsimd::any(load(inverse + l) == zero)) return true;
@@ -208,8 +213,8 @@ class backward_pass {
   }
 
   template <bool Emit>
-  void start(const stretch& x, const suffix_job<C>& job) const {
-    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) look_ahead<C, Emit>(job.chunk, job.after, job.view, l);
+  void start(const column_block& x, const reverse_job<C>& job) const {
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) prefetch_panel<C, Emit>(job.chunk, job.after, job.view, l);
   }
 
   /// Panels of rows in the order in which their sums grow, as they do within a panel: only where rows see different
@@ -232,27 +237,28 @@ class backward_pass {
   }
 
   /// Whether keys, values and their gradients are read and written where they lie.
-  bool in_place(const strip& x) const {
+  bool in_place(const segment& x) const {
     return keys_.in_place(x) && (!dk_.set() || (v_.direct(x) && dk_.direct(x))) && (!dv_.set() || dv_.direct(x));
   }
 
-  [[gnu::noinline]] suffix_keys<C> open(const strip& x, index_t s, index_t n, const backward_desk<C>& desk) const {
-    suffix_keys<C> out;
-    out.uncached = ways_.far_key_grads;
-    out.k = keys_.read_keys(x, s, n, desk.keys);
+  [[gnu::noinline]] reverse_keys<C> open(const segment& x, index_t s, index_t n,
+                                         const backward_workspace<C>& workspace) const {
+    reverse_keys<C> out;
+    out.uncached = policy_.far_key_grads;
+    out.k = keys_.read_keys(x, s, n, workspace.keys);
     if (dk_.set()) {
-      out.v = v_.read(x, s, n, desk.values);
-      out.dk = dk_.open(x, s, desk.dk);
-      out.dk_around = ways_.keys_around && dk_.direct(x) && on_lines(out.dk);
+      out.v = v_.read(x, s, n, workspace.values);
+      out.dk = dk_.open(x, s, workspace.dk);
+      out.dk_streamed = policy_.keys_streamed && dk_.direct(x) && on_lines(out.dk);
     }
     if (dv_.set()) {
-      out.dv = dv_.open(x, s, desk.dv);
-      out.dv_around = ways_.keys_around && dv_.direct(x) && on_lines(out.dv);
+      out.dv = dv_.open(x, s, workspace.dv);
+      out.dv_streamed = policy_.keys_streamed && dv_.direct(x) && on_lines(out.dv);
     }
     return out;
   }
 
-  [[gnu::noinline]] void close(const strip& x, index_t s, index_t n, const suffix_keys<C>& from) const {
+  [[gnu::noinline]] void close(const segment& x, index_t s, index_t n, const reverse_keys<C>& from) const {
     if (dk_.set()) {
       if (p_.hk == p_.d) {
         dk_.close(x, s, n, from.dk);
@@ -267,7 +273,7 @@ class backward_pass {
   bool sums_wanted_;
   const backward_problem& p_;
   const scan_plan<C>& plan_;
-  traffic ways_;
+  cache_policy policy_;
   key_scan<C> keys_;
   gradient_rows<C> rows_;
   columns<C> v_, dk_, dv_;

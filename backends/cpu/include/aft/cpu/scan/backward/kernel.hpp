@@ -17,12 +17,12 @@ namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// Rows: g = dy gate(q), the average o, and e^-lse = inverse * 2^power * e^base; inverse is 0 where a row saw no key.
 template <class C>
-struct suffix_rows {
+struct reverse_rows {
   panel<C> g, o, inverse, power, base;
   bool rebased = false;  ///< some base is not 0
 
   /// The same from the last of n rows to the first.
-  suffix_rows reversed(index_t n) const {
+  reverse_rows reversed(index_t n) const {
     const auto turned = [n](const panel<C>& of) { return panel<C>{of.row(n - 1), -of.stride}; };
     return {turned(g), turned(o), turned(inverse), turned(power), turned(base), rebased};
   }
@@ -30,35 +30,35 @@ struct suffix_rows {
 
 /// Keys and where their gradients go; null for one that is not wanted.
 template <class C>
-struct suffix_keys {
+struct reverse_keys {
   panel<C> k{}, v{}, dk{}, dv{};
-  bool dk_around = false;  ///< written around the caches
-  bool dv_around = false;
+  bool dk_streamed = false;  ///< written by streaming stores
+  bool dv_streamed = false;
   bool uncached = false;  ///< keys and values are in memory, not in a cache
 
   /// Those from key r on.
-  suffix_keys from(index_t r) const {
-    return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_around, dv_around, uncached};
+  reverse_keys from(index_t r) const {
+    return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_streamed, dv_streamed, uncached};
   }
 };
 
 template <class C>
-struct suffix_job {
-  suffix_lanes<C> chunk, after;
-  suffix_view<C> view;
-  suffix_rows<C> rows;
-  suffix_keys<C> keys;
+struct reverse_job {
+  reverse_lanes<C> chunk, after;
+  reverse_view<C> view;
+  reverse_rows<C> rows;
+  reverse_keys<C> keys;
 };
 
-/// Brings the view up to date after a lane's frame or value shift changed.
+/// Brings the view up to date after a lane's reference or value shift changed.
 template <class C, bool Emit>
-inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& after, const suffix_view<C>& view,
-                       index_t l) {
+inline void prefetch_panel(const reverse_lanes<C>& chunk, const reverse_lanes<C>& after, const reverse_view<C>& view,
+                           index_t l) {
   const vec<C> zero(C(0));
   auto special = differs<C>(load(chunk.base + l), zero) | differs<C>(value_shift<C>(load(chunk.g_peak + l)), zero) |
                  differs<C>(value_shift<C>(load(chunk.o_peak + l)), zero);
   if constexpr (Emit) {
-    const suffix_join<C> j = join_suffixes<C>(after, chunk, l);
+    const reverse_join<C> j = join_reverse<C>(after, chunk, l);
     // A larger row would change how the parts join.
     special = special | differs<C>(j.g_shift, zero) | differs<C>(j.o_shift, zero);
     const vec<C> a = load(after.a + l) * j.a_first;
@@ -67,9 +67,9 @@ inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& afte
     store(view.cross + l, j.second_off * j.a_second);
     store(view.a_after + l, a);
     store(view.b_after + l, mul_add(j.first_off, a, load(after.b + l) * j.b_first));
-    store(view.base + l, j.frames.common.base);
+    store(view.base + l, j.references.common.base);
     store(view.centre + l, j.centre);
-    const vec<C> power = j.frames.common.exponent + j.g_shift;
+    const vec<C> power = j.references.common.exponent + j.g_shift;
     store(view.a_power + l, power);
     store(view.b_power + l, power + j.o_shift);
   }
@@ -78,9 +78,9 @@ inline void look_ahead(const suffix_lanes<C>& chunk, const suffix_lanes<C>& afte
 
 /// A lane's view in registers, for several keys.
 template <class C>
-struct suffix_past {
+struct reverse_past {
   vec<C> a_unit, b_unit, cross, a_after, b_after, base, centre, a_power, b_power;
-  suffix_past(const suffix_view<C>& view, index_t l)
+  reverse_past(const reverse_view<C>& view, index_t l)
       : a_unit(load(view.a_unit + l)),
         b_unit(load(view.b_unit + l)),
         cross(load(view.cross + l)),
@@ -94,25 +94,25 @@ struct suffix_past {
 
 /// A and B as a key sees them.
 template <class C>
-struct suffix_sums {
+struct reverse_sums {
   vec<C> a, b;
-  suffix_sums(const vec<C>& known_a, const vec<C>& known_b) : a(known_a), b(known_b) {}
-  suffix_sums(const suffix_past<C>& past, const vec<C>& chunk_a, const vec<C>& chunk_b)
+  reverse_sums(const vec<C>& known_a, const vec<C>& known_b) : a(known_a), b(known_b) {}
+  reverse_sums(const reverse_past<C>& past, const vec<C>& chunk_a, const vec<C>& chunk_b)
       : a(mul_add(chunk_a, past.a_unit, past.a_after)),
         b(mul_add(chunk_b, past.b_unit, mul_add(chunk_a, past.cross, past.b_after))) {}
 };
 
-/// The gradients of key r, column i of the strip.
+/// The gradients of key r, column i of the segment.
 template <class C>
-inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, index_t i, index_t r,
-                     const suffix_sums<C>& sum) {
+inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, index_t i, index_t r,
+                     const reverse_sums<C>& sum) {
   const vec<C> zero(C(0));
   const vec<C> k = load(keys.k.row(r) + i);
   const auto hidden = k == vec<C>(-std::numeric_limits<C>::infinity());
-  const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(abyss<C>));
-  const split_exp<C> e = exp_weight<C>(min_ignoring_nan<C>(above, vec<C>(-abyss<C>)));
+  const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(underflow_clamp<C>));
+  const split_exp<C> e = exp_weight<C>(min_ignoring_nan<C>(above, vec<C>(-underflow_clamp<C>)));
   const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
-  if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_around);
+  if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed);
   if (keys.dk.data != nullptr) {
     const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
     const vec<C> v = load(keys.v.row(r) + i);
@@ -121,14 +121,14 @@ inline void emit_key(const suffix_keys<C>& keys, const suffix_past<C>& past, ind
       const vec<C> half(C(0.5));
       dk = xsimd::select(beyond, mul_add(dv, v * half - past.centre * half, -rest * half) * vec<C>(C(2)), dk);
     }
-    put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_around);
+    put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed);
   }
 }
 
-/// One row of any kind. A lane gets the bits here that suffix_panel gives it.
+/// One row of any kind. A lane gets the bits here that reverse_panel gives it.
 template <class C, bool Emit>
-[[gnu::noinline]] void suffix_any(const suffix_job<C>& job, index_t l, index_t i, index_t r) {
-  const suffix_lanes<C>& chunk = job.chunk;
+[[gnu::noinline]] void reverse_any(const reverse_job<C>& job, index_t l, index_t i, index_t r) {
+  const reverse_lanes<C>& chunk = job.chunk;
   const vec<C> zero(C(0));
   const vec<C> one(C(1));
   const vec<C> empty(empty_exponent<C>);
@@ -136,9 +136,9 @@ template <class C, bool Emit>
   const auto hidden = inverse == zero;
   const vec<C> g = xsimd::select(hidden, zero, load(job.rows.g.row(r) + i));
   const vec<C> o = xsimd::select(hidden, zero, load(job.rows.o.row(r) + i));
-  const frame<C> row{job.rows.rebased ? xsimd::select(hidden, zero, load(job.rows.base.row(r) + i)) : zero,
-                     xsimd::select(hidden, empty, load(job.rows.power.row(r) + i))};
-  const frame<C> f = chunk.in(l);
+  const reference<C> row{job.rows.rebased ? xsimd::select(hidden, zero, load(job.rows.base.row(r) + i)) : zero,
+                         xsimd::select(hidden, empty, load(job.rows.power.row(r) + i))};
+  const reference<C> f = chunk.in(l);
 
   const vec<C> old_g = load(chunk.g_peak + l);
   const vec<C> old_o = load(chunk.o_peak + l);
@@ -151,8 +151,8 @@ template <class C, bool Emit>
   vec<C> b = times_pow2<C>(times_pow2<C>(load(chunk.b + l), g_change), value_shift<C>(old_o) - o_shift);
 
   const vec<C> centre = times_pow2<C>(load(chunk.centre + l), -o_shift);
-  frame<C> next = f;
-  next.exponent = xsimd::select(row.exponent > f.exponent, row.exponent + vec<C>(scan_tuning<C>::headroom), f.exponent);
+  reference<C> next = f;
+  next.exponent = xsimd::select(row.exponent > f.exponent, row.exponent + vec<C>(scan_tuning<C>::slack), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
   vec<C> weight = times_pow2<C>(inverse, row.exponent - next.exponent);
   const auto wide = differs<C>(f.base, zero);
@@ -175,36 +175,36 @@ template <class C, bool Emit>
   store(chunk.exponent + l, next.exponent);
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(g_peak, old_g) |
                  differs<C>(o_peak, old_o)))
-    look_ahead<C, Emit>(chunk, job.after, job.view, l);
+    prefetch_panel<C, Emit>(chunk, job.after, job.view, l);
   if constexpr (Emit) {
-    const suffix_past<C> past(job.view, l);
-    emit_key<C>(job.keys, past, i, r, suffix_sums<C>(past, a, b));
+    const reverse_past<C> past(job.view, l);
+    emit_key<C>(job.keys, past, i, r, reverse_sums<C>(past, a, b));
   }
 }
 
-/// Folds rows n - 1 down to 0 of the panels of a strip, n at most scan_tuning::rows; with Emit, key r after row r.
+/// Folds rows n - 1 down to 0 of the panels of a segment, n at most scan_tuning::rows; with Emit, key r after row r.
 /// Flattened, and with copies of what the loop reads, as fold_columns is.
 template <class C, bool Emit>
-[[gnu::flatten]] inline void suffix_panel(const suffix_job<C>& job, const strip& x, index_t n) {
+[[gnu::flatten]] inline void reverse_panel(const reverse_job<C>& job, const segment& x, index_t n) {
   constexpr index_t rows = scan_tuning<C>::rows;
-  const suffix_lanes<C> chunk = job.chunk;
-  const suffix_view<C> view = job.view;
-  const suffix_rows<C> in = job.rows;
-  const suffix_keys<C> keys = job.keys;
+  const reverse_lanes<C> chunk = job.chunk;
+  const reverse_view<C> view = job.view;
+  const reverse_rows<C> in = job.rows;
+  const reverse_keys<C> keys = job.keys;
   const index_t width = x.width;
   const index_t lane = x.lane;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
   const vec<C> zero(C(0));
-  const lines_ahead<C> next_k(keys.k, -1), next_v(keys.v, -1);
+  const prefetch_lines<C> next_k(keys.k, -1), next_v(keys.v, -1);
   // Where all rows see the same keys they have one weight and one average.
   const bool same = !Emit && in.inverse.stride == 0 && in.o.stride == 0;
   for (index_t i = 0; i < width; i += lanes<C>) {
     const index_t l = lane + i;
     if constexpr (Emit) {
       for (index_t r = 0; r < n; ++r) {
-        next_k.ask(r, i);
-        if (keys.dk.data != nullptr) next_v.ask(r, i);
+        next_k.prefetch_into(r, i);
+        if (keys.dk.data != nullptr) next_v.prefetch_into(r, i);
       }
     }
     if (n == rows && !in.rebased) {
@@ -234,7 +234,7 @@ template <class C, bool Emit>
         const vec<C> exponent = load(chunk.exponent + l);
         vec<C> a = load(chunk.a + l);
         vec<C> b = load(chunk.b + l);
-        const suffix_past<C> past(view, l);
+        const reverse_past<C> past(view, l);
         vec<C> weight(C(0));
         vec<C> off(C(0));
 #pragma GCC unroll 4
@@ -246,7 +246,7 @@ template <class C, bool Emit>
           const vec<C> g = load(in.g.row(r) + i);
           a = mul_add(weight, g, a);
           b = mul_add(weight * g, off, b);
-          if constexpr (Emit) emit_key<C>(keys, past, i, r, suffix_sums<C>(past, a, b));
+          if constexpr (Emit) emit_key<C>(keys, past, i, r, reverse_sums<C>(past, a, b));
         }
         store(chunk.a + l, a);
         store(chunk.b + l, b);
@@ -255,7 +255,7 @@ template <class C, bool Emit>
         continue;
       }
     }
-    for (index_t r = n - 1; r >= 0; --r) suffix_any<C, Emit>(job, l, i, r);
+    for (index_t r = n - 1; r >= 0; --r) reverse_any<C, Emit>(job, l, i, r);
   }
 }
 

@@ -7,44 +7,44 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// What rows bring along besides suffix_rows, where their g is still to be formed.
+/// What rows bring along besides reverse_rows, where their g is still to be formed.
 template <class C>
 struct row_inputs {
   panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
-  panel<C> lse{};            ///< null where suffix_rows has inverse and power instead
-  bool around = false;       ///< dq is written around the caches
+  panel<C> lse{};            ///< null where reverse_rows has inverse and power instead
+  bool streamed = false;     ///< dq is written by streaming stores
   bool uncached = false;     ///< the arrays are in memory, not in a cache
 };
 
 /// Sizes between which A and B, if they are not 0, and an exponential may be multiplied before or after its power of
 /// two comes: no number on the way leaves the normal range, so that the bits are the same.
 template <class C>
-inline constexpr C falling_exponent = sizeof(C) == 4 ? C(60) : C(500);
+inline constexpr C causal_exponent = sizeof(C) == 4 ? C(60) : C(500);
 template <class C>
-inline constexpr C falling_size = sizeof(C) == 4 ? C(0x1p60) : C(0x1p500);
+inline constexpr C causal_size = sizeof(C) == 4 ? C(0x1p60) : C(0x1p500);
 
 /// Columns from i on of scan_tuning::rows rows with the sigmoid gate and their keys, up to the first vector that is for
-/// suffix_any, of which dq alone is written, as it will be again; returns where it stopped. Without a call in its loop,
-/// and with copies, as fold_columns is.
+/// reverse_any, of which dq alone is written, as it will be again; returns where it stopped. Without a call in its
+/// loop, and with copies, as fold_columns is.
 template <class C, bool given>
-[[gnu::flatten, gnu::noinline]] index_t add_falling_rows(const suffix_job<C>& job, const row_inputs<C>& inputs,
-                                                         const strip& x, index_t i) {
+[[gnu::flatten, gnu::noinline]] index_t add_causal_rows(const reverse_job<C>& job, const row_inputs<C>& inputs,
+                                                        const segment& x, index_t i) {
   constexpr index_t rows = scan_tuning<C>::rows;
-  const suffix_lanes<C> chunk = job.chunk;
-  const suffix_view<C> view = job.view;
-  const suffix_rows<C> row = job.rows;
-  const suffix_keys<C> keys = job.keys;
+  const reverse_lanes<C> chunk = job.chunk;
+  const reverse_view<C> view = job.view;
+  const reverse_rows<C> row = job.rows;
+  const reverse_keys<C> keys = job.keys;
   const row_inputs<C> in = inputs;
   const index_t lane = x.lane, width = x.width;
   const vec<C> low(scan_tuning<C>::value_low), high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
-  const vec<C> ln2(C(0.6931)), reach(exp_constants<C>::bias - C(8)), most(falling_exponent<C>);
+  const vec<C> ln2(C(0.6931)), reach(exp_constants<C>::bias - C(8)), most(causal_exponent<C>);
   // Two panels of nine arrays have more lines in a set than the first-level cache: asked for there, 17 MB take 1.1
   // times as long (Emerald Rapids, 2026-11).
-  const auto next = [&](const panel<C>& of) { return lines_ahead<C>::whole(of, -1, width, in.uncached); };
-  const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq), next_o = next(row.o),
-                       next_lse = next(in.lse), next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk),
-                       next_dv = next(keys.dv);
+  const auto next = [&](const panel<C>& of) { return prefetch_lines<C>::whole(of, -1, width, in.uncached); };
+  const prefetch_lines<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq), next_o = next(row.o),
+                          next_lse = next(in.lse), next_k = next(keys.k), next_v = next(keys.v),
+                          next_dk = next(keys.dk), next_dv = next(keys.dv);
   const bool with_dq = in.dq.data != nullptr, with_dk = keys.dk.data != nullptr, with_dv = keys.dv.data != nullptr;
   for (; i < width; i += lanes<C>) {
     const index_t l = lane + i;
@@ -53,16 +53,16 @@ template <class C, bool given>
     vec<C> least(std::numeric_limits<C>::infinity()), greatest = -least;
 #pragma GCC unroll 4
     for (index_t r = 0; r < rows; ++r) {
-      next_dy.ask_second(r, i);
-      next_q.ask_second(r, i);
-      next_k.ask_second(r, i);
-      if (with_dk) next_v.ask_second(r, i);
+      next_dy.prefetch_second_level(r, i);
+      next_q.prefetch_second_level(r, i);
+      next_k.prefetch_second_level(r, i);
+      if (with_dk) next_v.prefetch_second_level(r, i);
       size_q = larger_size<C>(size_q, load(in.q.row(r) + i));
       size_k = larger_size<C>(size_k, load(keys.k.row(r) + i));
       o_peak = larger_size<C>(o_peak, load(row.o.row(r) + i));
       if constexpr (given) {
-        next_o.ask_second(r, i);
-        next_lse.ask_second(r, i);
+        next_o.prefetch_second_level(r, i);
+        next_lse.prefetch_second_level(r, i);
         const vec<C> lse = load(in.lse.row(r) + i);
         least = min_ignoring_nan<C>(least, lse);
         greatest = max_ignoring_nan<C>(greatest, lse);
@@ -92,16 +92,16 @@ template <class C, bool given>
       } else {
         weight[r] = times_pow2<C>(load(row.inverse.row(r) + i), load(row.power.row(r) + i) - limit);
       }
-      const vec<C> growth = exp_near<C, true>(load(in.q.row(r) + i), zero);
-      const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), growth);
+      const vec<C> exp_minus = exp_near<C, true>(load(in.q.row(r) + i), zero);
+      const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), exp_minus);
       g[r] = both.g;
       g_peak = larger_size<C>(g_peak, g[r]);
       if (!with_dq) continue;
-      if (!in.around) next_dq.ask_to_write(r, i);
-      put(in.dq.row(r) + i, both.slope * load(row.o.row(r) + i), in.around);
+      if (!in.streamed) next_dq.prefetch_writes(r, i);
+      put(in.dq.row(r) + i, both.slope * load(row.o.row(r) + i), in.streamed);
     }
     if (!xsimd::all((g_peak <= high) & ((old_g_peak >= low) | (g_peak == zero)))) return i;
-    const suffix_past<C> past(view, l);
+    const reverse_past<C> past(view, l);
     vec<C> a = load(chunk.a + l), b = load(chunk.b + l);
     vec<C> to_v[rows], to_k[rows];
     seen_range<C> sizes;
@@ -109,28 +109,28 @@ template <class C, bool given>
     for (index_t r = rows - 1; r >= 0; --r) {
       a = mul_add(weight[r], g[r], a);
       b = mul_add(weight[r] * g[r], load(row.o.row(r) + i) - centre, b);
-      const suffix_sums<C> sum(past, a, b);
+      const reverse_sums<C> sum(past, a, b);
       sizes.add_unless_zero((xsimd::abs)(sum.a));
       sizes.add_unless_zero((xsimd::abs)(sum.b));
       to_v[r] = sum.a;
       to_k[r] = sum.b;
     }
-    if (xsimd::all(ordinary_size & sizes.within(C(1) / falling_size<C>, falling_size<C>))) {
+    if (xsimd::all(ordinary_size & sizes.within(C(1) / causal_size<C>, causal_size<C>))) {
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         const vec<C> e = exp_near<C>(load(keys.k.row(r) + i), -power);
         const vec<C> dv = e * to_v[r];
         if (with_dv) {
-          if (!keys.dv_around) next_dv.ask_to_write(r, i);
-          put(keys.dv.row(r) + i, dv, keys.dv_around);
+          if (!keys.dv_streamed) next_dv.prefetch_writes(r, i);
+          put(keys.dv.row(r) + i, dv, keys.dv_streamed);
         }
         if (with_dk) {
-          if (!keys.dk_around) next_dk.ask_to_write(r, i);
-          put(keys.dk.row(r) + i, mul_add(dv, load(keys.v.row(r) + i) - past.centre, -(e * to_k[r])), keys.dk_around);
+          if (!keys.dk_streamed) next_dk.prefetch_writes(r, i);
+          put(keys.dk.row(r) + i, mul_add(dv, load(keys.v.row(r) + i) - past.centre, -(e * to_k[r])), keys.dk_streamed);
         }
       }
     } else {
-      for (index_t r = 0; r < rows; ++r) emit_key<C>(keys, past, i, r, suffix_sums<C>(to_v[r], to_k[r]));
+      for (index_t r = 0; r < rows; ++r) emit_key<C>(keys, past, i, r, reverse_sums<C>(to_v[r], to_k[r]));
     }
     store(chunk.a + l, a);
     store(chunk.b + l, b);

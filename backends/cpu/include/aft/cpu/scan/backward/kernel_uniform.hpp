@@ -14,33 +14,33 @@ struct gate_gradient_pair {
   vec<C> g, slope;
 };
 template <class C>
-inline gate_gradient_pair<C> sigmoid_gradient(const vec<C>& dy, const vec<C>& growth) {
-  const gate_detail::sigmoid_parts<C> s(growth);
+inline gate_gradient_pair<C> sigmoid_gradient(const vec<C>& dy, const vec<C>& exp_minus) {
+  const gate_detail::sigmoid_parts<C> s(exp_minus);
   const vec<C> g = dy * s.value;
   return {g, g * s.rest};
 }
 
 /// What a row brings along besides what it shares with all others.
 template <class C>
-struct same_inputs {
+struct uniform_inputs {
   panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
-  bool around = false;       ///< dq is written around the caches
+  bool streamed = false;     ///< dq is written by streaming stores
   bool uncached = false;     ///< the arrays are in memory, not in a cache
 
   /// The rows from r on.
-  same_inputs from(index_t r) const { return {dy.from(r), q.from(r), dq.from(r), around, uncached}; }
+  uniform_inputs from(index_t r) const { return {dy.from(r), q.from(r), dq.from(r), streamed, uncached}; }
 };
 
-/// What sums without a term are after their first row, as suffix_any leaves them, but for A. Rows see keys, and their
-/// base is 0. False where some o is extreme or not its centre, so that B is not 0: such rows are for suffix_panel.
+/// What sums without a term are after their first row, as reverse_any leaves them, but for A. Rows see keys, and their
+/// base is 0. False where some o is extreme or not its centre, so that B is not 0: such rows are for reverse_panel.
 template <class C>
-inline bool enter_same_frames(const suffix_lanes<C>& chunk, const suffix_view<C>& view, const suffix_rows<C>& rows,
-                              index_t width) {
+inline bool enter_uniform_references(const reverse_lanes<C>& chunk, const reverse_view<C>& view,
+                                     const reverse_rows<C>& rows, index_t width) {
   const vec<C> zero(C(0));
   bool plain = true;
   for (index_t l = 0; l < width; l += lanes<C>) {
     const vec<C> power = load(rows.power.data + l);
-    const vec<C> exponent = power + vec<C>(scan_tuning<C>::headroom);
+    const vec<C> exponent = power + vec<C>(scan_tuning<C>::slack);
     const vec<C> o = load(rows.o.data + l);
     const vec<C> size = (xsimd::abs)(o);
     store(chunk.exponent + l, exponent);
@@ -54,17 +54,17 @@ inline bool enter_same_frames(const suffix_lanes<C>& chunk, const suffix_view<C>
   return plain;
 }
 
-/// Sums whole panels of n rows with the sigmoid gate from `at` on, up to the first column that is for suffix_any, whose
-/// g then stands in rows.g and whose dq is written; returns where it stopped. For many panels, without a call in its
-/// loops and with copies, as fold_columns is.
+/// Sums whole panels of n rows with the sigmoid gate from `at` on, up to the first column that is for reverse_any,
+/// whose g then stands in rows.g and whose dq is written; returns where it stopped. For many panels, without a call in
+/// its loops and with copies, as fold_columns is.
 template <class C, index_t rows>
-[[gnu::flatten, gnu::noinline]] panel_place sum_same_rows(const suffix_job<C>& job, const same_inputs<C>& inputs,
-                                                          const strip& x, index_t n, panel_place at) {
-  const suffix_lanes<C> chunk = job.chunk;
-  const suffix_rows<C> shared = job.rows;
+[[gnu::flatten, gnu::noinline]] panel_place sum_uniform_rows(const reverse_job<C>& job, const uniform_inputs<C>& inputs,
+                                                             const segment& x, index_t n, panel_place at) {
+  const reverse_lanes<C> chunk = job.chunk;
+  const reverse_rows<C> shared = job.rows;
   const C* const limit = job.view.limit;
   const C* const weights = job.view.weight;
-  const same_inputs<C> all = inputs;
+  const uniform_inputs<C> all = inputs;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, inputs.uncached);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
@@ -73,39 +73,39 @@ template <class C, index_t rows>
   const vec<C> zero(C(0));
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
-    const same_inputs<C> in = all.from(at.r);
+    const uniform_inputs<C> in = all.from(at.r);
     const auto next = [&](const panel<C>& of) {
-      return lines_ahead<C>::with_turn(of, width, in.uncached, end == width, rows);
+      return prefetch_lines<C>::with_turn(of, width, in.uncached, end == width, rows);
     };
-    const lines_ahead<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
+    const prefetch_lines<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
     for (index_t i = at.i; i < end; i += lanes<C>) {
       const index_t l = lane + i;
       const vec<C> o = load(shared.o.data + i);
-      vec<C> growth[rows];
+      vec<C> exp_minus[rows];
       vec<C> size = zero;
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         // Between the fold of the keys and their gradients, which read them again: k and v are to stay in the cache.
-        next_dy.ask_last(r, i, in.uncached);
-        next_q.ask_last(r, i, in.uncached);
-        if (in.dq.data != nullptr && !in.around) next_dq.ask_to_write(r, i);
+        next_dy.prefetch_last(r, i, in.uncached);
+        next_q.prefetch_last(r, i, in.uncached);
+        if (in.dq.data != nullptr && !in.streamed) next_dq.prefetch_writes(r, i);
         size = larger_size<C>(size, load(in.q.row(r) + i));
       }
       if (xsimd::all(size <= near_q)) {
 #pragma GCC unroll 4
-        for (index_t r = 0; r < rows; ++r) growth[r] = exp_near<C, true>(load(in.q.row(r) + i), zero);
+        for (index_t r = 0; r < rows; ++r) exp_minus[r] = exp_near<C, true>(load(in.q.row(r) + i), zero);
       } else {
 #pragma GCC unroll 4
-        for (index_t r = 0; r < rows; ++r) growth[r] = quotient_growth<C>(load(in.q.row(r) + i));
+        for (index_t r = 0; r < rows; ++r) exp_minus[r] = quotient_exp_minus<C>(load(in.q.row(r) + i));
       }
       vec<C> g[rows];
       vec<C> g_peak = load(chunk.g_peak + l);
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
-        const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), growth[r]);
+        const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), exp_minus[r]);
         g[r] = both.g;
         g_peak = larger_size<C>(g_peak, g[r]);
-        if (in.dq.data != nullptr) put(in.dq.row(r) + i, both.slope * o, in.around);
+        if (in.dq.data != nullptr) put(in.dq.row(r) + i, both.slope * o, in.streamed);
       }
       const auto ordinary = (load(limit + l) >= lowest) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero));
       if (!xsimd::all(ordinary)) {
@@ -120,19 +120,20 @@ template <class C, index_t rows>
       store(chunk.a + l, a);
       store(chunk.g_peak + l, g_peak);
     }
-    at = at.behind(end, width, rows);
+    at = at.history(end, width, rows);
   }
   return at;
 }
 
-/// The same for n rows, a multiple of `rows`, of whole strips, whatever they hold.
+/// The same for n rows, a multiple of `rows`, of whole segments, whatever they hold.
 template <class C, index_t rows>
-[[gnu::noinline]] void same_panels(const suffix_job<C>& job, const same_inputs<C>& in, const strip& x, index_t n) {
+[[gnu::noinline]] void uniform_panels(const reverse_job<C>& job, const uniform_inputs<C>& in, const segment& x,
+                                      index_t n) {
   for (panel_place at; at.r < n;) {
-    at = sum_same_rows<C, rows>(job, in, x, n, at);
+    at = sum_uniform_rows<C, rows>(job, in, x, n, at);
     if (at.r >= n) return;
-    for (index_t r = 0; r < rows; ++r) suffix_any<C, false>(job, x.lane + at.i, at.i, r);
-    at = at.behind(at.i + lanes<C>, x.width, rows);
+    for (index_t r = 0; r < rows; ++r) reverse_any<C, false>(job, x.lane + at.i, at.i, r);
+    at = at.history(at.i + lanes<C>, x.width, rows);
   }
 }
 

@@ -19,7 +19,7 @@ inline vec<C> exponent_bits(const vec<C>& x) {
 /// Says for which keys e^k may be multiplied by its power of two before A and B come: where no number on the way leaves
 /// the normal range, so that the bits are the same.
 template <class C>
-inline void find_key_limits(const suffix_view<C>& view, index_t l) {
+inline void find_key_limits(const reverse_view<C>& view, index_t l) {
   const vec<C> zero(C(0));
   const vec<C> reach(exp_constants<C>::bias - C(7));
   const vec<C> room(C(30));
@@ -41,19 +41,20 @@ inline void find_key_limits(const suffix_view<C>& view, index_t l) {
 /// The gradients of whole panels of n keys from `at` on, up to the first column that is for emit_key; returns where it
 /// stopped. For many panels, as fold_columns is.
 template <class C, index_t rows>
-[[gnu::flatten, gnu::noinline]] panel_place emit_ordinary_keys(const suffix_job<C>& job, const strip& x, index_t n,
+[[gnu::flatten, gnu::noinline]] panel_place emit_ordinary_keys(const reverse_job<C>& job, const segment& x, index_t n,
                                                                panel_place at) {
-  const suffix_keys<C> all = job.keys;
-  const suffix_view<C> view = job.view;
+  const reverse_keys<C> all = job.keys;
+  const reverse_view<C> view = job.view;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.keys.uncached);
   const vec<C> zero(C(0));
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
-    const suffix_keys<C> keys = all.from(at.r);
+    const reverse_keys<C> keys = all.from(at.r);
     const auto next = [&](const panel<C>& of) {
-      return lines_ahead<C>::with_turn(of, width, keys.uncached, end == width, rows);
+      return prefetch_lines<C>::with_turn(of, width, keys.uncached, end == width, rows);
     };
-    const lines_ahead<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk), next_dv = next(keys.dv);
+    const prefetch_lines<C> next_k = next(keys.k), next_v = next(keys.v), next_dk = next(keys.dk),
+                            next_dv = next(keys.dv);
     for (index_t i = at.i; i < end; i += lanes<C>) {
       const index_t l = lane + i;
       vec<C> k[rows];
@@ -61,7 +62,7 @@ template <class C, index_t rows>
 #pragma GCC unroll 4
       for (index_t r = 0; r < rows; ++r) {
         k[r] = load(keys.k.row(r) + i);
-        next_k.ask_last(r, i, keys.uncached);
+        next_k.prefetch_last(r, i, keys.uncached);
         size = larger_size<C>(size, k[r]);
       }
       if (!xsimd::all(size <= load(view.ordinary_size + l))) return {at.r, i};
@@ -75,42 +76,42 @@ template <class C, index_t rows>
         const vec<C> centre = load(view.centre + l);
 #pragma GCC unroll 4
         for (index_t r = 0; r < rows; ++r) {
-          next_v.ask_last(r, i, keys.uncached);
-          if (!keys.dk_around) next_dk.ask_to_write(r, i);
+          next_v.prefetch_last(r, i, keys.uncached);
+          if (!keys.dk_streamed) next_dk.prefetch_writes(r, i);
           const vec<C> off = load(keys.v.row(r) + i) - centre;
-          put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_around);
+          put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_streamed);
         }
       }
       if (keys.dv.data != nullptr) {
 #pragma GCC unroll 4
         for (index_t r = 0; r < rows; ++r) {
-          if (!keys.dv_around) next_dv.ask_to_write(r, i);
-          put(keys.dv.row(r) + i, weight[r] * a, keys.dv_around);
+          if (!keys.dv_streamed) next_dv.prefetch_writes(r, i);
+          put(keys.dv.row(r) + i, weight[r] * a, keys.dv_streamed);
         }
       }
     }
-    at = at.behind(end, width, rows);
+    at = at.history(end, width, rows);
   }
   return at;
 }
 
 /// Keys [r, end) of column i, of any kind.
 template <class C>
-[[gnu::flatten, gnu::noinline]] void emit_any_keys(const suffix_job<C>& job, index_t l, index_t i, index_t r,
+[[gnu::flatten, gnu::noinline]] void emit_any_keys(const reverse_job<C>& job, index_t l, index_t i, index_t r,
                                                    index_t end) {
   const vec<C> zero(C(0));
-  const suffix_past<C> past(job.view, l);
-  const suffix_sums<C> sum(past, zero, zero);
+  const reverse_past<C> past(job.view, l);
+  const reverse_sums<C> sum(past, zero, zero);
   for (; r < end; ++r) emit_key<C>(job.keys, past, i, r, sum);
 }
 
-/// Keys [0, n) of a strip, so many at a time.
+/// Keys [0, n) of a segment, so many at a time.
 template <class C, index_t rows>
-[[gnu::noinline]] void emit_keys(const suffix_job<C>& job, const strip& x, index_t n) {
+[[gnu::noinline]] void emit_keys(const reverse_job<C>& job, const segment& x, index_t n) {
   for (panel_place at; at.r < n;) {
     at = emit_ordinary_keys<C, rows>(job, x, n, at);
     emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, (std::min)(at.r + rows, n));
-    at = at.behind(at.i + lanes<C>, x.width, rows);
+    at = at.history(at.i + lanes<C>, x.width, rows);
   }
 }
 

@@ -19,11 +19,11 @@ struct known_rows {
 
 /// The buffers of one thread for a panel of rows.
 template <class C>
-struct row_desk {
+struct row_workspace {
   static constexpr index_t arrays = 9;
   C *dy, *q, *o, *lse, *g, *inverse, *power, *base, *dq;
 
-  row_desk(C* at, index_t width) {
+  row_workspace(C* at, index_t width) {
     const index_t rows = scan_tuning<C>::rows * width;
     dy = at;
     q = dy + rows;
@@ -41,7 +41,7 @@ struct row_desk {
 template <class C>
 class gradient_rows {
  public:
-  gradient_rows(const backward_problem& p, const traffic& ways, bool given, bool with_average, bool with_weights)
+  gradient_rows(const backward_problem& p, const cache_policy& policy, bool given, bool with_average, bool with_weights)
       : gate_(p.gate_fn),
         by_row_(given && p.causal),
         with_average_(with_average),
@@ -51,15 +51,15 @@ class gradient_rows {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         dq_(p.dq, p.d, 1),
-        uncached_(ways.far_rows),
-        around_(ways.around),
+        uncached_(policy.far_rows),
+        streamed_(policy.streamed),
         step_(p.causal ? -1 : 1) {}
 
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
-  suffix_rows<C> read(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
-                      C* zeros, bool write_dq) const {
+  reverse_rows<C> read(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
+                       const known_rows<C>& known, C* zeros, bool write_dq) const {
     row_inputs<C> in;
-    suffix_rows<C> rows = open(x, t, n, desk, known, zeros, write_dq, in);
+    reverse_rows<C> rows = open(x, t, n, workspace, known, zeros, write_dq, in);
     if (by_row_) with_weights_ ? weigh(n, 0, x.width, in.lse, rows) : find_empty(n, x.width, in.lse, rows);
     if (gate_ == gate::none) {
       if (write_dq && dq_.set()) dq_.write(x, t, n, {zeros, 0});
@@ -70,80 +70,81 @@ class gradient_rows {
     return rows;
   }
 
-  /// Whether add_falling may do for whole panels.
-  bool falling(const known_rows<C>& known) const { return gate_ == gate::sigmoid && !known.rebased; }
+  /// Whether add_causal may do for whole panels.
+  bool causal_sums(const known_rows<C>& known) const { return gate_ == gate::sigmoid && !known.rebased; }
 
   /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` with their keys.
-  void add_falling(const strip& x, index_t t, const row_desk<C>& desk, const known_rows<C>& known, C* zeros,
-                   bool write_dq, suffix_job<C>& job) const {
+  void add_causal(const segment& x, index_t t, const row_workspace<C>& workspace, const known_rows<C>& known, C* zeros,
+                  bool write_dq, reverse_job<C>& job) const {
     constexpr index_t n = scan_tuning<C>::rows;
     row_inputs<C> in;
-    job.rows = open(x, t, n, desk, known, zeros, write_dq, in);
+    job.rows = open(x, t, n, workspace, known, zeros, write_dq, in);
     for (index_t i = 0; i < x.width; i += lanes<C>) {
-      i = by_row_ ? add_falling_rows<C, true>(job, in, x, i) : add_falling_rows<C, false>(job, in, x, i);
+      i = by_row_ ? add_causal_rows<C, true>(job, in, x, i) : add_causal_rows<C, false>(job, in, x, i);
       if (i >= x.width) break;
       if (by_row_) weigh(n, i, i + lanes<C>, in.lse, job.rows);
       gate_rows(n, i, i + lanes<C>, in, job.rows);
-      for (index_t r = n - 1; r >= 0; --r) suffix_any<C, true>(job, x.lane + i, i, r);
+      for (index_t r = n - 1; r >= 0; --r) reverse_any<C, true>(job, x.lane + i, i, r);
     }
     if (in.dq.data != nullptr) dq_.close(x, t, n, in.dq);
   }
 
   /// The row that stands for all where they see the same keys, as the forward call left it in the first of them.
-  void read_shared(const strip& x, const row_desk<C>& desk, C* zeros, const known_rows<C>& to) const {
-    const panel<C> o = with_average_ ? average_.read(x, 0, 1, desk.o) : panel<C>{zeros, 0};
+  void read_shared(const segment& x, const row_workspace<C>& workspace, C* zeros, const known_rows<C>& to) const {
+    const panel<C> o = with_average_ ? average_.read(x, 0, 1, workspace.o) : panel<C>{zeros, 0};
     std::copy_n(o.data, x.width, to.o.data + x.lane);
-    suffix_rows<C> row{{}, {}, at(to.inverse, 0, x), at(to.power, 0, x), at(to.base, 0, x)};
-    weigh(1, 0, x.width, lse_.read(x, 0, 1, desk.lse), row);
+    reverse_rows<C> row{{}, {}, at(to.inverse, 0, x), at(to.power, 0, x), at(to.base, 0, x)};
+    weigh(1, 0, x.width, lse_.read(x, 0, 1, workspace.lse), row);
   }
 
   /// What all rows share where one is known for all, at lane positions.
-  static suffix_rows<C> shared(const known_rows<C>& known) {
-    suffix_rows<C> rows;
+  static reverse_rows<C> shared(const known_rows<C>& known) {
+    reverse_rows<C> rows;
     rows.o = known.o;
     rows.inverse = known.inverse;
     rows.power = known.power;
     return rows;
   }
 
-  /// Whether add_same may do for whole panels, if enter_same_frames agrees.
+  /// Whether add_uniform may do for whole panels, if enter_uniform_references agrees.
   bool same(const known_rows<C>& known) const { return known.same && gate_ == gate::sigmoid; }
 
   /// As read, for rows [t, t + n), a multiple of scan_tuning::rows, which it adds to the sums of `job` as well.
-  void add_same(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
-                bool write_dq, suffix_job<C>& job) const {
+  void add_uniform(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
+                   const known_rows<C>& known, bool write_dq, reverse_job<C>& job) const {
     constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
     job.rows = given_again(x, t, known);
-    job.rows.g = {desk.g, x.width};
+    job.rows.g = {workspace.g, x.width};
     const bool write = write_dq && dq_.set();
     const bool in_place = dy_.direct(x) && q_.direct(x) && (!write || dq_.direct(x));
     const index_t together = panel_rows<C>(uncached_ && in_place);
-    const auto open = [&](index_t from, index_t count) { return open_same(x, from, count, desk, write); };
-    const auto add = [&](const same_inputs<C>& in, index_t count) {
-      together == few ? same_panels<C, few>(job, in, x, count) : same_panels<C, rows>(job, in, x, count);
+    const auto open = [&](index_t from, index_t count) { return open_uniform(x, from, count, workspace, write); };
+    const auto add = [&](const uniform_inputs<C>& in, index_t count) {
+      together == few ? uniform_panels<C, few>(job, in, x, count) : uniform_panels<C, rows>(job, in, x, count);
     };
-    for_panels(t, t + n, together, in_place, open, add, [&](index_t from, index_t count, const same_inputs<C>& in) {
+    for_panels(t, t + n, together, in_place, open, add, [&](index_t from, index_t count, const uniform_inputs<C>& in) {
       if (write) dq_.close(x, from, count, in.dq);
     });
   }
 
   /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is
   /// larger than o, but much smaller where all o are nearly equal. A row that saw nothing has no say.
-  void find_centre(const strip& x, index_t t0, index_t t1, const row_desk<C>& desk, const known_rows<C>& known,
-                   C* centre) const {
+  void find_centre(const segment& x, index_t t0, index_t t1, const row_workspace<C>& workspace,
+                   const known_rows<C>& known, C* centre) const {
     constexpr index_t rows = scan_tuning<C>::rows;
     if (!with_average_) return;
     // One panel's buffers that read() fills later.
-    C* const low = desk.dy;
-    C* const high = desk.q;
+    C* const low = workspace.dy;
+    C* const high = workspace.q;
     std::fill_n(low, x.width, exp_constants<C>::largest);
     std::fill_n(high, x.width, -exp_constants<C>::largest);
     if (!by_row_ && known.o.stride == 0) t1 = (std::min)(t1, t0 + 1);
     for (index_t t = t0; t < t1; t += rows) {
       const index_t n = (std::min)(rows, t1 - t);
-      const panel<C> o = by_row_ ? average_.read(x, t, n, desk.o) : at(known.o, t - known.t0, x);
+      const panel<C> o = by_row_ ? average_.read(x, t, n, workspace.o) : at(known.o, t - known.t0, x);
       if (widen(x, n, o, low, high))
-        widen_by_zeros(x, n, o, by_row_ ? lse_.read(x, t, n, desk.lse) : at(known.inverse, t - known.t0, x), low, high);
+        widen_by_zeros(x, n, o, by_row_ ? lse_.read(x, t, n, workspace.lse) : at(known.inverse, t - known.t0, x), low,
+                       high);
     }
     for (index_t i = 0; i < x.width; ++i) {
       const bool some = low[i] <= high[i];
@@ -152,18 +153,19 @@ class gradient_rows {
   }
 
  private:
-  same_inputs<C> open_same(const strip& x, index_t t, index_t n, const row_desk<C>& desk, bool write) const {
-    same_inputs<C> in;
-    in.dy = dy_.read(x, t, n, desk.dy);
-    in.q = q_.read(x, t, n, desk.q);
-    if (write) in.dq = dq_.open(x, t, desk.dq);
-    in.around = around_ && write && dq_.direct(x) && on_lines(in.dq);
+  uniform_inputs<C> open_uniform(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
+                                 bool write) const {
+    uniform_inputs<C> in;
+    in.dy = dy_.read(x, t, n, workspace.dy);
+    in.q = q_.read(x, t, n, workspace.q);
+    if (write) in.dq = dq_.open(x, t, workspace.dq);
+    in.streamed = streamed_ && write && dq_.direct(x) && on_lines(in.dq);
     in.uncached = uncached_;
     return in;
   }
 
   /// Without averages of exactly 0, whose rows may have seen nothing. Says whether there are any.
-  [[gnu::flatten]] static bool widen(const strip& x, index_t n, const panel<C>& o, C* low, C* high) {
+  [[gnu::flatten]] static bool widen(const segment& x, index_t n, const panel<C>& o, C* low, C* high) {
     const vec<C> zero(C(0));
     auto zeros = differs<C>(zero, zero);
     for (index_t i = 0; i < x.width; i += lanes<C>) {
@@ -184,7 +186,7 @@ class gradient_rows {
   }
 
   /// `weight` is a row's lse, or what e^-lse has for a mantissa: -inf or 0 where the row saw nothing.
-  [[gnu::noinline, gnu::flatten]] void widen_by_zeros(const strip& x, index_t n, const panel<C>& o,
+  [[gnu::noinline, gnu::flatten]] void widen_by_zeros(const segment& x, index_t n, const panel<C>& o,
                                                       const panel<C>& weight, C* low, C* high) const {
     const vec<C> zero(C(0));
     const vec<C> nothing(by_row_ ? -std::numeric_limits<C>::infinity() : C(0));
@@ -199,8 +201,8 @@ class gradient_rows {
     }
   }
 
-  static suffix_rows<C> given_again(const strip& x, index_t t, const known_rows<C>& known) {
-    suffix_rows<C> rows;
+  static reverse_rows<C> given_again(const segment& x, index_t t, const known_rows<C>& known) {
+    reverse_rows<C> rows;
     rows.o = at(known.o, t - known.t0, x);
     rows.inverse = at(known.inverse, t - known.t0, x);
     rows.power = at(known.power, t - known.t0, x);
@@ -209,36 +211,36 @@ class gradient_rows {
     return rows;
   }
 
-  static panel<C> at(const panel<C>& from, index_t r, const strip& x) { return {from.row(r) + x.lane, from.stride}; }
+  static panel<C> at(const panel<C>& from, index_t r, const segment& x) { return {from.row(r) + x.lane, from.stride}; }
 
-  /// What read() and add_falling() begin with: places and inputs of rows [t, t + n).
-  suffix_rows<C> open(const strip& x, index_t t, index_t n, const row_desk<C>& desk, const known_rows<C>& known,
-                      C* zeros, bool write_dq, row_inputs<C>& in) const {
-    suffix_rows<C> rows;
+  /// What read() and add_causal() begin with: places and inputs of rows [t, t + n).
+  reverse_rows<C> open(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
+                       const known_rows<C>& known, C* zeros, bool write_dq, row_inputs<C>& in) const {
+    reverse_rows<C> rows;
     if (by_row_) {
-      rows.o = with_average_ ? average_.read(x, t, n, desk.o) : panel<C>{zeros, 0};
-      in.lse = lse_.read(x, t, n, desk.lse);
-      rows.inverse = {desk.inverse, x.width};
-      rows.power = {desk.power, x.width};
-      rows.base = {desk.base, x.width};
+      rows.o = with_average_ ? average_.read(x, t, n, workspace.o) : panel<C>{zeros, 0};
+      in.lse = lse_.read(x, t, n, workspace.lse);
+      rows.inverse = {workspace.inverse, x.width};
+      rows.power = {workspace.power, x.width};
+      rows.base = {workspace.base, x.width};
     } else {
       rows = given_again(x, t, known);
     }
-    in.dy = dy_.read(x, t, n, desk.dy);
+    in.dy = dy_.read(x, t, n, workspace.dy);
     if (gate_ == gate::none) {
       rows.g = in.dy;
       return rows;
     }
-    in.q = q_.read(x, t, n, desk.q);
-    rows.g = {desk.g, x.width};
-    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, desk.dq);
-    in.around = around_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
+    in.q = q_.read(x, t, n, workspace.q);
+    rows.g = {workspace.g, x.width};
+    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, workspace.dq);
+    in.streamed = streamed_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
     in.uncached = uncached_;
     return rows;
   }
 
   /// e^-lse as inverse * 2^power * e^base, columns [i, end).
-  [[gnu::flatten]] static void weigh(index_t n, index_t i, index_t end, const panel<C>& lse, suffix_rows<C>& rows) {
+  [[gnu::flatten]] static void weigh(index_t n, index_t i, index_t end, const panel<C>& lse, reverse_rows<C>& rows) {
     const vec<C> zero(C(0));
     const vec<C> range(exp_constants<C>::range);
     for (; i < end; i += lanes<C>) {
@@ -260,7 +262,7 @@ class gradient_rows {
   }
 
   /// Of those only whether they are 0, which is all that dq asks.
-  [[gnu::noinline]] static void find_empty(index_t n, index_t width, const panel<C>& lse, const suffix_rows<C>& rows) {
+  [[gnu::noinline]] static void find_empty(index_t n, index_t width, const panel<C>& lse, const reverse_rows<C>& rows) {
     const vec<C> zero(C(0)), one(C(1)), nothing(-std::numeric_limits<C>::infinity());
     for (index_t r = 0; r < n; ++r)
       for (index_t i = 0; i < width; i += lanes<C>)
@@ -269,10 +271,10 @@ class gradient_rows {
 
   /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o, columns [i, end). A switch inside the loop costs a
   /// third of it.
-  void gate_rows(index_t n, index_t i, index_t end, const row_inputs<C>& in, const suffix_rows<C>& rows) const {
+  void gate_rows(index_t n, index_t i, index_t end, const row_inputs<C>& in, const reverse_rows<C>& rows) const {
     if (gate_ == gate::sigmoid) {
       gate_rows(n, i, end, in, rows,
-                [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_growth<C>(z)); });
+                [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_exp_minus<C>(z)); });
     } else {
       gate_rows(n, i, end, in, rows, [this](const vec<C>& up, const vec<C>& z) {
         const gate_pair<C> both = gate_both<C>(gate_, z);
@@ -282,22 +284,22 @@ class gradient_rows {
   }
   template <class Gate>
   [[gnu::flatten]] void gate_rows(index_t n, index_t begin, index_t end, const row_inputs<C>& in,
-                                  const suffix_rows<C>& rows, const Gate& both) const {
-    const suffix_rows<C> to = rows;
+                                  const reverse_rows<C>& rows, const Gate& both) const {
+    const reverse_rows<C> to = rows;
     const panel<C> dy = in.dy, q = in.q, dq = in.dq;
-    const bool around = in.around;
-    const lines_ahead<C> next_dy(dy, step_), next_q(q, step_);
+    const bool streamed = in.streamed;
+    const prefetch_lines<C> next_dy(dy, step_), next_q(q, step_);
     const vec<C> zero(C(0));
     for (index_t r = n - 1; r >= 0; --r) {
       for (index_t i = begin; i < end; i += lanes<C>) {
-        next_dy.ask(r, i);
-        next_q.ask(r, i);
+        next_dy.prefetch_into(r, i);
+        next_q.prefetch_into(r, i);
         const vec<C> up = load(dy.row(r) + i);
         const gate_gradient_pair<C> gate = both(up, load(q.row(r) + i));
         store(to.g.row(r) + i, gate.g);
         if (dq.data == nullptr) continue;
         const vec<C> value = gate.slope * load(to.o.row(r) + i);
-        put(dq.row(r) + i, xsimd::select(load(to.inverse.row(r) + i) == zero, zero, value), around);
+        put(dq.row(r) + i, xsimd::select(load(to.inverse.row(r) + i) == zero, zero, value), streamed);
       }
     }
   }
@@ -306,7 +308,7 @@ class gradient_rows {
   bool by_row_;  ///< average and lse are what the caller gave, and differ from row to row
   bool with_average_, with_weights_;
   columns<C> dy_, q_, average_, lse_, dq_;
-  bool uncached_, around_;
+  bool uncached_, streamed_;
   index_t step_;  ///< of the panels, see backward_pass::panels
 };
 

@@ -7,10 +7,10 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// A and B of every lane in the lane's frame, A also divided by 2^value_shift(g_peak), B by that and
+/// A and B of every lane in the lane's reference, A also divided by 2^value_shift(g_peak), B by that and
 /// 2^value_shift(o_peak).
 template <class C>
-struct suffix_lanes {
+struct reverse_lanes {
   static constexpr index_t arrays = 7;
   C* base = nullptr;
   C* exponent = nullptr;
@@ -20,8 +20,8 @@ struct suffix_lanes {
   C* a = nullptr;
   C* b = nullptr;
 
-  suffix_lanes() = default;
-  suffix_lanes(C* at, index_t width)
+  reverse_lanes() = default;
+  reverse_lanes(C* at, index_t width)
       : base(at),
         exponent(at + width),
         centre(at + 2 * width),
@@ -30,7 +30,7 @@ struct suffix_lanes {
         a(at + 5 * width),
         b(at + 6 * width) {}
 
-  frame<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
+  reference<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
 
   /// Of `centre` too, which every chunk chooses for itself before its rows come.
   void clear(index_t width) const {
@@ -43,9 +43,9 @@ struct suffix_lanes {
 
 /// How a chunk's own sums and those after it make a key's: A = a a_unit + a_after, B = b b_unit + a cross + b_after.
 template <class C>
-struct suffix_view {
+struct reverse_view {
   static constexpr index_t arrays = 12;
-  C* limit = nullptr;  ///< rows whose power is up to it, with ordinary g and o, need no change of frame
+  C* limit = nullptr;  ///< rows whose power is up to it, with ordinary g and o, need no change of reference
   C* a_unit = nullptr;
   C* b_unit = nullptr;
   C* cross = nullptr;
@@ -58,8 +58,8 @@ struct suffix_view {
   C* weight = nullptr;         ///< of every row, where all are the same
   C* ordinary_size = nullptr;  ///< keys of this size and below are for emit_ordinary_keys
 
-  suffix_view() = default;
-  suffix_view(C* at, index_t width)
+  reverse_view() = default;
+  reverse_view(C* at, index_t width)
       : limit(at),
         a_unit(at + width),
         b_unit(at + 2 * width),
@@ -74,20 +74,20 @@ struct suffix_view {
         ordinary_size(at + 11 * width) {}
 };
 
-/// Both sums in their common frame, with a common centre.
+/// Both sums in their common reference, with a common centre.
 template <class C>
-struct suffix_join {
-  joined<C> frames;
+struct reverse_join {
+  joined<C> references;
   vec<C> centre, g_peak, o_peak, g_shift, o_shift;
   vec<C> a_first, a_second, b_first, b_second;
   vec<C> first_off, second_off;  ///< each centre's distance from the common one
 };
 
 template <class C>
-inline suffix_join<C> join_suffixes(const suffix_lanes<C>& x, const suffix_lanes<C>& y, index_t l) {
-  suffix_join<C> out;
+inline reverse_join<C> join_reverse(const reverse_lanes<C>& x, const reverse_lanes<C>& y, index_t l) {
+  reverse_join<C> out;
   const vec<C> empty(empty_exponent<C>);
-  out.frames = join<C>(x.in(l), y.in(l));
+  out.references = join<C>(x.in(l), y.in(l));
   const vec<C> cx = load(x.centre + l);
   const vec<C> cy = load(y.centre + l);
   const auto take_x =
@@ -106,8 +106,8 @@ inline suffix_join<C> join_suffixes(const suffix_lanes<C>& x, const suffix_lanes
     const vec<C> zero(C(0));
     return xsimd::select(peak == zero, zero, value_shift<C>(peak) - shift);
   };
-  out.a_first = times_pow2<C>(out.frames.first, apart(gx, out.g_shift));
-  out.a_second = times_pow2<C>(out.frames.second, apart(gy, out.g_shift));
+  out.a_first = times_pow2<C>(out.references.first, apart(gx, out.g_shift));
+  out.a_second = times_pow2<C>(out.references.second, apart(gy, out.g_shift));
   out.b_first = times_pow2<C>(out.a_first, apart(ox, out.o_shift));
   out.b_second = times_pow2<C>(out.a_second, apart(oy, out.o_shift));
   const vec<C> c = times_pow2<C>(out.centre, -out.o_shift);
@@ -118,16 +118,16 @@ inline suffix_join<C> join_suffixes(const suffix_lanes<C>& x, const suffix_lanes
 
 /// after += chunk.
 template <class C>
-inline void merge_suffixes(const suffix_lanes<C>& after, const suffix_lanes<C>& chunk, index_t width) {
+inline void merge_reverse(const reverse_lanes<C>& after, const reverse_lanes<C>& chunk, index_t width) {
   for (index_t l = 0; l < width; l += lanes<C>) {
-    const suffix_join<C> j = join_suffixes<C>(after, chunk, l);
+    const reverse_join<C> j = join_reverse<C>(after, chunk, l);
     const vec<C> a1 = load(after.a + l) * j.a_first;
     const vec<C> a2 = load(chunk.a + l) * j.a_second;
     const vec<C> b1 = mul_add(j.first_off, a1, load(after.b + l) * j.b_first);
     store(after.b + l, mul_add(load(chunk.b + l), j.b_second, mul_add(j.second_off, a2, b1)));
     store(after.a + l, a1 + a2);
-    store(after.base + l, j.frames.common.base);
-    store(after.exponent + l, j.frames.common.exponent);
+    store(after.base + l, j.references.common.base);
+    store(after.exponent + l, j.references.common.exponent);
     store(after.centre + l, j.centre);
     store(after.g_peak + l, j.g_peak);
     store(after.o_peak + l, j.o_peak);

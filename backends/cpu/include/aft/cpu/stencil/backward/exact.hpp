@@ -13,7 +13,7 @@ struct pair_gradient_terms {
   vec<C> dv, dk;
 };
 template <class C>
-inline pair_gradient_terms<C> exact_pair(const upstream_rows<C>& rows, index_t t, const vec<C>& key,
+inline pair_gradient_terms<C> exact_pair(const incoming_rows<C>& rows, index_t t, const vec<C>& key,
                                          const vec<C>& weight, const vec<C>& value) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
@@ -28,7 +28,7 @@ inline pair_gradient_terms<C> exact_pair(const upstream_rows<C>& rows, index_t t
 
 /// dv = sum_t a g and dk = sum_t a g (v - o) of key s. `back` is the transposed shape. O(Tq).
 template <class C>
-[[gnu::noinline]] void exact_stencil_key(const stencil_shape& back, const C* logs, const upstream_rows<C>& rows,
+[[gnu::noinline]] void exact_stencil_key(const stencil_shape& back, const C* logs, const incoming_rows<C>& rows,
                                          index_t s, const vec<C>& key, const vec<C>& value, C* dv, C* dk) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0));
@@ -63,7 +63,7 @@ inline void for_each_tap_row(const stencil_shape& s, index_t j0, index_t j1, con
 /// sum_t a g (v - o) over the pairs of one tap, for all lanes of the tile. O(Tq).
 template <class C>
 [[gnu::noinline]] vec<C> exact_stencil_tap(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
-                                           const vec<C>& weight, const upstream_rows<C>& rows, index_t j0, index_t j1,
+                                           const vec<C>& weight, const incoming_rows<C>& rows, index_t j0, index_t j1,
                                            index_t j2) {
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;

@@ -91,7 +91,7 @@ inline vec_mask<C> is_finite(const vec<C>& x) {
 template <class C>
 inline void add_filter_gradient(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,
                                 const stencil_table<C>& table, const column_scales<C>& cs, const payload_scales<C>& ps,
-                                const upstream_rows<C>& rows, const C* P, const C* Q, C* sums, C* partial) {
+                                const incoming_rows<C>& rows, const C* P, const C* Q, C* sums, C* partial) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0)), one(C(1));
@@ -100,17 +100,17 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
   for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const auto idle = load(used) == zero;
   const auto usable = load(ps.usable) == one;
-  const auto quiet = load(ps.quiet) == one;
+  const auto all_zero = load(ps.all_zero) == one;
   const vec<C> proof(exp_constants<C>::proof);
-  const vec<C> unscale = load(ps.unscale), key_unscale = load(cs.unscale);
+  const vec<C> inverse_scale = load(ps.inverse_scale), key_inverse_scale = load(cs.inverse_scale);
   correlate<C>(shape, P, Q, sums, [&](index_t tap, index_t j0, index_t j1, index_t j2, const C* sum) {
     const vec<C> r = load(table.logs + tap * L);
     const scaled_factor<C> e(r, exponents, stencil_range<C>);
     const vec<C> terms = (xsimd::abs)(load(sum)) + (xsimd::abs)(load(sum + L));
-    vec<C> dr = e.times(load(sum) - load(sum + L), unscale, key_unscale);
+    vec<C> dr = e.times(load(sum) - load(sum + L), inverse_scale, key_inverse_scale);
     const auto hidden = idle || (r == vec<C>(-inf));
     // A tap may join only pairs of tiny weight; below the bound those that were dropped could be all there are.
-    const auto proven = hidden || (usable && e.within && is_finite<C>(dr) && (quiet || (terms >= proof)));
+    const auto proven = hidden || (usable && e.within && is_finite<C>(dr) && (all_zero || (terms >= proof)));
     dr = xsimd::select(hidden, zero, dr);
     if (!xsimd::all(proven)) {
       const vec<C> exact = exact_stencil_tap<C>(p, shape, tile, r, rows, j0, j1, j2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stencil/backward/grouped.hpp  Gradients of AFT-conv with keys tied to heads, from the caller's lse and
+/// @file stencil/backward/grouped.hpp  Gradients of AFT-conv with keys grouped to heads, from the caller's lse and
 /// average.
 ///
 /// Channels c of a class share exp(k), exp(r) and X = exp(-lse), so sums with o are folded once a class:
@@ -16,35 +16,35 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Two batch elements at a time, or the last one alone, of some lane tiles and all classes of theirs.
 template <class C>
-struct tied_gradients {
+struct grouped_gradients {
   static constexpr index_t L = lanes<C>;
   const backward_problem& p;
   const stencil_shape& shape;
   const stencil_shape& back;  ///< transposed
   const lane_plan<C>& plan;
-  const channel_classes<C>& classes;
-  const stencil_table<C>* tables;        ///< of the lane tiles
-  const stencil_table<C>* class_tables;  ///< of the strip's class tiles
-  tied_strip strip;
+  const channel_head_groups<C>& head_groups;
+  const stencil_table<C>* tables;             ///< of the lane tiles
+  const stencil_table<C>* head_group_tables;  ///< of the segment's class tiles
+  grouped_segment segment;
   bool keys_wanted, filter_wanted;
-  const tied_sums<C>& own;
+  const grouped_sums<C>& own;
 
   /// Batch elements b and, if n is 2, b + 1. partial[class][tap] += dr; `next_b` is what the same thread does then.
   void run(index_t b, index_t n, index_t next_b, C* partial) const {
     box_complement<C> rest(back, own.rest);
     own.begin(n);
-    for (index_t i = 0; i < strip.class_tiles(); ++i)
+    for (index_t i = 0; i < segment.head_group_tiles(); ++i)
       for (index_t x = 0; x < n; ++x)
-        stage_class_keys<C>(p, class_tile(b + x, i), class_tables[i], own.keys + i * own.step + x * L,
-                            own.scales[2 * i + x]);
-    const stencil_item here{b, strip.first, strip.last}, next{next_b, strip.first, strip.last};
-    const index_t together = tile_group<C>(p.Tq, 12, tuning_stencil<C>::asked);
-    for (index_t i = strip.first; i < strip.last; ++i)
-      channels(b, n, i, stencil_ahead(here, i, together, next, p.Tq), rest);
+        stage_head_group_keys<C>(p, head_group_tile(b + x, i), head_group_tables[i], own.keys + i * own.step + x * L,
+                                 own.scales[2 * i + x]);
+    const stencil_item here{b, segment.first, segment.last}, next{next_b, segment.first, segment.last};
+    const index_t together = tile_group<C>(p.Tq, 12, tuning_stencil<C>::prefetched);
+    for (index_t i = segment.first; i < segment.last; ++i)
+      channels(b, n, i, stencil_prefetch(here, i, together, next, p.Tq), rest);
     bool open = false;
-    for (index_t i = 0; i < strip.class_tiles(); ++i) {
-      if (filter_wanted) open = finish_taps(n, i) || open;
-      if (p.dk.set) open = finish_keys(b, n, i, rest) || open;
+    for (index_t i = 0; i < segment.head_group_tiles(); ++i) {
+      if (filter_wanted) open = taps_epilogue(n, i) || open;
+      if (p.dk.set) open = key_epilogue(b, n, i, rest) || open;
     }
     if (open) repair(b, n);
     write(b, n, partial);
@@ -65,25 +65,27 @@ struct tied_gradients {
         : tile(of), fields(p, tile), dv(p.dv, p.grid, tile, 1) {}
   };
 
-  lane_tile<C> class_tile(index_t b, index_t i) const {
-    return classes.tile(b, strip.class_first + i * L, strip.class_last);
+  lane_tile<C> head_group_tile(index_t b, index_t i) const {
+    return head_groups.tile(b, segment.head_group_first + i * L, segment.head_group_last);
   }
-  lane_spread<C> spread_of(const lane_tile<C>& tile) const { return {tile, classes.size, strip.class_first, own.step}; }
+  lane_spread<C> spread_of(const lane_tile<C>& tile) const {
+    return {tile, head_groups.size, segment.head_group_first, own.step};
+  }
   void fill_rows(const gradient_fields<C>& fields, index_t x, bool write_dq) const {
     for (index_t t0 = 0; t0 < p.Tq; t0 += query_block<C>::most) {
       const index_t t1 = t0 + query_block<C>::most < p.Tq ? t0 + query_block<C>::most : p.Tq;
       read_saved<C>(fields, own.rows[x], t0, t1);
-      fill_upstream<C>(fields, *own.block, own.rows[x], t0, t1, write_dq);
+      fill_incoming<C>(fields, *own.block, own.rows[x], t0, t1, write_dq);
     }
   }
 
   /// Lane tile i: dq, dv, and its part in the sums of its classes.
-  [[gnu::noinline]] void channels(index_t b, index_t n, index_t i, const stencil_ahead& ahead,
+  [[gnu::noinline]] void channels(index_t b, index_t n, index_t i, const stencil_prefetch& ahead,
                                   box_complement<C>& rest) const {
     const stencil_table<C>& table = tables[i];
     lane_state lane[2] = {{p, plan.tile(b, i)}, {p, plan.tile(n == 2 ? b + 1 : b, i)}};
-    const class_sums<C> at_positions(plan.tile(b, i), classes.size, strip.class_first, own.step);
-    const class_sums<C> at_taps(plan.tile(b, i), classes.size, strip.class_first, own.tap_step);
+    const head_group_sums<C> at_positions(plan.tile(b, i), head_groups.size, segment.head_group_first, own.step);
+    const head_group_sums<C> at_taps(plan.tile(b, i), head_groups.size, segment.head_group_first, own.tap_step);
     const lane_spread<C> spread = spread_of(plan.tile(b, i));
     for (index_t x = 0; x < n; ++x) {
       lane_state& s = lane[x];
@@ -108,7 +110,7 @@ struct tied_gradients {
       fold_grid<C>(back, table.flipped, table.outside, own.Q, rest, own.block->sums, query_block<C>::most,
                    [&](index_t s0, index_t s1) {
                      for (index_t x = 0; x < n; ++x) {
-                       finish_values(lane[x], table, x, s0, s1, at_positions);
+                       values_epilogue(lane[x], table, x, s0, s1, at_positions);
                        next[x].prefetch(ahead.at(s0), ahead.at(s1), ahead.tiles.count());
                      }
                    });
@@ -126,8 +128,8 @@ struct tied_gradients {
   }
 
   /// The block's sums hold A of keys [s0, s1): writes dv and adds v A to the classes.
-  [[gnu::flatten]] void finish_values(const lane_state& lane, const stencil_table<C>& table, index_t x, index_t s0,
-                                      index_t s1, const class_sums<C>& at_positions) const {
+  [[gnu::flatten]] void values_epilogue(const lane_state& lane, const stencil_table<C>& table, index_t x, index_t s0,
+                                        index_t s1, const head_group_sums<C>& at_positions) const {
     constexpr C inf = std::numeric_limits<C>::infinity();
     query_block<C>& block = *own.block;
     C* const k = block.lse;
@@ -136,7 +138,7 @@ struct tied_gradients {
     lane.fields.k.read(s0, s1, k, -inf);
     lane.fields.v.read(s0, s1, v);
     hide_keys(p, tile, s0, s1, k);
-    const vec<C> zero(C(0)), one(C(1)), unscale = load(lane.ps.unscale);
+    const vec<C> zero(C(0)), one(C(1)), inverse_scale = load(lane.ps.inverse_scale);
     const vec<C> exponents = load(table.exponent) + load(lane.ps.exponent);
     const vec<C> by = load(lane.cs.scale), share = load(lane.share);
     const auto usable = load(lane.ps.usable) == one;
@@ -146,7 +148,7 @@ struct tied_gradients {
       const vec<C> A = load(block.sums + i * 2 * L + x * L);
       const auto hidden = key == vec<C>(-inf);
       const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
-      vec<C> dv = e.times(A, unscale, one);
+      vec<C> dv = e.times(A, inverse_scale, one);
       const auto proven = hidden || (usable && e.within && is_finite<C>(dv));
       dv = xsimd::select(hidden, zero, dv);
       if (!xsimd::all(proven)) {
@@ -161,16 +163,16 @@ struct tied_gradients {
   }
 
   /// own.dk = e^k (sum_c v_c A_c - B) of class tile i; true if some have to be repaired.
-  [[gnu::flatten]] bool finish_keys(index_t b, index_t n, index_t i, box_complement<C>& rest) const {
+  [[gnu::flatten]] bool key_epilogue(index_t b, index_t n, index_t i, box_complement<C>& rest) const {
     constexpr C inf = std::numeric_limits<C>::infinity();
-    const stencil_table<C>& table = class_tables[i];
+    const stencil_table<C>& table = head_group_tables[i];
     query_block<C>& block = *own.block;
     bool any_open = false;
     fold_grid<C>(back, table.flipped, table.outside, own.products + i * own.step, rest, block.sums,
                  query_block<C>::most, [&](index_t s0, index_t s1) {
                    for (index_t x = 0; x < n; ++x) {
-                     const lane_tile<C> tile = class_tile(b + x, i);
-                     const class_state<C>& of = own.states[2 * i + x];
+                     const lane_tile<C> tile = head_group_tile(b + x, i);
+                     const head_group_state<C>& of = own.states[2 * i + x];
                      C* const k = block.lse;
                      lane_rows<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
                      hide_keys(p, tile, s0, s1, k);
@@ -192,17 +194,17 @@ struct tied_gradients {
   }
 
   /// own.taps = dr of class tile i and each batch element; true if some have to be repaired.
-  [[gnu::flatten]] bool finish_taps(index_t n, index_t i) const {
+  [[gnu::flatten]] bool taps_epilogue(index_t n, index_t i) const {
     constexpr C inf = std::numeric_limits<C>::infinity();
-    const stencil_table<C>& table = class_tables[i];
+    const stencil_table<C>& table = head_group_tables[i];
     bool any_open = false;
-    const index_t count = class_tile(0, i).count;
+    const index_t count = head_group_tile(0, i).count;
     correlate<C>(shape, own.keys + i * own.step, own.products + i * own.step, own.block->sums,
                  [&](index_t tap, index_t, index_t, index_t, const C* sum) {
                    const vec<C> r = load(table.logs + tap * L);
                    const auto hidden = r == vec<C>(-inf);
                    for (index_t x = 0; x < n; ++x) {
-                     const class_state<C>& of = own.states[2 * i + x];
+                     const head_group_state<C>& of = own.states[2 * i + x];
                      const index_t at = i * own.tap_step + tap * 2 * L + x * L;
                      const scaled_factor<C> e(r, load(own.scales[2 * i + x].exponent) + load(of.payload),
                                               stencil_range<C>);
@@ -210,7 +212,7 @@ struct tied_gradients {
                      const vec<C> terms = load(own.sizes + at) + (xsimd::abs)(others);
                      const vec<C> dr = e.times(load(own.taps + at) - others, of.low_unit(), of.high_unit());
                      const auto proven = hidden || ((load(of.usable) == vec<C>(C(1))) && e.within && is_finite<C>(dr) &&
-                                                    (of.quiet() || terms >= vec<C>(exp_constants<C>::proof)));
+                                                    (of.all_zero() || terms >= vec<C>(exp_constants<C>::proof)));
                      any_open = own.settle(own.taps + at, own.open_taps + at, dr, hidden, proven, count) || any_open;
                    }
                  });
@@ -220,11 +222,11 @@ struct tied_gradients {
   /// Adds what was left open up by definition, channel by channel. dq was written, but is no input.
   [[gnu::cold, gnu::noinline]] void repair(index_t b, index_t n) const {
     for (index_t x = 0; x < n; ++x)
-      for (index_t i = strip.first; i < strip.last; ++i) {
+      for (index_t i = segment.first; i < segment.last; ++i) {
         const lane_tile<C> tile = plan.tile(b + x, i);
         const lane_spread<C> spread = spread_of(tile);
-        const class_sums<C> at_positions(tile, classes.size, strip.class_first, own.step);
-        const class_sums<C> at_taps(tile, classes.size, strip.class_first, own.tap_step);
+        const head_group_sums<C> at_positions(tile, head_groups.size, segment.head_group_first, own.step);
+        const head_group_sums<C> at_taps(tile, head_groups.size, segment.head_group_first, own.tap_step);
         bool staged = false;
         const auto stage = [&] {
           if (!staged) fill_rows(gradient_fields<C>(p, tile), x, false);
@@ -237,7 +239,7 @@ struct tied_gradients {
 
   template <class Stage>
   void repair_keys(const lane_tile<C>& tile, index_t i, index_t x, const lane_spread<C>& spread,
-                   const class_sums<C>& at_positions, const Stage& stage) const {
+                   const head_group_sums<C>& at_positions, const Stage& stage) const {
     constexpr C inf = std::numeric_limits<C>::infinity();
     const vec<C> zero(C(0));
     for (index_t s = 0; s < p.Tk; ++s) {
@@ -255,10 +257,10 @@ struct tied_gradients {
   }
 
   template <class Stage>
-  void repair_taps(const lane_tile<C>& tile, index_t i, index_t x, const class_sums<C>& at_taps,
+  void repair_taps(const lane_tile<C>& tile, index_t i, index_t x, const head_group_sums<C>& at_taps,
                    const Stage& stage) const {
     const vec<C> zero(C(0));
-    const lane_spread<C> spread(tile, classes.size, strip.class_first, own.tap_step);
+    const lane_spread<C> spread(tile, head_groups.size, segment.head_group_first, own.tap_step);
     index_t tap = 0;
     for (index_t j0 = 0; j0 < shape.taps[0]; ++j0)
       for (index_t j1 = 0; j1 < shape.taps[1]; ++j1)
@@ -276,9 +278,9 @@ struct tied_gradients {
   [[gnu::noinline]] void write(index_t b, index_t n, C* partial) const {
     const index_t taps = shape.tap_count();
     C* const rows = own.block->average;
-    for (index_t i = 0; i < strip.class_tiles(); ++i)
+    for (index_t i = 0; i < segment.head_group_tiles(); ++i)
       for (index_t x = 0; x < n; ++x) {
-        const lane_tile<C> tile = class_tile(b + x, i);
+        const lane_tile<C> tile = head_group_tile(b + x, i);
         if (p.dk.set) {
           const lane_rows<C> to(p.dk, p.grid, tile, p.d / p.hk);
           for (index_t s0 = 0; s0 < p.Tk; s0 += query_block<C>::most) {
@@ -290,7 +292,7 @@ struct tied_gradients {
         }
         if (!filter_wanted) continue;
         for (index_t l = 0; l < tile.count; ++l) {
-          C* const sum = partial + (strip.class_first + i * L + l) * taps;
+          C* const sum = partial + (segment.head_group_first + i * L + l) * taps;
           const C* const from = own.taps + i * own.tap_step + x * L + l;
           for (index_t tap = 0; tap < taps; ++tap) sum[tap] += from[tap * 2 * L];
         }
@@ -300,69 +302,80 @@ struct tied_gradients {
 
 /// Whether a call goes this way. It must not depend on B, on which no element's bits may depend.
 template <class C>
-inline bool ties_gradients(const backward_problem& p, const channel_classes<C>& classes) {
-  return classes.wide() && p.Tq <= tuning_stencil<C>::tied_positions && p.lse.set && p.average.set &&
+inline bool groups_gradients(const backward_problem& p, const channel_head_groups<C>& head_groups) {
+  return head_groups.wide() && p.Tq <= tuning_stencil<C>::grouped_positions && p.lse.set && p.average.set &&
          p.hk % p.bias.heads == 0 && (p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none);
 }
 
 /// Every gradient that is set. `p` is flattened; B, Tq and d are not 0.
 template <class C>
-void stencil_tied_backward(const backward_problem& p, const stencil_shape& shape, const lane_plan<C>& plan,
-                           const channel_classes<C>& classes, const cpu& exec, scratch& memory) {
+void stencil_grouped_backward(const backward_problem& p, const stencil_shape& shape, const lane_plan<C>& plan,
+                              const channel_head_groups<C>& head_groups, const cpu& exec, scratch& memory) {
   const stencil_shape back = shape.transposed();
   const bool filter_wanted = p.dbias.kind != bias_kind::none;
   const bool keys_wanted = p.dk.set || p.dv.set;
   const index_t pairs = (p.B + 1) / 2;
   const index_t parts =
       filter_wanted && pairs > tuning_stencil<C>::batch_parts ? tuning_stencil<C>::batch_parts : pairs;
-  // A strip has whole classes, so that their sums are one thread's.
-  const index_t unit = std::lcm(classes.size, lanes<C>) / lanes<C>;
+  // A segment has whole classes, so that their sums are one thread's.
+  const index_t unit = std::lcm(head_groups.size, lanes<C>) / lanes<C>;
   const index_t units = (plan.tiles + unit - 1) / unit;
-  const index_t strips = strip_count(parts, units, thread_count(exec));
-  const int threads = worker_count(exec, strips * parts);
+  const index_t segments = segment_count(parts, units, thread_count(exec));
+  const int threads = worker_count(exec, segments * parts);
   const auto strip_at = [&](index_t i) {
-    tied_strip s;
-    const index_t first = units * i / strips * unit;
-    const index_t last = units * (i + 1) / strips * unit;
+    grouped_segment s;
+    const index_t first = units * i / segments * unit;
+    const index_t last = units * (i + 1) / segments * unit;
     s.first = first;
     s.last = last < plan.tiles ? last : plan.tiles;
-    s.class_first = first * lanes<C> / classes.size;
-    s.class_last = last < plan.tiles ? last * lanes<C> / classes.size : classes.count;
+    s.head_group_first = first * lanes<C> / head_groups.size;
+    s.head_group_last = last < plan.tiles ? last * lanes<C> / head_groups.size : head_groups.count;
     s.width = lanes<C>;
     return s;
   };
   index_t most = 0;
-  for (index_t i = 0; i < strips; ++i) most = strip_at(i).class_tiles() > most ? strip_at(i).class_tiles() : most;
+  for (index_t i = 0; i < segments; ++i)
+    most = strip_at(i).head_group_tiles() > most ? strip_at(i).head_group_tiles() : most;
 
-  const index_t partial_size = classes.count * shape.tap_count();
+  const index_t partial_size = head_groups.count * shape.tap_count();
   stencil_table<C>* tables = nullptr;
-  stencil_table<C>* class_tables = nullptr;
-  tied_sums<C>* workers = nullptr;
+  stencil_table<C>* head_group_tables = nullptr;
+  grouped_sums<C>* workers = nullptr;
   C* partials = nullptr;
   const auto lay_out = [&](scratch& from) {
     tables = take_tables<C>(shape, plan.tiles, true, from);
-    class_tables = take_tables<C>(shape, strips * most, true, from);
-    workers = take_workers<tied_sums<C>>(from, threads, shape, most);
+    head_group_tables = take_tables<C>(shape, segments * most, true, from);
+    workers = take_workers<grouped_sums<C>>(from, threads, shape, most);
     partials = from.take<C>(filter_wanted ? parts * partial_size : 0);
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
 
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
-  parallel_for(strips * most, threads, [&](index_t i, int) {
-    const tied_strip s = strip_at(i / most);
-    const index_t first = s.class_first + i % most * lanes<C>;
-    if (first < s.class_last) fill_table<C>(p, shape, classes.tile(0, first, s.class_last), class_tables[i]);
+  parallel_for(segments * most, threads, [&](index_t i, int) {
+    const grouped_segment s = strip_at(i / most);
+    const index_t first = s.head_group_first + i % most * lanes<C>;
+    if (first < s.head_group_last)
+      fill_table<C>(p, shape, head_groups.tile(0, first, s.head_group_last), head_group_tables[i]);
   });
-  parallel_for(strips * parts, threads, [&](index_t item, int thread) {
-    const index_t part = item / strips;
-    const tied_strip strip = strip_at(item % strips);
+  parallel_for(segments * parts, threads, [&](index_t item, int thread) {
+    const index_t part = item / segments;
+    const grouped_segment segment = strip_at(item % segments);
     C* const partial = partials + part * partial_size;
     if (filter_wanted)
-      for (index_t i = strip.class_first * shape.tap_count(); i < strip.class_last * shape.tap_count(); ++i)
+      for (index_t i = segment.head_group_first * shape.tap_count(); i < segment.head_group_last * shape.tap_count();
+           ++i)
         partial[i] = C(0);
-    const tied_gradients<C> gradients{
-        p,     shape,       back,          plan,           classes, tables, class_tables + item % strips * most,
-        strip, keys_wanted, filter_wanted, workers[thread]};
+    const grouped_gradients<C> gradients{p,
+                                         shape,
+                                         back,
+                                         plan,
+                                         head_groups,
+                                         tables,
+                                         head_group_tables + item % segments * most,
+                                         segment,
+                                         keys_wanted,
+                                         filter_wanted,
+                                         workers[thread]};
     const index_t end = pairs * (part + 1) / parts;
     for (index_t pair = pairs * part / parts; pair < end; ++pair) {
       const index_t b = 2 * pair;
@@ -370,7 +383,7 @@ void stencil_tied_backward(const backward_problem& p, const stencil_shape& shape
     }
   });
   if (!filter_wanted) return;
-  const index_t of_head = classes.count / p.dbias.heads;
+  const index_t of_head = head_groups.count / p.dbias.heads;
   write_filter_gradient<C>(p, shape, exec, [&](index_t h, index_t tap) {
     C sum = C(0);
     for (index_t part = 0; part < parts; ++part)

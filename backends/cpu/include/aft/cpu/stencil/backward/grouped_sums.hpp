@@ -10,21 +10,21 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// Lane tiles [first, last), whose channels are those of classes [class_first, class_last).
-struct tied_strip {
+/// Lane tiles [first, last), whose channels are those of classes [head_group_first, head_group_last).
+struct grouped_segment {
   index_t first = 0, last = 0;
-  index_t class_first = 0, class_last = 0;
+  index_t head_group_first = 0, head_group_last = 0;
   index_t width = 1;  ///< classes of a class tile
 
-  index_t class_tiles() const { return (class_last - class_first + width - 1) / width; }
+  index_t head_group_tiles() const { return (head_group_last - head_group_first + width - 1) / width; }
 };
 
 /// Adds lanes up by classes, in the order of channels.
 template <class C>
-class class_sums {
+class head_group_sums {
  public:
   /// Sums of class tiles lie `step` elements apart; `first` is the class of element 0.
-  [[gnu::noinline]] class_sums(const lane_tile<C>& tile, index_t size, index_t first, index_t step) {
+  [[gnu::noinline]] head_group_sums(const lane_tile<C>& tile, index_t size, index_t first, index_t step) {
     for (index_t l = 0; l < tile.count; ++l) {
       const index_t c = tile.c[l] / size - first;
       const index_t at = c / lanes<C> * step + c % lanes<C>;
@@ -51,7 +51,7 @@ class class_sums {
 
 /// Of the classes of one class tile and one batch element.
 template <class C>
-struct class_state {
+struct head_group_state {
   C unit[lanes<C>];     ///< exponent of the power of two that sums are divided by; -inf where nothing was added
   C payload[lanes<C>];  ///< that of X
   C usable[lanes<C>];   ///< 0: the class is left to the exact path
@@ -62,21 +62,21 @@ struct class_state {
       payload[l] = usable[l] = C(0);
     }
   }
-  vec_mask<C> quiet() const { return load(unit) == vec<C>(-std::numeric_limits<C>::infinity()); }
+  vec_mask<C> all_zero() const { return load(unit) == vec<C>(-std::numeric_limits<C>::infinity()); }
   /// The unit as a product of two, since it may lie beyond the type.
   vec<C> low_unit() const { return pow2<C>(half()); }
-  vec<C> high_unit() const { return pow2<C>(xsimd::select(quiet(), vec<C>(C(0)), load(unit)) - half()); }
+  vec<C> high_unit() const { return pow2<C>(xsimd::select(all_zero(), vec<C>(C(0)), load(unit)) - half()); }
 
  private:
   vec<C> half() const {
     const vec<C> magic(exp_constants<C>::magic);
-    return (xsimd::select(quiet(), vec<C>(C(0)), load(unit)) * vec<C>(C(0.5)) + magic) - magic;
+    return (xsimd::select(all_zero(), vec<C>(C(0)), load(unit)) * vec<C>(C(0.5)) + magic) - magic;
   }
 };
 
 /// Buffers of one thread. Two vectors, of two batch elements, for every position or tap of every class tile.
 template <class C>
-struct tied_sums {
+struct grouped_sums {
   static constexpr index_t L = lanes<C>;
   index_t step = 0, tap_step = 0;  ///< between class tiles
   index_t tiles = 0;               ///< class tiles
@@ -87,27 +87,27 @@ struct tied_sums {
   C* taps = nullptr;               ///< sum of X g e^k v at the taps, then dr
   C* sizes = nullptr;              ///< the same of absolute values, tile by tile
   C* open_taps = nullptr;
-  column_scales<C>* scales = nullptr;  ///< [class tile][batch element]
-  class_state<C>* states = nullptr;    ///< the same
-  C* P = nullptr;                      ///< of one lane tile: exp(k) v
-  C* Q = nullptr;                      ///< X g
+  column_scales<C>* scales = nullptr;     ///< [class tile][batch element]
+  head_group_state<C>* states = nullptr;  ///< the same
+  C* P = nullptr;                         ///< of one lane tile: exp(k) v
+  C* Q = nullptr;                         ///< X g
   C* rest = nullptr;
   query_block<C>* block = nullptr;
-  upstream_rows<C> rows[2];
+  incoming_rows<C> rows[2];
 
-  void take(const stencil_shape& shape, index_t class_tiles, scratch& memory) {
-    tiles = class_tiles;
+  void take(const stencil_shape& shape, index_t head_group_tiles, scratch& memory) {
+    tiles = head_group_tiles;
     step = shape.positions() * 2 * L;
     tap_step = shape.tap_count() * 2 * L;
     for (C** const at : {&keys, &products, &dk, &open}) *at = memory.take<C>(tiles * step);
     for (C** const at : {&taps, &sizes, &open_taps}) *at = memory.take<C>(tiles * tap_step);
     scales = memory.take<column_scales<C>>(tiles * 2);
-    states = memory.take<class_state<C>>(tiles * 2);
+    states = memory.take<head_group_state<C>>(tiles * 2);
     P = memory.take<C>(step);
     Q = memory.take<C>(step);
     rest = memory.take<C>(box_complement<C>::scratch_size(shape));
     block = memory.take<query_block<C>>(1);
-    for (upstream_rows<C>& r : rows) r.take(shape.positions(), memory);
+    for (incoming_rows<C>& r : rows) r.take(shape.positions(), memory);
   }
 
   [[gnu::noinline]] void begin(index_t n) const {
@@ -128,23 +128,23 @@ struct tied_sums {
   [[gnu::noinline]] void join_units(const lane_spread<C>& spread, index_t x, const lane_tile<C>& tile,
                                     const column_scales<C>& cs, const payload_scales<C>& ps, C* share) const {
     constexpr C none = -std::numeric_limits<C>::infinity();
-    C units[L], of_class[L];
+    C units[L], of_head_group[L];
     for (index_t l = 0; l < L; ++l) {
-      units[l] = of_class[l] = C(0);
+      units[l] = of_head_group[l] = C(0);
       if (l >= tile.count) continue;
-      class_state<C>& state = states[2 * spread.tile[l] + x];
+      head_group_state<C>& state = states[2 * spread.tile[l] + x];
       const index_t of = spread.at[l] % L;
       state.payload[of] = ps.exponent[l];
       state.usable[of] = ps.usable[l];
-      if (ps.quiet[l] != C(0)) continue;
-      units[l] = scale_exponent(ps.unscale[l]) + scale_exponent(cs.unscale[l]);
+      if (ps.all_zero[l] != C(0)) continue;
+      units[l] = scale_exponent(ps.inverse_scale[l]) + scale_exponent(cs.inverse_scale[l]);
       if (units[l] <= state.unit[of]) continue;
       if (state.unit[of] > none) lower(spread.tile[l], of + x * L, static_cast<int>(state.unit[of] - units[l]));
       state.unit[of] = units[l];
     }
     for (index_t l = 0; l < tile.count; ++l)
-      if (ps.quiet[l] == C(0)) of_class[l] = states[2 * spread.tile[l] + x].unit[spread.at[l] % L];
-    store(share, raise<C>(vec<C>(C(1)), load(units) - load(of_class)));
+      if (ps.all_zero[l] == C(0)) of_head_group[l] = states[2 * spread.tile[l] + x].unit[spread.at[l] % L];
+    store(share, raise<C>(vec<C>(C(1)), load(units) - load(of_head_group)));
   }
 
   /// Keeps a result where it is proven, opens it for the exact path where not; true if any of `count` is opened.

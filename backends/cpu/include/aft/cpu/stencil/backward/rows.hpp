@@ -12,7 +12,7 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Per query and lane, [t][lane]. The last four are a row's weight as row_state has it.
 template <class C>
-struct upstream_rows {
+struct incoming_rows {
   C* g = nullptr;
   C* o = nullptr;
   C* inverse = nullptr;
@@ -60,7 +60,7 @@ struct gradient_fields {
 
 /// Fills o and the weights of queries [t0, t1) from the caller's lse and average.
 template <class C>
-[[gnu::noinline]] void read_saved(const gradient_fields<C>& fields, const upstream_rows<C>& rows, index_t t0,
+[[gnu::noinline]] void read_saved(const gradient_fields<C>& fields, const incoming_rows<C>& rows, index_t t0,
                                   index_t t1) {
   constexpr index_t L = lanes<C>;
   fields.average.read(t0, t1, rows.o + t0 * L);
@@ -77,7 +77,7 @@ template <class C>
 /// Fills o and the weights by the forward fold.
 template <class C>
 inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& rest, query_block<C>& block,
-                      const upstream_rows<C>& rows) {
+                      const incoming_rows<C>& rows) {
   constexpr index_t L = lanes<C>;
   const auto keep = [&](index_t t0, index_t t1, const query_block<C>& from) {
     for (index_t i = 0; i < (t1 - t0) * L; i += L) {
@@ -94,8 +94,8 @@ inline void recompute(const query_fold<C>& fold, const C* P, box_complement<C>& 
 /// g = dy gate(q) and dq = dy gate'(q) o of queries [t0, t1). Rows that see no key get g = o = dq = 0, whatever dy
 /// holds there. `block` lends its buffers.
 template <class C>
-[[gnu::flatten]] inline void fill_upstream(const gradient_fields<C>& fields, query_block<C>& block,
-                                           const upstream_rows<C>& rows, index_t t0, index_t t1, bool write_dq = true) {
+[[gnu::flatten]] inline void fill_incoming(const gradient_fields<C>& fields, query_block<C>& block,
+                                           const incoming_rows<C>& rows, index_t t0, index_t t1, bool write_dq = true) {
   constexpr index_t L = lanes<C>;
   const backward_problem& p = fields.p;
   const vec<C> zero(C(0));
@@ -135,15 +135,15 @@ template <class C>
 /// Q[t] = [X g, X g o], X = exp(-lse), as the transposed fold takes them, and what they were scaled by.
 template <class C>
 struct payload_scales {
-  C exponent[lanes<C>];  ///< X was divided by 2^exponent
-  C unscale[lanes<C>];   ///< of g
-  C usable[lanes<C>];    ///< 0: the lane is left to the exact path
-  C quiet[lanes<C>];     ///< 1: every g or every v is 0, and so are all sums with both
+  C exponent[lanes<C>];       ///< X was divided by 2^exponent
+  C inverse_scale[lanes<C>];  ///< of g
+  C usable[lanes<C>];         ///< 0: the lane is left to the exact path
+  C all_zero[lanes<C>];       ///< 1: every g or every v is 0, and so are all sums with both
 };
 
-/// Fills `ps`, and `by` with the inverse of its unscale.
+/// Fills `ps`, and `by` with the inverse of its inverse scale.
 template <class C>
-[[gnu::noinline]] void measure_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs,
+[[gnu::noinline]] void measure_payload(const problem& p, const incoming_rows<C>& rows, const column_scales<C>& cs,
                                        C* by, payload_scales<C>& ps) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -157,18 +157,18 @@ template <class C>
     high = xsimd::select((size > high) && (size < vec<C>(inf)), size, high);
     beyond = xsimd::select(load(rows.base_hi + i) == zero, beyond, one);
   }
-  C highs[L];
-  store(highs, high);
-  for (index_t l = 0; l < L; ++l) value_scale(highs[l], by[l], ps.unscale[l]);
+  C max_abs[L];
+  store(max_abs, high);
+  for (index_t l = 0; l < L; ++l) value_scale(max_abs[l], by[l], ps.inverse_scale[l]);
   top = xsimd::select(top > vec<C>(-inf), top, zero);
   store(ps.exponent, top);
-  store(ps.quiet, xsimd::select(high == zero, one, load(cs.quiet)));
+  store(ps.all_zero, xsimd::select(high == zero, one, load(cs.all_zero)));
   store(ps.usable, xsimd::select(beyond == zero, load(cs.usable), zero));
 }
 
 /// put(t, X g, X g o) for every query, scaled by what measure_payload found.
 template <class C, class Put>
-[[gnu::always_inline]] inline void weigh_payload(const problem& p, const upstream_rows<C>& rows,
+[[gnu::always_inline]] inline void weigh_payload(const problem& p, const incoming_rows<C>& rows,
                                                  const column_scales<C>& cs, const C* by, const payload_scales<C>& ps,
                                                  const Put& put) {
   constexpr index_t L = lanes<C>;
@@ -182,7 +182,7 @@ template <class C, class Put>
 }
 
 template <class C>
-inline void fill_payload(const problem& p, const upstream_rows<C>& rows, const column_scales<C>& cs, C* Q,
+inline void fill_payload(const problem& p, const incoming_rows<C>& rows, const column_scales<C>& cs, C* Q,
                          payload_scales<C>& ps) {
   constexpr index_t L = lanes<C>;
   C by[L];

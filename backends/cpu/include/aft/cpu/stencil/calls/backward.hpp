@@ -12,7 +12,7 @@ namespace aft::inline AFT_ISA::cpu_impl {
 template <class C>
 struct gradient_worker {
   stencil_worker<C> forward;
-  upstream_rows<C> rows;
+  incoming_rows<C> rows;
   C* Q = nullptr;
 
   void take(const stencil_shape& shape, scratch& memory) {
@@ -22,7 +22,7 @@ struct gradient_worker {
   }
 };
 
-/// One lane tile of one group of batch elements, its upstream and payload in place.
+/// One lane tile of one group of batch elements, its incoming and payload in place.
 template <class C>
 struct key_gradients {
   const backward_problem& p;
@@ -31,14 +31,14 @@ struct key_gradients {
   const lane_tile<C>& tile;
   const column_scales<C>& cs;
   const payload_scales<C>& ps;
-  const upstream_rows<C>& rows;
+  const incoming_rows<C>& rows;
   const gradient_fields<C>& fields;
   const lane_rows<C>& dv_rows;
   const lane_rows<C>& dk_rows;
   bool dk_set;
 
   /// block.sums hold A = sum_t e^w X g and B = sum_t e^w X g o of keys [s0, s1): dv = e^k A, dk = e^k (v A - B).
-  [[gnu::flatten]] void finish(index_t s0, index_t s1, query_block<C>& block) const {
+  [[gnu::flatten]] void epilogue(index_t s0, index_t s1, query_block<C>& block) const {
     constexpr index_t L = lanes<C>;
     constexpr C inf = std::numeric_limits<C>::infinity();
     C* const k = block.lse;
@@ -46,7 +46,8 @@ struct key_gradients {
     fields.k.read(s0, s1, k, -inf);
     fields.v.read(s0, s1, v);
     hide_keys(p, tile, s0, s1, k);
-    const vec<C> zero(C(0)), one(C(1)), unscale = load(ps.unscale), value_unscale = load(cs.unscale);
+    const vec<C> zero(C(0)), one(C(1)), inverse_scale = load(ps.inverse_scale),
+                                        value_inverse_scale = load(cs.inverse_scale);
     const vec<C> exponents = load(table.exponent) + load(ps.exponent), by = load(cs.scale);
     const auto usable = load(ps.usable) == one;
     for (index_t i = 0; i < s1 - s0; ++i) {
@@ -56,8 +57,8 @@ struct key_gradients {
       const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
       const vec<C> A = load(block.sums + i * 2 * L);
       const vec<C> B = load(block.sums + i * 2 * L + L);
-      vec<C> dv = e.times(A, unscale, one);
-      vec<C> dk_lane = e.times((value * by) * A - B, unscale, value_unscale);
+      vec<C> dv = e.times(A, inverse_scale, one);
+      vec<C> dk_lane = e.times((value * by) * A - B, inverse_scale, value_inverse_scale);
       const auto proven = hidden || (usable && e.within && is_finite<C>(dv) && is_finite<C>(dk_lane));
       dv = xsimd::select(hidden, zero, dv);
       dk_lane = xsimd::select(hidden, zero, dk_lane);
@@ -87,9 +88,9 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   // The box keeps the grid of its own shape.
   if (is_flat(p, {&p.q, &p.k, &p.v, &p.lse, &p.average, &p.dy, &p.dq, &p.dk, &p.dv})) p.grid = {1, 1, p.Tq};
   if (p.B > 0 && p.Tq > 0 && p.d > 0) {
-    const channel_classes<C> classes(p);
-    if (ties_gradients<C>(p, classes))
-      return stencil_tied_backward<C>(p, shape, lane_plan<C>(p.B, p.d), classes, exec, memory);
+    const channel_head_groups<C> head_groups(p);
+    if (groups_gradients<C>(p, head_groups))
+      return stencil_grouped_backward<C>(p, shape, lane_plan<C>(p.B, p.d), head_groups, exec, memory);
   }
   const bool filter_wanted = p.dbias.kind != bias_kind::none;
   const bool keys_wanted = p.dk.set || p.dv.set;
@@ -98,11 +99,11 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   const bool work = p.B > 0 && p.Tq > 0 && p.d > 0;
   const index_t parts =
       filter_wanted && plan.groups > tuning_stencil<C>::batch_parts ? tuning_stencil<C>::batch_parts : plan.groups;
-  const index_t strips = work ? strip_count(parts, plan.tiles, thread_count(exec)) : 1;
-  const index_t items = work ? strips * parts : 0;
+  const index_t segments = work ? segment_count(parts, plan.tiles, thread_count(exec)) : 1;
+  const index_t items = work ? segments * parts : 0;
   const int threads = worker_count(exec, items);
   // Six inputs; two batch elements of them where channels share keys.
-  const index_t together = tile_group<C>(p.Tq, 6, tuning_stencil<C>::asked);
+  const index_t together = tile_group<C>(p.Tq, 6, tuning_stencil<C>::prefetched);
   const index_t table_size = shape.tap_count() * lanes<C>;
   const bool shared = work && p.dk.set && p.hk != p.d;
   stencil_table<C>* tables = nullptr;
@@ -123,9 +124,9 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
   parallel_for(items, threads, [&](index_t item, int thread) {
     const gradient_worker<C>& worker = workers[thread];
     query_block<C>& block = *worker.forward.block;
-    const index_t part = item / strips;
-    const index_t first = plan.tiles * (item % strips) / strips;
-    const index_t last = plan.tiles * (item % strips + 1) / strips;
+    const index_t part = item / segments;
+    const index_t first = plan.tiles * (item % segments) / segments;
+    const index_t last = plan.tiles * (item % segments + 1) / segments;
     const index_t group_end = plan.groups * (part + 1) / parts;
     C* const partial = partials + part * plan.tiles * table_size;
     if (filter_wanted)
@@ -138,7 +139,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const lane_tile<C> tile = plan.tile(group, i);
         const stencil_table<C>& table = tables[i];
         const gradient_fields<C> fields(p, tile);
-        const stencil_ahead ahead({group, first, last}, i, together, next_group, p.Tq);
+        const stencil_prefetch ahead({group, first, last}, i, together, next_group, p.Tq);
         const gradient_fields<C> next(p, plan.tile(ahead.tiles.group, ahead.tiles.first));
         column_scales<C> cs;
         const bool in_place = !hides_keys(p) && fields.k.whole() && fields.v.whole();
@@ -152,7 +153,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         for (index_t t0 = 0; t0 < p.Tq; t0 += query_block<C>::most) {
           const index_t t1 = t0 + query_block<C>::most < p.Tq ? t0 + query_block<C>::most : p.Tq;
           if (saved) read_saved<C>(fields, worker.rows, t0, t1);
-          fill_upstream<C>(fields, block, worker.rows, t0, t1);
+          fill_incoming<C>(fields, block, worker.rows, t0, t1);
         }
         if (!keys_wanted && !filter_wanted) continue;
         payload_scales<C> ps;
@@ -162,7 +163,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
           const key_gradients<C> keys{p, back, table, tile, cs, ps, worker.rows, fields, dv_rows, dk_rows, dk.set};
           fold_grid<C>(back, table.flipped, table.outside, worker.Q, back_rest, block.sums, query_block<C>::most,
                        [&](index_t s0, index_t s1) {
-                         keys.finish(s0, s1, block);
+                         keys.epilogue(s0, s1, block);
                          next.prefetch(ahead.at(s0), ahead.at(s1), ahead.tiles.count());
                        });
         }

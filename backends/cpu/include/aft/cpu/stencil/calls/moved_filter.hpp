@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stencil/calls/moved_filter.hpp  AFT-conv on a sequence whose queries do not stand at the keys' positions, one for
-/// one.
+/// @file stencil/calls/moved_filter.hpp  AFT-conv on a sequence whose queries do not stand at the keys' positions, one
+/// for one.
 ///
 /// The stencil's queries and keys are the points of one grid. So such a call becomes one on a sequence that holds both,
 /// in which only some queries were asked for: their rows are copied to where they stand, and results back. Scratch is

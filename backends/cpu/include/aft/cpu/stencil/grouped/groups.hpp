@@ -10,15 +10,15 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Classes of consecutive channels with one key channel and one head.
 template <class C>
-struct channel_classes {
+struct channel_head_groups {
   index_t size = 1;  ///< channels of a class
   index_t count = 0;
 
-  explicit channel_classes(const problem& p)
+  explicit channel_head_groups(const problem& p)
       : size(std::gcd(p.d / p.bias.heads, p.d / p.hk)), count(p.d / size), batches_(p.B), channels_(p.d) {}
 
   /// There are enough channels for one sum to pay that serves them all.
-  bool wide() const { return size >= tuning_stencil<C>::tied_class && channels_ >= lanes<C>; }
+  bool wide() const { return size >= tuning_stencil<C>::grouped_channels && channels_ >= lanes<C>; }
   /// With denominators apart, numerators of two batch elements fill the two vectors of the stencil.
   bool pays() const { return wide() && batches_ > 1; }
   index_t tiles() const { return (count + lanes<C> - 1) / lanes<C>; }
@@ -78,14 +78,14 @@ struct lane_spread {
 
 /// keys[s * 2 L + lane] = exp(k) 2^-exponent, -0 where hidden.
 template <class C>
-[[gnu::flatten]] inline void stage_class_keys(const problem& p, const lane_tile<C>& tile, const stencil_table<C>& table,
-                                              C* keys, column_scales<C>& cs) {
+[[gnu::flatten]] inline void stage_head_group_keys(const problem& p, const lane_tile<C>& tile,
+                                                   const stencil_table<C>& table, C* keys, column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t block = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const lane_rows<C> field_k(p.k, p.grid, tile, p.d / p.hk);
   C k[block * L];
-  vec<C> top(-inf), gaps(C(0));
+  vec<C> top(-inf), has_hidden(C(0));
   for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
     const index_t s1 = s0 + block < p.Tk ? s0 + block : p.Tk;
     field_k.read(s0, s1, k, -inf);
@@ -93,12 +93,12 @@ template <class C>
     for (index_t s = s0; s < s1; ++s) {
       const vec<C> key = load(k + (s - s0) * L);
       top = max_ignoring_nan<C>(top, key);
-      gaps = xsimd::select(key == vec<C>(-inf), vec<C>(C(1)), gaps);
+      has_hidden = xsimd::select(key == vec<C>(-inf), vec<C>(C(1)), has_hidden);
       store(keys + s * 2 * L, key);
     }
   }
   set_key_scales<C>(top, table, cs);
-  store(cs.gaps, gaps);
+  store(cs.has_hidden, has_hidden);
   const vec<C> exponent = load(cs.exponent);
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> key = load(keys + s * 2 * L);
@@ -110,9 +110,9 @@ template <class C>
 /// P[s * 2 L + lane] = weight * v, rows of v lying v_step apart, perhaps in P; and the scales of the tile's own lanes.
 /// With scale 1 in one pass, false where another is needed.
 template <bool Gaps, class C>
-[[gnu::flatten]] inline bool stage_class_values(const problem& p, const lane_spread<C>& spread, const C* weights,
-                                                lane_scaling scaling, const C* v, index_t v_step, C* P,
-                                                column_scales<C>& cs) {
+[[gnu::flatten]] inline bool stage_head_group_values(const problem& p, const lane_spread<C>& spread, const C* weights,
+                                                     lane_scaling scaling, const C* v, index_t v_step, C* P,
+                                                     column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), one(C(1));
   const auto seen = [&](const vec<C>& weight) { return xsimd::copysign(one, weight) > zero; };
@@ -143,25 +143,25 @@ template <bool Gaps, class C>
 }
 
 /// P[s * 2 L + lane] = exp(k) v of a tile's lanes, whose weights of keys `keys` holds by classes, and the tile's
-/// scales. Rows of v lie v_step apart, perhaps in P. `of_classes` are the scales of the classes, `apart` between one
-/// class tile's and the next one's; so are the weights, at the distance that `spread` was told. False where values need
-/// another scale than 1, which was asked for; what P held is lost then.
+/// scales. Rows of v lie v_step apart, perhaps in P. `of_head_groups` are the scales of the classes, `apart` between
+/// one class tile's and the next one's; so are the weights, at the distance that `spread` was told. False where values
+/// need another scale than 1, which was asked for; what P held is lost then.
 template <class C>
-[[gnu::noinline]] bool stage_values(const problem& p, const lane_spread<C>& spread, const column_scales<C>* of_classes,
-                                    index_t apart, const C* keys, lane_scaling scaling, const C* v, index_t v_step,
-                                    C* P, column_scales<C>& cs) {
-  bool gaps = false;
+[[gnu::noinline]] bool stage_values(const problem& p, const lane_spread<C>& spread,
+                                    const column_scales<C>* of_head_groups, index_t apart, const C* keys,
+                                    lane_scaling scaling, const C* v, index_t v_step, C* P, column_scales<C>& cs) {
+  bool has_hidden = false;
   for (index_t l = 0; l < lanes<C>; ++l) {
-    const column_scales<C>& of_class = of_classes[spread.tile[l] * apart];
+    const column_scales<C>& of_head_group = of_head_groups[spread.tile[l] * apart];
     const index_t from = spread.at[l] % lanes<C>;
-    cs.exponent[l] = of_class.exponent[from];
-    cs.usable[l] = of_class.usable[from];
-    cs.empty[l] = of_class.empty[from];
-    cs.first[l] = of_class.first[from];
-    gaps = gaps || of_class.gaps[from] != C(0);
+    cs.exponent[l] = of_head_group.exponent[from];
+    cs.usable[l] = of_head_group.usable[from];
+    cs.empty[l] = of_head_group.empty[from];
+    cs.first[l] = of_head_group.first[from];
+    has_hidden = has_hidden || of_head_group.has_hidden[from] != C(0);
   }
-  return gaps ? stage_class_values<true>(p, spread, keys, scaling, v, v_step, P, cs)
-              : stage_class_values<false>(p, spread, keys, scaling, v, v_step, P, cs);
+  return has_hidden ? stage_head_group_values<true>(p, spread, keys, scaling, v, v_step, P, cs)
+                    : stage_head_group_values<false>(p, spread, keys, scaling, v, v_step, P, cs);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl
