@@ -55,7 +55,6 @@ TEST_CASE("scan_plan: every chunk of every column block once, and every column i
 }
 
 TEST_CASE("cache_policy: arrays count as they are stored, and together where a call writes much or late") {
-  using tune = scan_tuning<float>;
   constexpr index_t d = 512;
   // Positions of one array that takes so many bytes of float.
   const auto positions = [](index_t bytes) { return bytes / (d * static_cast<index_t>(sizeof(float))); };
@@ -70,7 +69,7 @@ TEST_CASE("cache_policy: arrays count as they are stored, and together where a c
     CHECK_FALSE(plan.splits_rows());
     return backward ? cache_policy::of_backward(p, plan) : cache_policy::of_forward(p, plan);
   };
-  const index_t forward = streaming_from::call_bytes / 4, backward = tune::arrays_around / 7;
+  const index_t forward = streaming_from::call_bytes / 4, backward = streaming_from::call_bytes / 7;
   for (const index_t bytes : {streaming_from::output_bytes - 4096, streaming_from::output_bytes}) {
     const cache_policy w = policy(bytes, aft::dtype::f32, false, false);
     CHECK(w.streamed == (bytes == streaming_from::output_bytes));

@@ -35,7 +35,7 @@ inline bool is_scan(const problem& p) {
 
 /// Multiply-adds of a forward call, about: what it costs to weigh pairs, and to read, gate and store besides.
 inline double forward_work(const problem& p) {
-  const auto reach = [&](index_t side) { return static_cast<double>(side < 0 ? 0 : (side < p.Tk ? side : p.Tk)); };
+  const auto reach = [&](index_t side) { return static_cast<double>(side < 0 ? 0 : min_of(side, p.Tk)); };
   double keys = static_cast<double>(p.Tk);
   if (is_stencil(p)) {
     keys = static_cast<double>(p.taps[0] * p.taps[1] * p.taps[2]);

@@ -44,20 +44,20 @@ struct bias_gradient_plan {
   per_thread<C> columns, tiles, sums;
 
   bias_gradient_plan(const backward_problem& p, bool batched, int wanted, scratch& memory) : threads(wanted) {
-    panels = (p.Tq + M - 1) / M;
-    key_tiles = (p.Tk + N - 1) / N;
+    panels = ceil_div(p.Tq, M);
+    key_tiles = ceil_div(p.Tk, N);
     const index_t dh = p.d / p.bias.heads;
     const bool per_batch = !batched && p.B > 1 && p.pair_mask() && p.mask_sb != 0;
     depth = dh * (batched ? 1 : p.B);
     groups = per_batch ? p.B : 1;
     const index_t panel_bytes = 2 * depth * M * static_cast<index_t>(sizeof(C));
     block = 2 * tuning<C>::weight_bytes / (panel_bytes > 0 ? panel_bytes : 1);
-    block = block > tuning<C>::MC_panels ? tuning<C>::MC_panels : block;
-    block = block < 1 ? 1 : (block > panels ? panels : block);
+    block = min_of(block, tuning<C>::MC_panels);
+    block = block < 1 ? 1 : min_of(block, panels);
     together = key_tiles / (2 * threads);
-    together = together < 1 ? 1 : (together > most_together ? most_together : together);
+    together = together < 1 ? 1 : min_of(together, most_together);
     const index_t fits = tuning<C>::MC_bytes / (threads * together * M * N * static_cast<index_t>(sizeof(C)));
-    if (block > fits) block = fits < 1 ? 1 : fits;
+    if (block > fits) block = max_of(fits, 1);
     kappa = memory.take<C>(p.B * p.d);
     a = memory.take<C>(block * 2 * depth * M);
     rho = memory.take<C>(block * groups * M);
@@ -71,7 +71,7 @@ struct bias_gradient_plan {
 template <class C>
 inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& plan) {
   constexpr index_t L = lanes<C>;
-  const index_t tiles = (p.d + L - 1) / L;
+  const index_t tiles = ceil_div(p.d, L);
   parallel_for(p.B * tiles, plan.threads, [&](index_t item, int) {
     const lane_tile<C> tile = make_lane_tile<C>(item / tiles, 0, p.d, item % tiles * L, p.d);
     const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
@@ -357,7 +357,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
                    [&](index_t i, int thread) { run(p0, p1, i * plan.together, until(i * plan.together), thread); });
     } else {
       constexpr index_t few = 8;  // panels an item: enough rows to pay for packing the keys again
-      parallel_for((p1 - p0 + few - 1) / few, plan.threads, [&](index_t i, int thread) {
+      parallel_for(ceil_div(p1 - p0, few), plan.threads, [&](index_t i, int thread) {
         const index_t q0 = p0 + i * few;
         const index_t q1 = q0 + few < p1 ? q0 + few : p1;
         for (index_t j = 0; j < plan.key_tiles; j += plan.together) run(q0, q1, j, until(j), thread);

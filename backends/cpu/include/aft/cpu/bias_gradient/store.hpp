@@ -224,7 +224,7 @@ class bias_gradient_job {
     const backward_problem& p = *p_;
     std::array<index_t, 3> g = p.grid;
     // Of a sequence there may be more keys than queries: one row that holds both.
-    if (g[0] == 1 && g[1] == 1) g[2] = (std::max)(p.Tq, p.Tk);
+    if (g[0] == 1 && g[1] == 1) g[2] = max_of(p.Tq, p.Tk);
     for (index_t t = r0; t < r1; ++t) {
       for (index_t s = s0; s < s1; ++s) {
         const index_t j2 = s % g[2] - t % g[2] + p.left[2];

@@ -21,8 +21,8 @@ class bias_batch {
     // Lanes that cross a batch element are gathered one by one: worth it only where a head is narrow.
     const index_t columns = batched_ ? dh_ : dh_ * p.B;
     flat_ = dh_ % lanes<C> == 0 || dh_ < 4 * lanes<C>;
-    per_batch_ = (dh_ + lanes<C> - 1) / lanes<C>;
-    tiles_ = flat_ ? (columns + lanes<C> - 1) / lanes<C> : per_batch_ * (batched_ ? 1 : p.B);
+    per_batch_ = ceil_div(dh_, lanes<C>);
+    tiles_ = flat_ ? ceil_div(columns, lanes<C>) : per_batch_ * (batched_ ? 1 : p.B);
   }
 
   bool batched() const { return batched_; }

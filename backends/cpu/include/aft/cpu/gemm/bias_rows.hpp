@@ -23,7 +23,7 @@ struct staged_factors {
   const C* u_blocked = nullptr;  ///< [h][t / width][n][width]
   const C* v_blocked = nullptr;  ///< [h][s / width][n][width]
 
-  static index_t blocks(index_t T) { return (T + width - 1) / width; }
+  static index_t blocks(index_t T) { return ceil_div(T, width); }
 };
 
 /// w[t,s] for one head (and one batch element, where bias or mask have a batch axis); -inf where causality, a
@@ -122,7 +122,7 @@ class pair_weights {
     return reinterpret_cast<const C*>(w.data) + h_ * w.sh + t * w.sr + s - t + p_->win.before;
   }
 
-  static index_t clamp(index_t x, index_t low, index_t high) { return x < low ? low : (x > high ? high : x); }
+  static index_t clamp(index_t x, index_t low, index_t high) { return x < low ? low : min_of(x, high); }
 
   /// Of the keys [s0, s1) of a query those of the past, [s0, seen), and among them those inside the window.
   struct span {
@@ -131,7 +131,7 @@ class pair_weights {
   span inside_of(index_t t, index_t s0, index_t s1) const {
     index_t seen = s1;
     const index_t past = t + 1 + p_->first_query;
-    if (p_->causal && past < s1) seen = past > s0 ? past : s0;
+    if (p_->causal && past < s1) seen = max_of(past, s0);
     if (!p_->win.bounded) return {s0, seen, seen};
     const index_t first = clamp(t - p_->win.before, s0, seen);
     return {first, clamp(t + p_->win.after + 1, first, seen), seen};
@@ -239,8 +239,7 @@ class pair_weights {
         C* const to = whole ? line + (begin - x0) : part;
         store(to, low[j]);
         store(to + lanes<C>, high[j]);
-        for (index_t x = begin > x0 ? begin : x0; !whole && x < begin + width && x < x1; ++x)
-          line[x - x0] = part[x - begin];
+        for (index_t x = max_of(begin, x0); !whole && x < begin + width && x < x1; ++x) line[x - x0] = part[x - begin];
       }
     }
   }

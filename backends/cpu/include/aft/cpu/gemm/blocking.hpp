@@ -95,9 +95,8 @@ struct fold_plan {
     constexpr index_t depth = tuning<C>::KC;
     const index_t part_end = (first.lo / depth + 1) * depth, part_begin = (last.hi - 1) / depth * depth;
     tile_edges e;
-    e.begin = (first.hi < part_end ? first.hi : part_end) - first.lo >= edge_steps &&
-              g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
-    e.end = last.hi - (last.lo > part_begin ? last.lo : part_begin) >= edge_steps &&
+    e.begin = min_of(first.hi, part_end) - first.lo >= edge_steps && g.dense(r0 + 1, r0 + 2).lo == first.lo + 1;
+    e.end = last.hi - max_of(last.lo, part_begin) >= edge_steps &&
             (g.constant && g.causal <= 0 ? r1 - r0 == M : r1 - r0 >= tuning<C>::exact_rows);
     for (index_t i = 1; i < tuning<C>::edge_groups; ++i) {
       const index_t row = r0 + tuning<C>::edge_group(i) < r1 ? r0 + tuning<C>::edge_group(i) : r1;
@@ -108,7 +107,7 @@ struct fold_plan {
 
   /// The first group of a chain of an instance with so many lane tiles.
   index_t first_group(index_t partial, index_t lane_tiles) const {
-    return (lane_tiles + group - 1) / group * partial / partials;
+    return ceil_div(lane_tiles, group) * partial / partials;
   }
 
   /// `run` lane tiles lie side by side.
@@ -139,28 +138,25 @@ struct fold_plan {
     form_groups(lane_tiles, run);
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
     // while the next one is multiplied.
-    MC_panels = window_path || steps(width) <= tuning<C>::KC ? 1 : least(block, tuning<C>::MC_panels);
-    MC_panels = least(MC_panels, most(tuning<C>::MC_bytes / (threads * group * M * N * size), 1));
+    MC_panels = window_path || steps(width) <= tuning<C>::KC ? 1 : min_of(block, tuning<C>::MC_panels);
+    MC_panels = min_of(MC_panels, max_of(tuning<C>::MC_bytes / (threads * group * M * N * size), 1));
     take_buffers(lane_tiles, memory);
   }
 
  private:
   static constexpr index_t size = static_cast<index_t>(sizeof(C));
 
-  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
-  static index_t most(index_t a, index_t b) { return a < b ? b : a; }
-
   index_t panel_bytes() const { return steps(width) * M * size; }
   /// What a thread's own weights take at most.
-  index_t own_bytes() const { return least(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
+  index_t own_bytes() const { return min_of(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
   int teams() const { return by_batch_item ? threads : 1; }
 
   /// Panels of a block, and which of weights and columns are packed once.
   void cut_blocks(index_t lane_tiles) {
-    block = least(most(tuning<C>::weight_bytes / teams() / most(panel_bytes(), 1), 1), panels);
+    block = min_of(max_of(tuning<C>::weight_bytes / teams() / max_of(panel_bytes(), 1), 1), panels);
     // Blocks of equal size: a short last one packs all keys for few rows.
-    const index_t blocks = panels > 0 ? (panels + block - 1) / block : 1;
-    block = (panels + blocks - 1) / blocks;
+    const index_t blocks = panels > 0 ? ceil_div(panels, block) : 1;
+    block = ceil_div(panels, blocks);
     columns_first = blocks > 1 && !window_path && !g.constant &&
                     lane_tiles * sliding * N * size <= tuning<C>::weight_bytes / teams() && panel_bytes() > 0 &&
                     own_bytes() / panel_bytes() >= together;
@@ -170,35 +166,35 @@ struct fold_plan {
   /// usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a group must not
   /// reach into the next batch element.
   static index_t pick_group(index_t usual, index_t wide, index_t share, index_t run) {
-    const index_t few = least(least(usual, tuning<C>::group), share);
-    index_t many = least(least(wide, tuning<C>::wide_group), least(share, run));
+    const index_t few = min_of(min_of(usual, tuning<C>::group), share);
+    index_t many = min_of(min_of(wide, tuning<C>::wide_group), min_of(share, run));
     while (many > few && run % many != 0) --many;
-    return many > few ? many : most(few, 1);
+    return many > few ? many : max_of(few, 1);
   }
   /// The lane tiles of a group that keeps so many packed keys of each.
   index_t group_of(index_t keys, index_t share, index_t run) const {
     const index_t bytes = keys * N * size + 1, wide = tuning<C>::wide_bytes / bytes;
-    const index_t kept = least(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
-    return pick_group(tuning<C>::key_bytes / bytes, products ? most(kept, wide) : wide, share, run);
+    const index_t kept = min_of(tuning<C>::window_bytes / bytes, tuning<C>::band_group);
+    return pick_group(tuning<C>::key_bytes / bytes, products ? max_of(kept, wide) : wide, share, run);
   }
 
   /// Sizes of k_outer_nest. Passes are equal, and so are chunks.
   void cut_outer_blocks(index_t lane_tiles, index_t run) {
     const auto even = [](index_t n, index_t limit) {
-      const index_t parts = (n + most(limit, 1) - 1) / most(limit, 1);
-      return parts > 0 ? (n + parts - 1) / parts : 0;
+      const index_t parts = ceil_div(n, max_of(limit, 1));
+      return parts > 0 ? ceil_div(n, parts) : 0;
     };
     constexpr index_t depth = tuning<C>::KC;
     width = paired ? 2 * depth : depth;
     column_size = depth * N;
     pass = even(lane_tiles, tuning<C>::outer_bytes / (column_size * size));
-    block = most(tuning<C>::outer_weights / panel_bytes(), 1);
-    const index_t fit = tuning<C>::outer_sums / most(pass * M * N * size, 1), step = block * threads;
+    block = max_of(tuning<C>::outer_weights / panel_bytes(), 1);
+    const index_t fit = tuning<C>::outer_sums / max_of(pass * M * N * size, 1), step = block * threads;
     // Blocks of one size for all threads, which wait for each other after every outer block of keys.
-    chunk = (even(panels, most(fit, tuning<C>::outer_panels * threads)) + step - 1) / step * step;
+    chunk = round_up(even(panels, max_of(fit, tuning<C>::outer_panels * threads)), step);
     group = group_of(depth, pass, run);
     // A thread's share, but no group that reaches into the next batch element, where rows cannot be read in place.
-    pack_group = least((pass + threads - 1) / threads, tuning<C>::wide_group);
+    pack_group = min_of(ceil_div(pass, threads), tuning<C>::wide_group);
     while (run % pack_group != 0) --pack_group;
   }
   void take_outer_blocks(index_t lane_tiles, scratch& memory) {
@@ -214,17 +210,17 @@ struct fold_plan {
   }
 
   void form_groups(index_t lane_tiles, index_t run) {
-    index_t share = by_batch_item ? lane_tiles : (lane_tiles + threads - 1) / threads;
+    index_t share = by_batch_item ? lane_tiles : ceil_div(lane_tiles, threads);
     if (products) {
       // Sums of products are joined group by group, so groups must not depend on threads: one a chain, if that leaves
       // them the usual size.
-      share = most((lane_tiles + tuning<C>::partials - 1) / tuning<C>::partials, least(lane_tiles, tuning<C>::group));
+      share = max_of(ceil_div(lane_tiles, tuning<C>::partials), min_of(lane_tiles, tuning<C>::group));
     }
     group = pack_group = group_of(sliding, share, run);
     if (columns_first) {
       // Several blocks a thread, so that all end together.
       const index_t even = by_batch_item ? panels : panels / (4 * threads);
-      block = most(least(own_bytes() / panel_bytes(), even) / together * together, together);
+      block = max_of(min_of(own_bytes() / panel_bytes(), even) / together * together, together);
       group = group_of(tuning<C>::KC, lane_tiles, run);
     }
     if (window_path) {
@@ -241,9 +237,9 @@ struct fold_plan {
     const index_t wide = group_of(window, share, run);
     const index_t most_bytes = products ? tuning<C>::window_bytes : tuning<C>::forward_window_bytes;
     const auto bytes = [&](index_t n) { return n * sliding * N * size; };
-    index_t kept = least(wide, tuning<C>::group);
+    index_t kept = min_of(wide, tuning<C>::group);
     while (kept > group && bytes(kept) > most_bytes) kept /= 2;
-    group = most(kept, group);
+    group = max_of(kept, group);
     // One tile of several would read rows of k and v a line at a time.
     keys_resident = window >= sliding || (bytes(group) <= most_bytes && (group > 1 || group == wide));
     if (keys_resident) {
@@ -255,13 +251,13 @@ struct fold_plan {
     // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
     // whole strips of columns.
     column_size = (sliding + (products ? tuning<C>::band_rows + 1 : 1)) * N;
-    block = least(block, most(tuning<C>::weight_bytes / threads / (group * N * size), 1));
+    block = min_of(block, max_of(tuning<C>::weight_bytes / threads / (group * N * size), 1));
   }
 
   void form_partials(index_t lane_tiles) {
-    const index_t groups = (lane_tiles + group - 1) / group;
-    partials = least(groups, lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::partials : tuning<C>::partials);
-    block = (block + pair_step - 1) / pair_step * pair_step;
+    const index_t groups = ceil_div(lane_tiles, group);
+    partials = min_of(groups, lane_tiles >= tuning<C>::many_tiles ? 4 * tuning<C>::partials : tuning<C>::partials);
+    block = round_up(block, pair_step);
   }
 
   void take_buffers(index_t lane_tiles, scratch& memory) {

@@ -155,7 +155,7 @@ template <class C>
   const index_t edge_group = edge_groups.edge_of(t - cut.begin(own));
   const index_t lo = edge_groups.lo(edge_group), hi = edge_groups.hi(edge_group);
   for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
-    if (k0 < hi && lo < k0 + depth) add(lo > k0 ? lo : k0, hi < k0 + depth ? hi : k0 + depth, num, den);
+    if (k0 < hi && lo < k0 + depth) add(max_of(lo, k0), hi < k0 + depth ? hi : k0 + depth, num, den);
   }
   vec<C> outer_num(zero), outer_den(zero);
   if (g.constant && g.causal >= 0) {
@@ -165,7 +165,7 @@ template <class C>
     for (index_t panel = 0; panel <= own; ++panel) {
       const index_t edge = span_of(panel).lo;
       if (edge > at) add(at, edge, outer_num, outer_den);
-      at = edge > at ? edge : at;
+      at = max_of(edge, at);
     }
     outer_num = own_num + outer_num;
     outer_den = own_den + outer_den;
@@ -178,7 +178,7 @@ template <class C>
     for (index_t panel = cut.count; panel-- > own;) {
       const index_t edge = span_of(panel).hi;
       if (edge < at) add(edge, at, after_num, after_den);
-      at = edge < at ? edge : at;
+      at = min_of(edge, at);
     }
     outer_num = outer_num + (own_num + after_num);
     outer_den = outer_den + (own_den + after_den);

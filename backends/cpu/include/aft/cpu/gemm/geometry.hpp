@@ -3,6 +3,7 @@
 #pragma once
 
 #include <aft/core/problem.hpp>
+#include <aft/math/integers.hpp>
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
@@ -38,9 +39,9 @@ struct pair_geometry {
       lo = bounded && !constant && lo > first ? lo : first;
       if (constant && hi < end - 1) hi = end - 1;
     }
-    lo = lo < 0 ? 0 : (lo > K ? K : lo);
-    hi = hi > K ? K : hi;
-    return {lo, hi < lo ? lo : hi};
+    lo = lo < 0 ? 0 : min_of(lo, K);
+    hi = min_of(hi, K);
+    return {lo, max_of(hi, lo)};
   }
   bool has_prefix(const span& s) const { return constant && causal >= 0 && s.lo > 0; }
   bool has_suffix(const span& s) const { return constant && causal <= 0 && s.hi < K; }
@@ -55,12 +56,12 @@ struct row_panels {
   row_panels() = default;
   row_panels(const pair_geometry& g, index_t most)
       : rows(g.R),
-        count((g.R + most - 1) / most),
+        count(ceil_div(g.R, most)),
         height(g.bounded || count == 0 ? most : g.R / count),
         taller(g.bounded || count == 0 ? 0 : g.R % count) {}
 
   index_t begin(index_t panel) const {
-    const index_t at = panel * height + (panel < taller ? panel : taller);
+    const index_t at = panel * height + min_of(panel, taller);
     return at < rows ? at : rows;
   }
   index_t end(index_t panel) const { return begin(panel + 1); }

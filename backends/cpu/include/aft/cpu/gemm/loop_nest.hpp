@@ -41,7 +41,7 @@ inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, c
     for (index_t panel = 0; panel < p1; ++panel) {
       const index_t lo = span_of(panel).lo;
       if (lo > at) stretch(at, lo, num, den);
-      at = lo > at ? lo : at;
+      at = max_of(lo, at);
       if (panel >= p0) {
         store(before + (panel - p0) * N, num);
         store(before + (panel - p0) * N + L, den);
@@ -55,7 +55,7 @@ inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, c
     for (index_t panel = plan.panels; panel-- > p0;) {
       const index_t hi = span_of(panel).hi;
       if (hi < at) stretch(hi, at, num, den);
-      at = hi < at ? hi : at;
+      at = min_of(hi, at);
       if (panel < p1) {
         store(after + (panel - p0) * N, num);
         store(after + (panel - p0) * N + L, den);
@@ -79,7 +79,7 @@ class uniform_sums {
       const vec<C> num = load(sums_ + edge_group * tuning<C>::NR);
       const vec<C> den = load(sums_ + edge_group * tuning<C>::NR + lanes<C>);
       const index_t next = tuning<C>::edge_group(edge_group + 1);
-      for (const index_t end = next < rows ? next : rows; r < end; ++r) take(r, num, den);
+      for (const index_t end = min_of(next, rows); r < end; ++r) take(r, num, den);
     }
   }
 
@@ -160,7 +160,7 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
   const index_t groups = (tiles + plan.group - 1) / plan.group;
   const index_t units = plan.partials > 0 ? plan.partials : groups;
   const index_t step = plan.products ? plan.pair_step : 1;
-  index_t parts = units > 0 && units < team ? (team + units - 1) / units : 1;
+  index_t parts = units > 0 && units < team ? ceil_div(team, units) : 1;
   parts = parts > p1 - p0 ? p1 - p0 : parts;
   const auto first_of = [&](index_t unit) { return plan.partials > 0 ? plan.first_group(unit, tiles) : unit; };
   const auto edge = [&](index_t part) { return part < parts ? p0 + (p1 - p0) * part / parts / step * step : p1; };
@@ -169,8 +169,8 @@ inline void for_each_item(const fold_plan<C>& plan, int thread, index_t tiles, i
     const index_t part = i % parts;
     for (index_t group = first_of(unit); group < first_of(unit + 1) && edge(part) < edge(part + 1); ++group) {
       const index_t left = tiles - group * plan.group;
-      body(fold_item{plan.by_batch_item ? thread : own, group * plan.group, left < plan.group ? left : plan.group,
-                     edge(part), edge(part + 1), p0, unit, group == first_of(unit)});
+      body(fold_item{plan.by_batch_item ? thread : own, group * plan.group, min_of(left, plan.group), edge(part),
+                     edge(part + 1), p0, unit, group == first_of(unit)});
     }
     fence_stores();  // of what was written by streaming stores
   });
@@ -208,7 +208,7 @@ template <class C>
       const C* const upcoming = (more ? P : next) + plan.steps(more ? k0 + depth : start) * N;
       for (index_t panel = s0; panel < s1; ++panel) {
         const auto span = cut.dense(g, panel);
-        const index_t from = span.lo > k0 ? span.lo : k0;
+        const index_t from = max_of(span.lo, k0);
         const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
         if (from >= to) continue;
         const C* const a = weights + (panel - p0) * panel_size + plan.steps(from - span.lo) * M;
@@ -274,7 +274,7 @@ inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t til
   const auto slot_of = [&](int own) { return plan.by_batch_item ? thread : own; };
   parallel_for((tiles + plan.pack_group - 1) / plan.pack_group, team, [&](index_t i, int own) {
     const index_t tile = i * plan.pack_group, left = tiles - tile;
-    pack(slot_of(own), tile, left < plan.pack_group ? left : plan.pack_group, P + tile * plan.column_size, cs + tile);
+    pack(slot_of(own), tile, min_of(left, plan.pack_group), P + tile * plan.column_size, cs + tile);
   });
   const index_t blocks = (plan.panels + plan.block - 1) / plan.block;
   parallel_for(blocks, team, [&](index_t i, int own) {

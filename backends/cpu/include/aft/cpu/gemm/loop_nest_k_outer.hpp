@@ -38,14 +38,12 @@ class k_outer_nest {
     const index_t groups = (tiles_ + plan.pack_group - 1) / plan.pack_group;
     parallel_for(groups, plan.threads, [&](index_t i, int) {
       const index_t tile = i * plan.pack_group, left = tiles_ - tile;
-      measure(tile, left < plan.pack_group ? left : plan.pack_group, plan.column_scales.first + tile);
+      measure(tile, min_of(left, plan.pack_group), plan.column_scales.first + tile);
     });
-    for (index_t p0 = 0; p0 < plan.panels; p0 += plan.chunk) run_chunk(p0, least(p0 + plan.chunk, plan.panels));
+    for (index_t p0 = 0; p0 < plan.panels; p0 += plan.chunk) run_chunk(p0, min_of(p0 + plan.chunk, plan.panels));
   }
 
  private:
-  static index_t least(index_t a, index_t b) { return a < b ? a : b; }
-
   /// Of the panels and lane tiles of a chunk's pass the columns [k0, k1), which are packed.
   struct outer_block {
     index_t first, tile, count, k0, k1;
@@ -54,19 +52,19 @@ class k_outer_nest {
   void run_chunk(index_t p0, index_t p1) {
     const fold_plan<C>& plan = *plan_;
     const index_t parts = (p1 - p0 + plan.block - 1) / plan.block;
-    const auto edge = [&](index_t part) { return least(p0 + part * plan.block, p1); };
+    const auto edge = [&](index_t part) { return min_of(p0 + part * plan.block, p1); };
     parallel_for(parts, plan.threads, [&](index_t part, int slot) {
       for (index_t panel = edge(part); panel < edge(part + 1); ++panel) scale_rows(slot, p0, panel);
     });
     const index_t keys = plan.cut.dense(plan.g, p1 - 1).hi;
     for (index_t tile = 0; tile < tiles_; tile += plan.pass) {
-      const index_t count = least(plan.pass, tiles_ - tile);
+      const index_t count = min_of(plan.pass, tiles_ - tile);
       for (index_t k0 = 0; k0 < keys; k0 += plan.width) {
         const outer_block s{
-            .first = p0, .tile = tile, .count = count, .k0 = k0, .k1 = least(k0 + plan.width, plan.g.K)};
+            .first = p0, .tile = tile, .count = count, .k0 = k0, .k1 = min_of(k0 + plan.width, plan.g.K)};
         parallel_for((count + plan.pack_group - 1) / plan.pack_group, plan.threads, [&](index_t i, int) {
           const index_t at = i * plan.pack_group;
-          form_(tile + at, least(plan.pack_group, count - at), s.k0, s.k1, plan.columns.first + at * plan.column_size,
+          form_(tile + at, min_of(plan.pack_group, count - at), s.k0, s.k1, plan.columns.first + at * plan.column_size,
                 plan.column_scales.first + tile + at);
         });
         parallel_for(parts, plan.threads, [&](index_t part, int slot) {
@@ -98,7 +96,7 @@ class k_outer_nest {
     const log_weights<C> whole = stored_(r0, span.lo, span.hi);
     if (whole.first != nullptr) find_tops<C>(r1 - r0, span.hi - span.lo, whole, none, tops.top);
     for (index_t k0 = whole.first == nullptr ? span.lo : span.hi; k0 < span.hi; k0 += plan.width) {
-      const index_t k1 = least(k0 + plan.width, span.hi);
+      const index_t k1 = min_of(k0 + plan.width, span.hi);
       row_tops<C> of_outer_block;
       find_tops<C>(r1 - r0, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none,
                    of_outer_block.top);
@@ -117,7 +115,7 @@ class k_outer_nest {
     const index_t panel_size = plan.steps(plan.width) * M;
     const auto part_of = [&](index_t panel) {
       const pair_geometry::span span = plan.cut.dense(plan.g, panel);
-      return pair_geometry::span{s.k0, least(span.hi, s.k1)};
+      return pair_geometry::span{s.k0, min_of(span.hi, s.k1)};
     };
     for (index_t panel = a0; panel < a1; ++panel) {
       const pair_geometry::span part = part_of(panel);
@@ -129,7 +127,7 @@ class k_outer_nest {
     const upcoming_lines upcoming(*this, s, next);
     index_t calls = 0;
     for (index_t tile = 0; tile < s.count; tile += plan.group) {
-      const index_t count = least(plan.group, s.count - tile);
+      const index_t count = min_of(plan.group, s.count - tile);
       for (index_t panel = a0; panel < a1; ++panel) {
         const pair_geometry::span part = part_of(panel);
         if (part.lo >= part.hi) continue;

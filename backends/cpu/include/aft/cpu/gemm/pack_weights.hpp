@@ -126,13 +126,13 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
 template <class C>
 inline index_t padded_weights(index_t n, bool paired) {
   const index_t whole = paired ? 2 * lanes<C> : lanes<C>;
-  return (n + whole - 1) / whole * whole;
+  return round_up(n, whole);
 }
 
 /// The largest log-weight of each row of a panel, as whole vectors of rows; -inf at first.
 template <class C>
 struct row_tops {
-  static constexpr index_t R = (tuning<C>::MR + lanes<C> - 1) / lanes<C> * lanes<C>;
+  static constexpr index_t R = round_up(tuning<C>::MR, lanes<C>);
   C top[R];
 
   row_tops() {

@@ -22,7 +22,7 @@ struct tuning {
   static constexpr index_t edge_groups = MR / 3;
   /// The first row of such a group. Those at the ends are no shorter than others: few sums wait for each other.
   static constexpr index_t edge_group(index_t i) {
-    return 2 * i <= edge_groups ? (i * MR + edge_groups - 1) / edge_groups : i * MR / edge_groups;
+    return 2 * i <= edge_groups ? ceil_div(i * MR, edge_groups) : i * MR / edge_groups;
   }
   /// Heights from here on have a kernel of their own, which alone may end in a band edge; below, every second or third
   /// one has. All of them were 1.3 of the 10.5 seconds that a file with conv_backward takes to compile.

@@ -33,7 +33,7 @@ inline void value_scale(C largest, C& scale, C& inverse_scale) {
     // The exponent that frexp gives, -most for subnormal numbers. By hand: this runs lane by lane for every lane tile,
     // and frexp and ldexp were an eighth of a call on one position.
     e = static_cast<int>(std::bit_cast<bits>(largest) >> mantissa) - most;
-    e = e > most ? most : e;
+    e = min_of(e, most);
   }
   scale = std::bit_cast<C>(static_cast<bits>(bias - e) << mantissa);
   inverse_scale = std::bit_cast<C>(static_cast<bits>(bias + e) << mantissa);

@@ -96,7 +96,7 @@ template <class C>
 template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
   const bias_batch<C> batch_items(p);
-  const auto array = static_cast<std::size_t>(p.B * (std::max)(p.Tq, p.Tk) * p.d) * sizeof(C);
+  const auto array = static_cast<std::size_t>(p.B * max_of(p.Tq, p.Tk) * p.d) * sizeof(C);
   bool products = false;
   if constexpr (windows) {
     // Sums for wide windows of long sequences with few channels would be more than all arrays of the call.
@@ -161,7 +161,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   const gradient_inputs in =
       prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
         scratch own(exec);
-        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - (std::min)(keys_resident, tile_bytes));
+        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - min_of(keys_resident, tile_bytes));
       });
   lay_out(memory);
 

@@ -4,6 +4,7 @@
 
 #include <aft/core/executors.hpp>
 #include <aft/core/float_environment.hpp>
+#include <aft/math/integers.hpp>
 
 #include "function_ref.hpp"
 
@@ -75,7 +76,7 @@ AFT_COMPILE_ONCE inline void run_shares(item_share* shares, int count, int first
 
 /// Apart from loops of one thread, which are nested in each other: the shares take 4 KiB of stack.
 AFT_COMPILE_ONCE inline void run_team(index_t n, int team, item_order order, function_ref<void(index_t, int)> body) {
-  const int count = team < most_shares ? team : most_shares;
+  const int count = min_of(team, most_shares);
   item_share shares[most_shares];
   for (int i = 0; i < count; ++i) {
     shares[i] =

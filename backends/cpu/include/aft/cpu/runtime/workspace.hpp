@@ -8,6 +8,7 @@
 #include <new>
 
 #include <aft/core/executors.hpp>
+#include <aft/math/integers.hpp>
 
 #include "function_ref.hpp"
 
@@ -42,14 +43,14 @@ class scratch {
     while (last_ != nullptr) {
       header* const h = last_;
       last_ = h->before;
-      from_->deallocate(h, h->bytes, prefetched);
+      from_->deallocate(h, h->bytes, resource_alignment);
     }
   }
 
   /// n elements, uninitialised, on a cache line. n may be 0.
   template <class T>
   T* take(index_t n) {
-    return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(n < 0 ? 0 : n) * sizeof(T)));
+    return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(max_of(n, 0)) * sizeof(T)));
   }
 
   /// n elements for each of so many threads. Between them lie three times as many that nothing touches, so that they
@@ -66,7 +67,7 @@ class scratch {
     // No one has measured more threads than two, and what lies between counts as taken.
     const index_t most = (threads > 4 ? index_t{1} << 20 : index_t{4} << 20) / size;
     const index_t wanted = 3 * n < most / threads ? 3 * n : most / threads;
-    const index_t apart = n + (wanted > page ? wanted : page);
+    const index_t apart = n + max_of(wanted, page);
     return {take<T>(apart * threads), apart};
   }
 
@@ -106,20 +107,21 @@ class scratch {
   // Not where overruns are looked for.
 #if defined(AFT_HAS_ADDRESS_SANITIZER)
   static constexpr std::size_t shared = 0;
-  static constexpr std::size_t prefetched = alignment;
+  static constexpr std::size_t resource_alignment = alignment;
 #else
   static constexpr std::size_t shared = std::size_t{16} << 10;
   // No more than malloc gives anyway. Beyond that it cuts the block out of a larger one, whose first bytes stay in a
   // list of their own and keep it from being given out again: each of a program's first eight calls took new pages, a
   // tenth of the time of local on 1 x 4096 x 512, and kept them.
-  static constexpr std::size_t prefetched = alignof(std::max_align_t);
+  static constexpr std::size_t resource_alignment = alignof(std::max_align_t);
 #endif
   // The chain lives inside the blocks themselves, so nothing but the resource is asked for memory.
   struct header {
     header* before;
     std::size_t bytes;
   };
-  static_assert(sizeof(header) <= prefetched && alignof(header) <= prefetched && prefetched <= alignment);
+  static_assert(sizeof(header) <= resource_alignment && alignof(header) <= resource_alignment &&
+                resource_alignment <= alignment);
 
   /// Compiled once: a call takes dozens of buffers.
   AFT_COMPILE_ONCE std::byte* take_bytes(std::size_t wanted) {
@@ -129,7 +131,7 @@ class scratch {
     }
     if constexpr (shared == 0) return block(wanted);
     // Never null, even where nothing is wanted.
-    const std::size_t bytes = wanted == 0 ? alignment : (wanted + alignment - 1) / alignment * alignment;
+    const std::size_t bytes = wanted == 0 ? alignment : round_up(wanted, alignment);
     if (bytes > left_) {
       if (bytes >= shared) return block(bytes);
       next_ = block(shared);
@@ -142,7 +144,7 @@ class scratch {
   }
 
   AFT_COMPILE_ONCE std::byte* block(std::size_t bytes) {
-    void* const raw = from_->allocate(alignment + bytes, prefetched);
+    void* const raw = from_->allocate(alignment + bytes, resource_alignment);
     last_ = ::new (raw) header{last_, alignment + bytes};
     std::byte* const after = static_cast<std::byte*>(raw) + sizeof(header);
     return after + (alignment - reinterpret_cast<std::uintptr_t>(after) % alignment) % alignment;

@@ -55,8 +55,8 @@ class forward_pass {
   /// chunk's too.
   void causal_chunk(const column_block& x, index_t c, const forward_workspace<C>& workspace) const {
     const index_t t0 = c * scan_tuning<C>::chunk;
-    const index_t t1 = (std::min)(t0 + scan_tuning<C>::chunk, p_.Tq);
-    const index_t s1 = (std::max)(t0, (std::min)(t1, keys_.end(x)));
+    const index_t t1 = min_of(t0 + scan_tuning<C>::chunk, p_.Tq);
+    const index_t s1 = max_of(t0, min_of(t1, keys_.end(x)));
     if (t0 < s1) {
       if (fused() && !average_.set() && !lse_.set()) {
         keys_.fold(x, t0, s1, workspace, row_writer<emission::gated>{this, &workspace});
@@ -82,7 +82,7 @@ class forward_pass {
         gate_uniform_rows(part, t0, t1, average, workspace);
       } else {
         constexpr index_t rows = scan_tuning<C>::rows;
-        for (index_t t = t0; t < t1; t += rows) write_y(part, t, (std::min)(rows, t1 - t), average, workspace);
+        for (index_t t = t0; t < t1; t += rows) write_y(part, t, min_of(rows, t1 - t), average, workspace);
       }
       if (average_.set()) average_.write(part, t0, t1 - t0, average);
       if (lse_.set()) lse_.write(part, t0, t1 - t0, {workspace.lse + part.lane, 0});
@@ -238,7 +238,7 @@ void scan_forward(const problem& p, const problem* first, const cpu& exec) {
   const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
   const bool whole = plan.whole(threads, p.causal);
   const int team = static_cast<int>(
-      std::min<index_t>(threads, plan.count() * (whole ? 1 : (std::max)(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
+      min_of(threads, plan.count() * (whole ? 1 : max_of(row_chunks, scan::key_scan<C>::chunks(p.Tk)))));
 
   scratch memory(exec);
   const index_t size = scan::forward_workspace<C>::size(plan.width());
@@ -278,7 +278,7 @@ void scan_forward(const problem& p, const problem* first, const cpu& exec) {
       pass.causal_chunk(plan.at(i), c, mine);
     } else {
       const index_t t0 = c * scan_tuning<C>::chunk;
-      pass.uniform_rows(plan.at(i), t0, (std::min)(t0 + scan_tuning<C>::chunk, p.Tq), mine);
+      pass.uniform_rows(plan.at(i), t0, min_of(t0 + scan_tuning<C>::chunk, p.Tq), mine);
     }
     fence_stores();
   });

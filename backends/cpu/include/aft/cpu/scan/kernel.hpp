@@ -238,7 +238,7 @@ template <class C, emission What, index_t rows>
   if constexpr (What != emission::nothing) job.out = in.out;
   for (panel_place at; at.r < n;) {
     at = fold_ordinary<C, What, rows>(job, x, in, n, at);
-    const index_t end = (std::min)(at.r + rows, n);
+    const index_t end = min_of(at.r + rows, n);
     for (index_t r = at.r; r < end; ++r)
       fold_any<C, What>(job, x.lane + at.i, at.i, r, in.keys.row(r) + at.i, in.values.row(r) + at.i);
     at = at.history(at.i + lanes<C>, x.width, rows);

@@ -66,8 +66,8 @@ class key_scan {
   /// Keys from here on are hidden from the whole column block, or seen by no row of a causal problem.
   index_t end(const column_block& x) const {
     index_t most = 0;
-    for (index_t b = plan_.first_batch(x); b <= plan_.last_batch(x); ++b) most = (std::max)(most, p_.key_limit(b));
-    return p_.causal ? (std::min)(most, p_.Tq) : most;
+    for (index_t b = plan_.first_batch(x); b <= plan_.last_batch(x); ++b) most = max_of(most, p_.key_limit(b));
+    return p_.causal ? min_of(most, p_.Tq) : most;
   }
 
   /// workspace.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
@@ -109,7 +109,7 @@ class key_scan {
   void fold_all(const column_block& x, const key_workspace<C>& workspace) const {
     const index_t last = end(x);
     for (index_t s = 0; s < last; s += scan_tuning<C>::chunk) {
-      fold(x, s, (std::min)(s + scan_tuning<C>::chunk, last), workspace, no_rows{});
+      fold(x, s, min_of(s + scan_tuning<C>::chunk, last), workspace, no_rows{});
       advance(x, workspace);
     }
   }
@@ -141,7 +141,7 @@ class key_scan {
   }
 
   /// Lanes that a column block uses.
-  static index_t padded(const column_block& x) { return (x.count + lanes<C> - 1) / lanes<C> * lanes<C>; }
+  static index_t padded(const column_block& x) { return round_up(x.count, lanes<C>); }
 
  private:
   bool as_stored() const { return p_.mask == nullptr && (p_.lengths.data == nullptr || !plan_.packed()); }
@@ -170,9 +170,9 @@ class key_prefix {
   key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, int threads, scratch& memory)
       : plan_(plan),
         keys_(keys),
-        chunks_(key_scan<C>::chunks(p.causal ? (std::min)(p.Tk, p.Tq) : p.Tk)),
+        chunks_(key_scan<C>::chunks(p.causal ? min_of(p.Tk, p.Tq) : p.Tk)),
         kept_(p.causal ? chunks_ + 1 : 1),
-        round_((std::min)(chunks_, (scan_tuning<C>::round * threads + plan.count() - 1) / plan.count())) {
+        round_(min_of(chunks_, (scan_tuning<C>::round * threads + plan.count() - 1) / plan.count())) {
     const index_t one = fold_lanes<C>::arrays * plan.width();
     folds_ = memory.take<C>(plan.count() * round_ * one);
     before_ = memory.take<C>(plan.count() * kept_ * one);
@@ -186,7 +186,7 @@ class key_prefix {
     // Without keys the sums are those of none.
     if (chunks_ == 0) parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, 0, 0); });
     for (index_t first = 0; first < chunks_; first += round_) {
-      const index_t n = (std::min)(round_, chunks_ - first);
+      const index_t n = min_of(round_, chunks_ - first);
       parallel_for(plan_.count() * n, threads, item_order::runs, [&](index_t item, int thread) {
         const auto [i, c] = plan_.part_of(item, n);
         fold(i, first, c, workspace(thread));
@@ -205,7 +205,7 @@ class key_prefix {
   }
 
   /// The sums over keys before chunk c of column block i, of causal rows; over all keys from the last chunk on.
-  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * kept_ + (std::min)(c, kept_ - 1)); }
+  fold_lanes<C> before(index_t i, index_t c) const { return at(before_, i * kept_ + min_of(c, kept_ - 1)); }
   fold_lanes<C> total(index_t i) const { return before(i, chunks_); }
 
  private:
@@ -214,7 +214,7 @@ class key_prefix {
     const column_block x = plan_.at(i);
     const index_t s0 = (first + c) * scan_tuning<C>::chunk;
     workspace.chunk = at(folds_, i * round_ + c);
-    keys_.fold(x, s0, (std::max)(s0, (std::min)(s0 + scan_tuning<C>::chunk, keys_.end(x))), workspace, no_rows{});
+    keys_.fold(x, s0, max_of(s0, min_of(s0 + scan_tuning<C>::chunk, keys_.end(x))), workspace, no_rows{});
   }
 
   /// Joins the n chunks of a round from `first` on with those before them.

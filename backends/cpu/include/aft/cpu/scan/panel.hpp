@@ -180,7 +180,7 @@ inline void for_panels(index_t t0, index_t t1, index_t rows, bool in_place, cons
                        const Close& close) {
   const index_t step = in_place ? t1 - t0 : rows;
   for (index_t t = t0; t < t1; t += step) {
-    const index_t n = (std::min)(step, t1 - t);
+    const index_t n = min_of(step, t1 - t);
     const auto opened = open(t, n);
     f(opened, n);
     close(t, n, opened);
@@ -225,7 +225,7 @@ class columns {
   /// With a group, the first of the channels that share an element writes it.
   void write(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
     for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
-      const index_t kc = (c + group_ - 1) / group_;
+      const index_t kc = ceil_div(c, group_);
       const index_t skipped = kc * group_ - c;
       for (index_t r = 0; r < n; ++r) {
         const C* const in = from.row(r) + at;

@@ -40,35 +40,35 @@ class scan_plan {
     shared_ = group > 1;
     if (p.d < lanes<C> && p.B > 1) {
       const index_t several = (4 * lanes<C> + p.d - 1) / p.d;
-      const index_t batches = several < p.B ? several : p.B;
+      const index_t batches = min_of(several, p.B);
       columns_ = batches * p.d;
-      count_ = (p.B + batches - 1) / batches;
+      count_ = ceil_div(p.B, batches);
       packed_ = true;
     } else {
       // Channels that share a key stay together, for dk sums over them.
       // Others are cut between cache lines, each of which one thread then writes.
       constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
-      const index_t unit = group == 1 ? (std::max)(lanes<C>, line) : group * ((lanes<C> + group - 1) / group);
-      pieces_ = (p.d + tune::column_block - 1) / tune::column_block;
+      const index_t unit = group == 1 ? max_of(lanes<C>, line) : group * (ceil_div(lanes<C>, group));
+      pieces_ = ceil_div(p.d, tune::column_block);
       const bool alone = p.B >= threads && divides(p.B * pieces_, threads);
       by_chunk_ = !p.causal && !alone && levels(p.B, p.Tk, threads) && levels(p.B, p.Tq, threads);
       if (p.B * pieces_ < threads && !by_chunk_) {
         const index_t wanted = (threads + p.B - 1) / p.B;
         const index_t most = p.d / tune::narrowest;
-        const index_t some = wanted < most ? wanted : most;
+        const index_t some = min_of(wanted, most);
         if (some > pieces_) pieces_ = some;
       }
-      columns_ = ((p.d + pieces_ - 1) / pieces_ + unit - 1) / unit * unit;
+      columns_ = round_up((p.d + pieces_ - 1) / pieces_, unit);
       if (columns_ > p.d) columns_ = p.d;
-      pieces_ = (p.d + columns_ - 1) / columns_;
+      pieces_ = ceil_div(p.d, columns_);
       count_ = p.B * pieces_;
       splits_rows_ = pieces_ > 1 && p.B < threads && whole(threads, p.causal);
     }
-    width_ = (columns_ + lanes<C> - 1) / lanes<C> * lanes<C>;
+    width_ = round_up(columns_, lanes<C>);
   }
 
   index_t count() const { return count_; }
-  static index_t chunks(index_t positions) { return (positions + scan_tuning<C>::chunk - 1) / scan_tuning<C>::chunk; }
+  static index_t chunks(index_t positions) { return ceil_div(positions, scan_tuning<C>::chunk); }
   /// True where a thread had better take a column block from its first key to its last row. What is causal would have
   /// to fold its keys twice otherwise; else it spares the threads two meetings, as long as none of them is left without
   /// work and each has rows of its own.
@@ -98,7 +98,7 @@ class scan_plan {
     if (packed_) {
       const index_t first = i * columns_;
       const index_t left = B_ * d_ - first;
-      return {first, left < columns_ ? left : columns_, first / d_, first % d_};
+      return {first, min_of(left, columns_), first / d_, first % d_};
     }
     const index_t b = i / pieces_;
     const index_t c = i % pieces_ * columns_;
@@ -119,7 +119,7 @@ class scan_plan {
       b += c / d_;
       c %= d_;
     }
-    f(segment{x.first + whole, rest, (rest + lanes<C> - 1) / lanes<C> * lanes<C>, whole, b, c, c + rest <= d_});
+    f(segment{x.first + whole, rest, round_up(rest, lanes<C>), whole, b, c, c + rest <= d_});
   }
 
   /// A column block may hold several batch elements, whose keys end at different places.
@@ -135,7 +135,7 @@ class scan_plan {
 
   /// Whether threads that take whole chunks are done at about the same time: cutting rows takes 1.3 times as long.
   static bool levels(index_t batches, index_t positions, int threads) {
-    const index_t rounds = (batches * chunks(positions) + threads - 1) / threads;
+    const index_t rounds = ceil_div(batches * chunks(positions), threads);
     return rounds > 0 && rounds * scan_tuning<C>::chunk * threads <= batches * positions * 5 / 4;
   }
 

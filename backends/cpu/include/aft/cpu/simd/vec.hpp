@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <aft/core/config.hpp>
+#include <aft/math/integers.hpp>
 
 // GCC 12 reports the undefined pass-through operands inside its own AVX-512 intrinsics as uninitialised reads.
 #if defined(__GNUC__) && !defined(__clang__)

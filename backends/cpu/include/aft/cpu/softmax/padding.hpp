@@ -33,7 +33,7 @@ inline void fill_rows(const field& to, const std::array<index_t, 3>& grid, index
   for (index_t t = t0; t < t1; ++t) {
     std::byte* const row = to.data + (b * to.sb + position_offset(to, grid, t)) * size;
     for (index_t c = 0; c < channels; c += most)
-      write_strided<C>(to.type, row + c * to.sc * size, to.sc, (std::min)(most, channels - c), line);
+      write_strided<C>(to.type, row + c * to.sc * size, to.sc, min_of(most, channels - c), line);
   }
 }
 
@@ -74,7 +74,7 @@ AFT_COMPILE_ONCE inline void empty_padding(const problem& p, const lane_tile<C>&
                                            C* inverse) {
   for (index_t l = 0; l < tile.count; ++l) {
     for_padding(p, tile.b[l], [&](index_t first, index_t last) {
-      for (index_t t = (std::max)(first, t0); t < (std::min)(last, t1); ++t) inverse[(t - t0) * lanes<C> + l] = C(0);
+      for (index_t t = max_of(first, t0); t < min_of(last, t1); ++t) inverse[(t - t0) * lanes<C> + l] = C(0);
     });
   }
 }

@@ -319,8 +319,8 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs
   constexpr index_t L = lanes<C>;
   constexpr index_t rows = gate_block::rows;
   constexpr index_t most = gate_block::tiles;
-  const index_t count = (p.d + L - 1) / L;
-  const index_t strips = (p.Tq + rows - 1) / rows;
+  const index_t count = ceil_div(p.d, L);
+  const index_t strips = ceil_div(p.Tq, rows);
   const auto whole = [&](const field& f) {
     return f.type == dtype_of<C> && f.sc == 1 && p.d % L == 0 && p.grid[0] == 1 && p.grid[1] == 1;
   };

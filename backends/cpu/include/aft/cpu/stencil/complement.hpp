@@ -60,12 +60,12 @@ class row_complement {
   [[gnu::always_inline]] void after(const Column& column, index_t x0, index_t x1, row_sum<C>& sum, C* out) const {
     // Outputs near the end see no column after their box, those before them one more each: with a loop for these
     // columns in the loop over outputs, its length was what a processor did not foresee.
-    const index_t see = see_after_ < x0 ? x0 : (see_after_ > x1 ? x1 : see_after_);
+    const index_t see = see_after_ < x0 ? x0 : min_of(see_after_, x1);
     row_sum<C> s = sum;
     for (index_t x = see; x < x1 && out != nullptr; ++x) s.total().put(out, x - x0);
     for (index_t x = see; x > x0;) {
       const index_t group = see_after_ - group_end(see_after_ - x);
-      for (const index_t end = group > x0 ? group : x0; x > end;) {
+      for (const index_t end = max_of(group, x0); x > end;) {
         --x;
         s.add(column(x + past_));
         if (out != nullptr) s.total().put(out, x - x0);
@@ -80,9 +80,9 @@ class row_complement {
   template <class Column>
   [[gnu::always_inline]] void before(const Column& column, index_t x0, index_t x1, row_sum<C>& sum, C* out) const {
     row_sum<C> s = sum;
-    for (index_t x = x0 > see_before_ ? x0 : see_before_; x < x1;) {
+    for (index_t x = max_of(x0, see_before_); x < x1;) {
       const index_t group = first_ + group_end(x - first_);
-      for (const index_t end = group < x1 ? group : x1; x < end; ++x) {
+      for (const index_t end = min_of(group, x1); x < end; ++x) {
         s.add(column(x - first_));
         (s.total() + column_sum<C>::get(out, x - x0)).put(out, x - x0);
       }

@@ -42,7 +42,7 @@ template <class C>
                                  box_complement<C>& rest, C* sums, index_t most,
                                  function_ref<void(index_t, index_t)> done, function_ref<void(index_t)> prefetch_into) {
   rest.prepare(P);
-  const index_t half = (most < shape.width() ? most : shape.width()) / 2;
+  const index_t half = min_of(most, shape.width()) / 2;
   for (index_t row = 0; row < shape.rows(); ++row) {
     const index_t y0 = row / shape.grid[1];
     const index_t y1 = row % shape.grid[1];

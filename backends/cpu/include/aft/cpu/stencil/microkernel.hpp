@@ -125,7 +125,7 @@ template <class C, index_t N, index_t V>
           w[1][v] = load(at + (V + v) * L);
         }
         const index_t left = run.width - 1 - s;
-        sum.template taps<true>(in + s * (2 * L), w, s < 0 ? -s : 0, left < n ? left : n);
+        sum.template taps<true>(in + s * (2 * L), w, s < 0 ? -s : 0, min_of(left, n));
       }
       if (j < end) {
         const index_t s = base + j;
@@ -164,7 +164,7 @@ inline void stencil_outputs(const stencil_run<C>& run, index_t i0, index_t i1, C
   constexpr index_t most = (tuning_stencil<C>::registers - 2 - 2 * V) / 2;
   static_assert(most <= 14);
   if (i1 <= i0) return;
-  const index_t tiles = (i1 - i0 + most - 1) / most;
+  const index_t tiles = ceil_div(i1 - i0, most);
   for (index_t tile = 0; tile < tiles; ++tile) {
     const index_t from = i0 + (i1 - i0) * tile / tiles;
     const index_t to = i0 + (i1 - i0) * (tile + 1) / tiles;

@@ -47,7 +47,7 @@ struct sequence_worker {
     const index_t keys = block + row.reach_before() + row.reach_after();
     // An odd number of keys, so that lane tiles do not share the sets of a cache.
     apart = (keys | 1) * column_sum<C>::pair;
-    blocks = (shape.width() + block - 1) / block;
+    blocks = ceil_div(shape.width(), block);
     P = memory.take<C>(tiles * apart);
     gates = memory.take<C>(tiles * block * lanes<C>);
     outside = memory.take<C>(shape.complement() ? block * column_sum<C>::pair : 0);
@@ -91,7 +91,7 @@ class sequence_fold {
     }
     begin();
     for (index_t t0 = 0; t0 < p_.Tq; t0 += block) {
-      const index_t t1 = (std::min)(p_.Tq, t0 + block);
+      const index_t t1 = min_of(p_.Tq, t0 + block);
       if (!hold(t0, t1)) hold_again(t0, t1);
       if (!in_place_.queries && p_.gate_fn != gate::none)
         read_tiles<C>(p_.q, p_.grid, tiles_, count_, 1, t0, t1, worker_.gates, block * lanes<C>, lanes<C>);
@@ -158,7 +158,7 @@ class sequence_fold {
   /// tried.
   void sum_after() {
     for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = row_sum<C>::zero();
-    const auto first_key = [&](index_t i) { return i == 0 ? 0 : (std::min)(p_.Tk, i * block + row_.reach_after()); };
+    const auto first_key = [&](index_t i) { return i == 0 ? 0 : min_of(p_.Tk, i * block + row_.reach_after()); };
     for (index_t i = worker_.blocks; i-- > 0;) {
       const index_t s0 = first_key(i), s1 = first_key(i + 1);
       stage(s0, s1, 0);
@@ -166,7 +166,7 @@ class sequence_fold {
         if (i > 0) prefetch_keys(j, first_key(i - 1), s0);
         weigh(j, s0, s1, 0);
         after(j, i) = after(j, i + 1);
-        row_.after(columns(j, s0), i * block, (std::min)(p_.Tq, (i + 1) * block), after(j, i), nullptr);
+        row_.after(columns(j, s0), i * block, min_of(p_.Tq, (i + 1) * block), after(j, i), nullptr);
       }
     }
   }
@@ -182,8 +182,8 @@ class sequence_fold {
 
   /// Weights of the keys that outputs [t0, t1) look at. False where they were tried with scale 1 and it does not serve.
   bool hold(index_t t0, index_t t1) {
-    const index_t begin = std::max<index_t>(0, t0 - row_.reach_before());
-    const index_t end = (std::min)(p_.Tk, t1 + row_.reach_after());
+    const index_t begin = max_of(0, t0 - row_.reach_before());
+    const index_t end = min_of(p_.Tk, t1 + row_.reach_after());
     const index_t kept = end_ - begin;
     for (index_t j = 0; j < count_; ++j) {
       C* const P = keys_of(j);
@@ -202,7 +202,7 @@ class sequence_fold {
   /// remains: powers of two do not change its bits, and q may have been overwritten by it.
   void hold_again(index_t t0, index_t t1) {
     for (index_t s0 = end_; s0 < p_.Tk; s0 += block) {
-      const index_t s1 = (std::min)(p_.Tk, s0 + block);
+      const index_t s1 = min_of(p_.Tk, s0 + block);
       stage(s0, s1, 0);
       for (index_t j = 0; j < count_; ++j) worker_.sizes[j].add(staged(j, s0, 0), s1 - s0);
     }
@@ -250,8 +250,8 @@ class sequence_fold {
 
   /// Results of queries [t0, t1), whose gates were read.
   void queries(index_t j, index_t t0, index_t t1) {
-    prefetch_keys(j, end_, (std::min)(p_.Tk, end_ + block));
-    if (p_.gate_fn != gate::none) prefetch_queries(j, t1, (std::min)(p_.Tq, t1 + block));
+    prefetch_keys(j, end_, min_of(p_.Tk, end_ + block));
+    if (p_.gate_fn != gate::none) prefetch_queries(j, t1, min_of(p_.Tq, t1 + block));
     const stencil_shape& shape = call_.shape;
     const stencil_table<C>& table = call_.tables[first_ + j];
     sum_uniform(j, t0, t1);
@@ -293,7 +293,7 @@ inline bool goes_by_parts(const stencil_shape& shape, index_t d, bool grouped) {
   using tuning = tuning_stencil<C>;
   const bool few = d < tuning::sequence_tiles * lanes<C>;
   const index_t causal = few ? tuning::sequence_few : (grouped ? tuning::sequence_apart : tuning::sequence);
-  const index_t least = shape.after ? (std::max)(causal, tuning::sequence_twice) : causal;
+  const index_t least = shape.after ? max_of(causal, tuning::sequence_twice) : causal;
   const index_t taps = grouped ? tuning::sequence_taps_apart : tuning::sequence_taps;
   return shape.rows() == 1 && shape.width() >= least && shape.taps[2] <= taps;
 }
@@ -304,13 +304,13 @@ void sequence_forward(const problem& p, const stencil_shape& shape, const cpu& e
   const lane_plan<C> plan(p.B, p.d);
   const index_t most = sequence_fold<C>::most;
   const index_t wanted = (2 * thread_count(exec) + plan.groups - 1) / plan.groups;
-  const index_t segments = (std::min)(plan.tiles, (std::max)(wanted, (plan.tiles + most - 1) / most));
+  const index_t segments = min_of(plan.tiles, max_of(wanted, ceil_div(plan.tiles, most)));
   const int threads = worker_count(exec, segments * plan.groups);
   stencil_table<C>* tables = nullptr;
   sequence_worker<C>* workers = nullptr;
   const auto lay_out = [&](scratch& from) {
     tables = take_tables<C>(shape, plan.tiles, false, from);
-    workers = take_workers<sequence_worker<C>>(from, threads, shape, (plan.tiles + segments - 1) / segments);
+    workers = take_workers<sequence_worker<C>>(from, threads, shape, ceil_div(plan.tiles, segments));
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });

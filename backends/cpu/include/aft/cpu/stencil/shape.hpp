@@ -31,8 +31,8 @@ struct stencil_shape {
     const index_t n = grid[axis];
     index_t lo = x - left[axis];
     index_t hi = lo + taps[axis];
-    lo = lo < 0 ? 0 : (lo > n ? n : lo);
-    hi = hi < lo ? lo : (hi > n ? n : hi);
+    lo = lo < 0 ? 0 : min_of(lo, n);
+    hi = hi < lo ? lo : min_of(hi, n);
     return {lo, hi};
   }
 
@@ -53,9 +53,9 @@ inline stencil_shape shape_of(const problem& p) {
   for (std::size_t i = 0; i < 3; ++i) {
     const index_t n = p.grid[i];
     index_t first = p.left[i] - n + 1;
-    first = first < 0 ? 0 : first;
+    first = max_of(first, 0);
     index_t last = p.left[i] + n < p.taps[i] ? p.left[i] + n : p.taps[i];
-    last = last < first ? first : last;
+    last = max_of(last, first);
     shape.taps[i] = last - first;
     shape.left[i] = p.left[i] - first;
     shape.skipped[i] = first;
@@ -80,8 +80,8 @@ struct lane_plan {
   lane_plan(index_t batch, index_t channels) : B(batch), d(channels) {
     if (d > 0 && d < lanes<C>) together = lanes<C> / d < B ? lanes<C> / d : B;
     if (together < 1) together = 1;
-    tiles = (d + lanes<C> - 1) / lanes<C>;
-    groups = (B + together - 1) / together;
+    tiles = ceil_div(d, lanes<C>);
+    groups = ceil_div(B, together);
   }
   lane_tile<C> tile(index_t group, index_t index) const {
     const index_t b = group * together;

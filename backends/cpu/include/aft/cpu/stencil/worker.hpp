@@ -13,7 +13,7 @@ template <class C>
 inline index_t tile_group(index_t positions, index_t vectors, index_t most) {
   const index_t bytes = positions * vectors * lanes<C> * static_cast<index_t>(sizeof(C)) + 1;
   const index_t fit = tuning_stencil<C>::group_bytes / bytes;
-  return fit < 1 ? 1 : (fit < most ? fit : most);
+  return fit < 1 ? 1 : min_of(fit, most);
 }
 
 /// Lane tiles [first, last) of a group of batch elements, which a thread takes together.
@@ -93,8 +93,8 @@ inline int worker_count(const cpu& exec, index_t items) {
 /// Neighbouring lane tiles of a group are worked on one after another, while their cache lines' pages are at hand and
 /// each can ask for the next one's keys; but in enough segments to keep the threads busy to the end.
 inline index_t segment_count(index_t groups, index_t tiles, int threads) {
-  const index_t wanted = (index_t{8} * threads + groups - 1) / groups;
-  return threads == 1 ? 1 : (wanted < tiles ? wanted : tiles);
+  const index_t wanted = ceil_div(index_t{8} * threads, groups);
+  return threads == 1 ? 1 : min_of(wanted, tiles);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -15,7 +15,7 @@ template <class C>
 inline void sum_shared_keys(const backward_problem& p, const field& per_channel, const cpu& exec) {
   constexpr index_t segment = 64;  // positions an item: some ten thousand additions
   const index_t group = p.d / p.hk;
-  const index_t segments = (p.Tk + segment - 1) / segment;
+  const index_t segments = ceil_div(p.Tk, segment);
   parallel_for(p.B * segments, thread_count(exec), [&](index_t item, int) {
     const index_t b = item / segments;
     const index_t s0 = item % segments * segment;

@@ -85,10 +85,10 @@ struct product_plan {
     before = p.win.before;
     after = p.causal && p.win.after > p.first_query ? p.first_query : p.win.after;
     const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
-    MC_blocks = (p.Tq + E - 1) / E;
+    MC_blocks = ceil_div(p.Tq, E);
     tiles = (width + E + K - 2) / K + 1;
     partial_size = MC_blocks * tiles * cell;
-    line = (width + L - 1) / L * L;
+    line = round_up(width, L);
   }
 
   std::size_t team_bytes() const { return static_cast<std::size_t>(partials * partial_size) * sizeof(C); }
@@ -157,7 +157,7 @@ class window_products final : public pair_products<C> {
         // Of the strip's tiles those whose keys are these panels'.
         const index_t j0 = s0 / K > from ? s0 / K : from;
         const index_t end = plan_type::floor_of(MC_panels * E + E - 1 + plan_->after, K) + 1;
-        const index_t j1 = (s1 + K - 1) / K < end ? (s1 + K - 1) / K : end;
+        const index_t j1 = min_of(ceil_div(s1, K), end);
         C* out = sums + (MC_panels * plan_->tiles + j0 - from) * plan_type::cell;
         const C* const queries = columns.at(i0, MC_panels * E);
         for (index_t j = j0; j < j1; ++j, out += plan_type::cell) {
@@ -196,7 +196,7 @@ class window_products final : public pair_products<C> {
       }
       fence_stores();
     };
-    const index_t items = (plan_->MC_blocks + together - 1) / together;
+    const index_t items = ceil_div(plan_->MC_blocks, together);
     if (fold_->by_batch_item) {
       for (index_t item = 0; item < items; ++item) body(item, team_);
     } else {
@@ -260,9 +260,9 @@ class window_products final : public pair_products<C> {
   /// The strip's products of all chains, row by row. Tiles without a key are left out: nothing was summed there.
   void add_partials(index_t MC_panels, C* sums) const {
     const index_t from = plan_->first_tile(MC_panels);
-    const index_t keys = (in_->p->Tk + K - 1) / K;
+    const index_t keys = ceil_div(in_->p->Tk, K);
     const index_t end = plan_type::floor_of(MC_panels * E + E - 1 + plan_->after, K) + 1;
-    for (index_t j = from > 0 ? from : 0; j < (end < keys ? end : keys); ++j) {
+    for (index_t j = max_of(from, 0); j < min_of(end, keys); ++j) {
       const C* const at = sums_ + (MC_panels * plan_->tiles + j - from) * plan_type::cell;
       C cell[plan_type::cell];
 #pragma GCC unroll 8
@@ -284,7 +284,7 @@ class window_products final : public pair_products<C> {
     constexpr C inf = std::numeric_limits<C>::infinity();
     const vec<C> zero(C(0)), one(C(1)), largest(exp_constants<C>::largest), range(exp_constants<C>::range);
     const vec<C> back(plan_->scale.back), lower(plan_->scale.lower);
-    for (index_t x = count; x < (count + L - 1) / L * L; ++x) w[x] = -inf;
+    for (index_t x = count; x < round_up(count, L); ++x) w[x] = -inf;
     for (index_t x = 0; x < count; x += L) {
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);

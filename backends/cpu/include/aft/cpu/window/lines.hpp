@@ -52,8 +52,8 @@ class window_lines {
   /// Asks for rows of tile i, as far as they exist: a lane tile is a cache line a row, which the hardware does not
   /// foresee.
   AFT_COMPILE_ONCE void prefetch_into(index_t i, index_t r0, index_t r1, bool to_write = false) const {
-    r0 = r0 < 0 ? 0 : r0;
-    r1 = r1 > end_ ? end_ : r1;
+    r0 = max_of(r0, 0);
+    r1 = min_of(r1, end_);
     for (index_t f = 0; f < count_ && r0 < r1; ++f) {
       const C* row = at(f, i, r0);
       if (to_write) {

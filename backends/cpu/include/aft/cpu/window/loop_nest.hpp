@@ -168,7 +168,7 @@ class window_columns {
     const pair_geometry& g = plan_->g;
     index_t at = constant_ && g.causal <= 0 ? pass_after(i0, i1, measured) : g.K;
     if (!plan_->keys_resident && !measured) return;
-    for (; at > 0; at -= at < most ? at : most) {
+    for (; at > 0; at -= min_of(at, most)) {
       const index_t s = at > most ? at - most : 0;
       for (index_t i = i0; i < i1; ++i) {
         if (plan_->keys_resident) {
@@ -358,9 +358,9 @@ inline prefetched_lines<C> prefetch_rows(const window_epilogue<C>& quick, const 
   const index_t own = reads.count() + writes.count(), all = own + upcoming.count();
   prefetched_lines<C> lines = prefetched_lines<C>::of_weights(weights);
   if (own == 0) return lines;
-  const index_t shared = (depth + all - 1) / all;
+  const index_t shared = ceil_div(depth, all);
   const index_t count = all <= prefetched_lines<C>::most && shared >= M && r + shared <= upcoming.end() ? all : own;
-  const index_t length = (depth + count - 1) / count;
+  const index_t length = ceil_div(depth, count);
   if (count > prefetched_lines<C>::most || length < M || r + length > reads.end()) {
     reads.prefetch_into(i, r, r + M);
     writes.prefetch_into(i, r, r + M, true);
@@ -413,7 +413,7 @@ template <class C>
       if (span.lo == span.hi || !plan.sums)
         for (index_t x = 0; x < (r1 - r0) * N; ++x) c[x] = C(0);
       for (index_t k0 = span.lo / depth * depth; plan.sums && k0 < span.hi; k0 += depth) {
-        const index_t from = span.lo > k0 ? span.lo : k0;
+        const index_t from = max_of(span.lo, k0);
         const index_t to = span.hi < k0 + depth ? span.hi : k0 + depth;
         const tile_edges here{edges.begin && from == span.lo, edges.end && to == span.hi};
         const index_t skipped_steps = plan.edge_steps * ((here.begin ? 1 : 0) + (here.end ? 1 : 0));  // ask for nothing

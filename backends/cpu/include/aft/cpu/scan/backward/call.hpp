@@ -27,8 +27,8 @@ class backward_call {
     if (first != nullptr) earlier_.emplace(*first, plan_);
     const index_t key_chunks = key_scan<C>::chunks(p.Tk);
     whole_ = plan_.whole(threads_, p.causal);
-    const index_t tasks = plan_.count() * std::max<index_t>(1, (std::max)(row_chunks_, key_chunks));
-    threads_ = static_cast<int>(std::min<index_t>(threads_, tasks));
+    const index_t tasks = plan_.count() * max_of(1, max_of(row_chunks_, key_chunks));
+    threads_ = static_cast<int>(min_of(threads_, tasks));
     const index_t workspace_size =
         backward_workspace<C>::size(plan_.width(), !p.causal ? 1 : (pass_.given() ? 0 : scan_tuning<C>::chunk));
     const auto lay_out = [&](scratch& from) {
@@ -69,7 +69,7 @@ class backward_call {
   }
   /// The sums of all rows from chunk c on; those of all rows, whatever c, where no others are wanted.
   reverse_lanes<C> after(index_t i, index_t c) const {
-    return {after_ + (i * kept() + (std::min)(c, kept() - 1)) * sums_size(), plan_.width()};
+    return {after_ + (i * kept() + min_of(c, kept() - 1)) * sums_size(), plan_.width()};
   }
   index_t kept() const { return p_.causal ? row_chunks_ + 1 : 1; }
 
@@ -162,7 +162,7 @@ class backward_call {
       const column_block x = plan_.at(i);
       mine.after = after(i, 0);
       const index_t s0 = c * scan_tuning<C>::chunk;
-      pass.key_gradients(x, s0, (std::max)(s0, (std::min)(s0 + scan_tuning<C>::chunk, end_of(x))), mine);
+      pass.key_gradients(x, s0, max_of(s0, min_of(s0 + scan_tuning<C>::chunk, end_of(x))), mine);
       fence_stores();
     });
   }

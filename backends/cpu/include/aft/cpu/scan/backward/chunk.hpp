@@ -61,8 +61,8 @@ class backward_pass {
   known_rows<C> again(const column_block& x, index_t c, const backward_workspace<C>& workspace) const {
     constexpr index_t chunk = scan_tuning<C>::chunk;
     const index_t t0 = c * chunk;
-    const index_t t1 = (std::min)(t0 + chunk, p_.Tq);
-    const index_t s1 = (std::max)(t0, (std::min)(t1, keys_.end(x)));
+    const index_t t1 = min_of(t0 + chunk, p_.Tq);
+    const index_t s1 = max_of(t0, min_of(t1, keys_.end(x)));
     known_rows<C> rows = kept(workspace, chunk, t0, plan_.width());
     if (t0 < s1) {
       keys_.fold(x, t0, s1, workspace, row_keeper{&rows});
@@ -100,8 +100,8 @@ class backward_pass {
   void chunk(const column_block& x, index_t c, const backward_workspace<C>& workspace, const known_rows<C>& known,
              bool write_dq) const {
     const index_t t0 = c * scan_tuning<C>::chunk;
-    const index_t t1 = (std::min)(t0 + scan_tuning<C>::chunk, p_.Tq);
-    const index_t s1 = Emit ? (std::max)(t0, (std::min)(t1, keys_.end(x))) : t0;
+    const index_t t1 = min_of(t0 + scan_tuning<C>::chunk, p_.Tq);
+    const index_t s1 = Emit ? max_of(t0, min_of(t1, keys_.end(x))) : t0;
     reverse_job<C> job{workspace.sums, workspace.after, workspace.ahead, {}, {}};
     bool same = false;
     if (sums_wanted_) {
@@ -222,7 +222,7 @@ class backward_pass {
   template <class F>
   void panels(index_t t0, index_t t1, const F& f) const {
     if (p_.causal) return downwards(t0, t1, f);
-    for (index_t t = t0; t < t1; t += scan_tuning<C>::rows) f(t, (std::min)(scan_tuning<C>::rows, t1 - t));
+    for (index_t t = t0; t < t1; t += scan_tuning<C>::rows) f(t, min_of(scan_tuning<C>::rows, t1 - t));
   }
 
   /// Panels of [t0, t1) from the last to the first, cut at multiples of their height.
@@ -230,7 +230,7 @@ class backward_pass {
   static void downwards(index_t t0, index_t t1, const F& f) {
     constexpr index_t rows = scan_tuning<C>::rows;
     for (index_t end = t1; end > t0;) {
-      const index_t begin = (std::max)(t0, (end - 1) / rows * rows);
+      const index_t begin = max_of(t0, (end - 1) / rows * rows);
       f(begin, end - begin);
       end = begin;
     }

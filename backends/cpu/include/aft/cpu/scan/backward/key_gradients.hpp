@@ -110,7 +110,7 @@ template <class C, index_t rows>
 [[gnu::noinline]] void emit_keys(const reverse_job<C>& job, const segment& x, index_t n) {
   for (panel_place at; at.r < n;) {
     at = emit_ordinary_keys<C, rows>(job, x, n, at);
-    emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, (std::min)(at.r + rows, n));
+    emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, min_of(at.r + rows, n));
     at = at.history(at.i + lanes<C>, x.width, rows);
   }
 }

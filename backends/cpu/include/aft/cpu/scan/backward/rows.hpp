@@ -138,9 +138,9 @@ class gradient_rows {
     C* const high = workspace.q;
     std::fill_n(low, x.width, exp_constants<C>::largest);
     std::fill_n(high, x.width, -exp_constants<C>::largest);
-    if (!by_row_ && known.o.stride == 0) t1 = (std::min)(t1, t0 + 1);
+    if (!by_row_ && known.o.stride == 0) t1 = min_of(t1, t0 + 1);
     for (index_t t = t0; t < t1; t += rows) {
-      const index_t n = (std::min)(rows, t1 - t);
+      const index_t n = min_of(rows, t1 - t);
       const panel<C> o = by_row_ ? average_.read(x, t, n, workspace.o) : at(known.o, t - known.t0, x);
       if (widen(x, n, o, low, high))
         widen_by_zeros(x, n, o, by_row_ ? lse_.read(x, t, n, workspace.lse) : at(known.inverse, t - known.t0, x), low,
@@ -148,7 +148,7 @@ class gradient_rows {
     }
     for (index_t i = 0; i < x.width; ++i) {
       const bool some = low[i] <= high[i];
-      centre[x.lane + i] = !some ? C(0) : (low[i] > C(0) ? low[i] : (std::min)(high[i], C(0)));
+      centre[x.lane + i] = !some ? C(0) : (low[i] > C(0) ? low[i] : high[i] < C(0) ? high[i] : C(0));
     }
   }
 

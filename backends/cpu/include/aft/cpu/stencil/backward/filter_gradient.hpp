@@ -34,7 +34,7 @@ template <class C>
     const index_t shift = j - shape.left[axis];
     const index_t lo = shift < 0 ? -shift : 0;
     const index_t hi = shift > 0 ? shape.grid[axis] - shift : shape.grid[axis];
-    return stencil_shape::span{lo, hi < lo ? lo : hi};
+    return stencil_shape::span{lo, max_of(hi, lo)};
   };
   index_t tap = 0;
   for (index_t j0 = 0; j0 < shape.taps[0]; ++j0)

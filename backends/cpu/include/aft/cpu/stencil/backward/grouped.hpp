@@ -319,7 +319,7 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
       filter_wanted && pairs > tuning_stencil<C>::batch_parts ? tuning_stencil<C>::batch_parts : pairs;
   // A segment has whole classes, so that their sums are one thread's.
   const index_t unit = std::lcm(head_groups.size, lanes<C>) / lanes<C>;
-  const index_t units = (plan.tiles + unit - 1) / unit;
+  const index_t units = ceil_div(plan.tiles, unit);
   const index_t segments = segment_count(parts, units, thread_count(exec));
   const int threads = worker_count(exec, segments * parts);
   const auto strip_at = [&](index_t i) {
@@ -327,7 +327,7 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
     const index_t first = units * i / segments * unit;
     const index_t last = units * (i + 1) / segments * unit;
     s.first = first;
-    s.last = last < plan.tiles ? last : plan.tiles;
+    s.last = min_of(last, plan.tiles);
     s.head_group_first = first * lanes<C> / head_groups.size;
     s.head_group_last = last < plan.tiles ? last * lanes<C> / head_groups.size : head_groups.count;
     s.width = lanes<C>;

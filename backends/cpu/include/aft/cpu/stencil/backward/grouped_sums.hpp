@@ -16,7 +16,7 @@ struct grouped_segment {
   index_t head_group_first = 0, head_group_last = 0;
   index_t width = 1;  ///< classes of a class tile
 
-  index_t head_group_tiles() const { return (head_group_last - head_group_first + width - 1) / width; }
+  index_t head_group_tiles() const { return ceil_div(head_group_last - head_group_first, width); }
 };
 
 /// Adds lanes up by classes, in the order of channels.

@@ -31,7 +31,7 @@ inline void copy_rows(const field& from, index_t t, const field& to, index_t at,
     };
     for (index_t i = 0; i < n; ++i) {
       for (index_t c = 0; c < channels; c += most) {
-        const index_t count = (std::min)(most, channels - c);
+        const index_t count = min_of(most, channels - c);
         read_strided<C>(from.type, place(from, t + i, c), from.sc, count, line);
         write_strided<C>(to.type, place(to, at + i, c), to.sc, count, line);
       }
@@ -44,7 +44,7 @@ template <class C>
 class joint_sequence {
  public:
   joint_sequence(const problem& p, const cpu& exec, scratch& memory)
-      : p_(p), exec_(exec), memory_(memory), first_(p.first_query), T_((std::max)(p.Tk, p.first_query + p.Tq)) {}
+      : p_(p), exec_(exec), memory_(memory), first_(p.first_query), T_(max_of(p.Tk, p.first_query + p.Tq)) {}
 
   /// Room for rows of all positions, those that nobody asked for filled with `value`.
   field rows(index_t channels, C value) const {

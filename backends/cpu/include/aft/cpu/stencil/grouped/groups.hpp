@@ -21,7 +21,7 @@ struct channel_head_groups {
   bool wide() const { return size >= tuning_stencil<C>::grouped_channels && channels_ >= lanes<C>; }
   /// With denominators apart, numerators of two batch elements fill the two vectors of the stencil.
   bool pays() const { return wide() && batches_ > 1; }
-  index_t tiles() const { return (count + lanes<C> - 1) / lanes<C>; }
+  index_t tiles() const { return ceil_div(count, lanes<C>); }
   /// Lanes are the classes from `first` on, below `end`, each by its first channel.
   lane_tile<C> tile(index_t b, index_t first, index_t end) const {
     lane_tile<C> t;
