@@ -2,8 +2,8 @@
 // The emulated device runs right kernels as a device does, and finds what is wrong in the others.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/arithmetic.cuh>
-#include <aft/cuda/runtime.cuh>
+#include <aft/cuda/math/arithmetic.cuh>
+#include <aft/cuda/device/runtime.cuh>
 
 #include <numeric>
 #include <vector>

@@ -2,7 +2,7 @@
 /// @file faulty_operands.hpp  Operands of matrix products with a mistake planted, for the emulated device.
 #pragma once
 
-#include <aft/cuda/mainloop.cuh>
+#include <aft/cuda/split_mma/mainloop.cuh>
 
 #include <utility>
 

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <aft/cuda/gemm_forward.cuh>
+#include <aft/cuda/launch/bf16_gemm.cuh>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bfloat16 product of aft/cuda/gemm_tiles.cuh without the fall-back behind it: what it proves is right, what it
-// cannot prove it flags, and nothing that a row does not see changes a bit of it.
+// The bfloat16 product of aft/cuda/bf16_gemm/tiles.cuh without the fall-back behind it: what it proves is right, what
+// it cannot prove it flags, and nothing that a row does not see changes a bit of it.
 #include <doctest/doctest.h>
 
 #include <bit>

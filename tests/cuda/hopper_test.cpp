@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated twins of aft/cuda/hopper.cuh, held to the PTX manual and to CUTLASS's description of the same
+// The emulated twins of aft/cuda/device/hopper.cuh, held to the PTX manual and to CUTLASS's description of the same
 // instructions: where operands and sums of a warpgroup are, when a phase is over, and what too early a look finds.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/gemm_tiles.cuh>
-#include <aft/cuda/hopper.cuh>
+#include <aft/cuda/bf16_gemm/tiles.cuh>
+#include <aft/cuda/device/hopper.cuh>
 
 #include <array>
 #include <cmath>

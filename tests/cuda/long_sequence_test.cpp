@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences whose folds take every level of aft/cuda/runs.cuh: runs of several tiles or chunks in several warps.
+// Sequences whose folds take every level of aft/cuda/fold/runs.cuh: runs of several tiles or chunks in several warps.
 #include <doctest/doctest.h>
 
 #include <aft/aft.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated twins of aft/cuda/mma.cuh, held to the PTX manual: where each lane's elements of a matrix are, what
-// rounding and cutting does to them, and when a copy has arrived.
+// The emulated twins of aft/cuda/device/mma.cuh, held to the PTX manual: where each lane's elements of a matrix are,
+// what rounding and cutting does to them, and when a copy has arrived.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/mma.cuh>
-#include <aft/cuda/storage.cuh>
+#include <aft/cuda/device/mma.cuh>
+#include <aft/cuda/tensor/storage.cuh>
 
 #include <array>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One mistake that the sanitizers must end the program for, named by the argument.
-#include <aft/cuda/device.cuh>
+#include <aft/cuda/device/device.cuh>
 
 #include <cstdio>
 #include <cstring>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix product of aft/cuda/tensor_pairs.cuh without the fall-back behind it, like product_test.cpp.
+// The matrix product of aft/cuda/split_mma/pairs.cuh without the fall-back behind it, like product_test.cpp.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/runtime.cuh>
-#include <aft/cuda/tensor_pairs.cuh>
+#include <aft/cuda/device/runtime.cuh>
+#include <aft/cuda/split_mma/pairs.cuh>
 
 #include <algorithm>
 #include <cmath>

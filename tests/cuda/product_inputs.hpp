@@ -2,7 +2,7 @@
 /// @file product_inputs.hpp  What the tests of the matrix products share: data, and the derived bound.
 #pragma once
 
-#include <aft/cuda/tensor.cuh>
+#include <aft/cuda/split_mma/forward.cuh>
 
 #include <random>
 #include <vector>

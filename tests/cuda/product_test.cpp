@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix product of aft/cuda/tensor.cuh without the fall-back behind it: what it proves is right, what it cannot
-// prove it flags, and each half of its operands is needed.
+// The matrix product of aft/cuda/split_mma/forward.cuh without the fall-back behind it: what it proves is right, what
+// it cannot prove it flags, and each half of its operands is needed.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/runtime.cuh>
-#include <aft/cuda/tensor.cuh>
+#include <aft/cuda/device/runtime.cuh>
+#include <aft/cuda/split_mma/forward.cuh>
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folds of a column joined by a block (aft/cuda/runs.cuh), without the kernels that fold the tiles.
+// The folds of a column joined by a block (aft/cuda/fold/runs.cuh), without the kernels that fold the tiles.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/outside.cuh>
-#include <aft/cuda/runtime.cuh>
-#include <aft/cuda/scan_keys.cuh>
+#include <aft/cuda/fold/uniform_keys.cuh>
+#include <aft/cuda/device/runtime.cuh>
+#include <aft/cuda/scan/keys.cuh>
 
 #include <algorithm>
 #include <cmath>

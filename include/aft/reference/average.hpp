@@ -2,6 +2,8 @@
 /// @file average.hpp  The loops that all operators share: AFT Eq. 2 for any w(b,h,t,s), forward and backward.
 #pragma once
 
+#include <aft/math/exp_sum.hpp>
+
 #include <cmath>
 #include <limits>
 
@@ -29,8 +31,8 @@ struct row {
   std::vector<index_t> s;  ///< the keys seen
   std::vector<Real> e;     ///< exp(x_s - max)
   std::vector<Real> lost;  ///< what rounding k + w to Real took away
-  Real max = -std::numeric_limits<Real>::infinity();
-  Real den = 0;  ///< sum of e
+  exp_sum<Real> sum{};     ///< of all of them; its den is the sum of e
+  Real largest = 0;        ///< of |v|
 };
 
 /// What rounding took from k + w: Knuth's two-sum, exact for finite numbers. Where k is 1e38 and w is 1 the weights of
@@ -44,8 +46,8 @@ Real lost(Real k, Real w) {
   return std::isfinite(error) ? error : Real{0};
 }
 
-/// Fills `r` for the row (b,t,c). Subtracting the joint maximum of k + w over exactly the keys that are seen makes one
-/// term of the denominator 1, so it neither overflows nor vanishes.
+/// Fills `r` for the row (b,t,c). The joint maximum of k + w over exactly the keys that are seen is known before any
+/// exponential is taken, so that nothing is rescaled: merging term by term would round once more for each key.
 template <class Real>
 void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, index_t c, row<Real>& r) {
   constexpr Real hidden = -std::numeric_limits<Real>::infinity();
@@ -53,8 +55,8 @@ void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, in
   r.s.clear();
   r.e.clear();
   r.lost.clear();
-  r.max = hidden;
-  r.den = 0;
+  r.sum = empty_exp_sum<Real>();
+  r.largest = 0;
   Real max_lost = 0;
   for (index_t s = 0; s < x.Tk(); ++s) {
     if (!p.visible(b, t, s)) continue;
@@ -65,14 +67,17 @@ void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, in
     r.s.push_back(s);
     r.e.push_back(k + w);
     r.lost.push_back(lost(k, w));
-    if (k + w > r.max || (k + w == r.max && r.lost.back() > max_lost)) {
-      r.max = k + w;
+    if (k + w > r.sum.max || (k + w == r.sum.max && r.lost.back() > max_lost)) {
+      r.sum.max = k + w;
       max_lost = r.lost.back();
     }
   }
   for (std::size_t i = 0; i < r.e.size(); ++i) {
-    r.e[i] = std::exp((r.e[i] - r.max) + (r.lost[i] - max_lost));
-    r.den += r.e[i];
+    r.e[i] = std::exp((r.e[i] - r.sum.max) + (r.lost[i] - max_lost));
+    const Real v = x.v(b, r.s[i], c);
+    r.sum.num += r.e[i] * v;
+    r.sum.den += r.e[i];
+    r.largest = (std::max)(r.largest, (std::abs)(v));
   }
 }
 
@@ -85,16 +90,10 @@ forward_result<Real> forward(const tensors<Real>& x, const pairs<Real>& p, gate 
     for (index_t t = 0; t < x.Tq(); ++t)
       for (index_t c = 0; c < x.d(); ++c) {
         look(x, p, b, t, c, r);
-        Real num = 0, largest = 0;
-        for (std::size_t i = 0; i < r.s.size(); ++i) {
-          num += r.e[i] * x.v(b, r.s[i], c);
-          largest = (std::max)(largest, (std::abs)(x.v(b, r.s[i], c)));
-        }
-        // A row that sees no key is 0 by definition, not 0/0.
-        const Real average = r.s.empty() ? Real{0} : num / r.den;
+        const Real average = average_of(r.sum);
         out.average.push_back(average);
-        out.largest.push_back(largest);
-        out.lse.push_back(r.s.empty() ? r.max : r.max + std::log(r.den));
+        out.largest.push_back(r.largest);
+        out.lse.push_back(lse_of(r.sum));
         const bool gated = g != gate::none && !p.padding(b, t);
         out.y.push_back(gated ? gate_value(g, x.q(b, t, c)) * average : average);
       }
@@ -120,14 +119,9 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
     for (index_t t = 0; t < x.Tq(); ++t)
       for (index_t c = 0; c < x.d(); ++c) {
         look(x, p, b, t, c, r);
-        Real num = 0, largest = 0;
-        for (std::size_t i = 0; i < r.s.size(); ++i) {
-          num += r.e[i] * x.v(b, r.s[i], c);
-          largest = (std::max)(largest, (std::abs)(x.v(b, r.s[i], c)));
-        }
-        const Real o = r.s.empty() ? Real{0} : num / r.den;
+        const Real o = average_of(r.sum);
         // o is only as good as an average is promised to be, to units of the largest |v| that the row sees.
-        const Real o_terms = largest;
+        const Real o_terms = r.largest;
         const bool gated = gate_fn != gate::none;
         const Real g = gated ? dy(b, t, c) * gate_value(gate_fn, x.q(b, t, c)) : dy(b, t, c);
         // An empty row has no gradient even where dy or q is NaN: its output does not depend on anything.
@@ -145,7 +139,7 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
         const index_t h = c / (x.d() / p.H);
         for (std::size_t i = 0; i < r.s.size(); ++i) {
           const index_t s = r.s[i];
-          const Real a = r.e[i] / r.den;
+          const Real a = r.e[i] / r.sum.den;
           const Real v = x.v(b, s, c);
           const Real dx = a * g * (v - o);
           const Real dx_terms = a * (std::abs)(g) * ((std::abs)(v) + o_terms);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file warpgroup.hpp  Twins of the functions in aft/cuda/hopper.cuh: what a block does besides its threads.
+/// @file warpgroup.hpp  Twins of the functions in aft/cuda/device/hopper.cuh: what a block does besides its threads.
 ///
 /// Copies arrive at a random moment, with NaN in their place until then. A product reads its operands when it starts
 /// and is done when it is waited for: if they have changed by then, or the sums are looked at before, there is NaN.

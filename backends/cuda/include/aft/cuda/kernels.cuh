@@ -2,10 +2,10 @@
 /// @file kernels.cuh  All of the CUDA backend, for nvcc.
 #pragma once
 
-#include "attention_map.cuh"
-#include "backward.cuh"
-#include "forward.cuh"
-#include "reparameterize.cuh"
+#include "launch/backward.cuh"
+#include "launch/forward.cuh"
+#include "maps/attention_map.cuh"
+#include "maps/reparameterize.cuh"
 
 namespace aft {
 inline namespace AFT_ISA {

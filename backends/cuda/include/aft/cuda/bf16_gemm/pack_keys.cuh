@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file bf16_gemm/pack_keys.cuh  [exp(k) v | exp(k)] as the right operand of the bfloat16 product.
+#pragma once
+
+#include "tiles.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+inline constexpr int gemm_column_threads = 128;
+
+/// A thread a column, of all tiles of channels: its units. Reads keys up to the first that is visible.
+template <class C>
+AFT_KERNEL(gemm_column_threads, 4)
+gemm_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
+  const index_t i = block_index() * gemm_column_threads + thread_index();
+  if (i >= plan.right_columns()) return;
+  const index_t instance = i / (plan.channel_tiles * gemm_channels);
+  const column col = plan.rows.cols.at(instance, i - instance * plan.channel_tiles * gemm_channels);
+  gemm_column found{no_exponent<float>, no_key, no_key};
+  for (index_t s = 0; s < p.Tk && col.exists; ++s) {
+    const float key = load_key(p, col.b, s, col.c);
+    if (key == -number<float>::infinity) continue;
+    if (found.first == no_key) found.first = static_cast<int>(s);
+    if (key < -number<float>::range) continue;
+    // One that is no number, or has no power, marks itself special when it is packed: any unit will do.
+    found.unit = key <= number<float>::range ? exp_split(key).exponent : 0.0f;
+    break;
+  }
+  plan.columns[i] = found;
+}
+
+/// A key of a column, in the column's units.
+struct gemm_key {
+  std::uint16_t num = 0, den = 0;
+  bool special = false;
+
+  AFT_DEVICE static gemm_key of(const device_call<float>& p, const column& col, index_t s, float unit) {
+    gemm_key x;
+    const float key = col.exists ? load_key(p, col.b, s, col.c) : -number<float>::infinity;
+    if (key == -number<float>::infinity) return x;
+    const float value = load<float>(p.v, p.positions, col.b, s, col.c);
+    const float size = magnitude(value);
+    if (key < -number<float>::range) {
+      // Rows that see no other key have a den of 0, and are not proven. A value that is no number stays, however low.
+      x.special = !(unit >= ordinary_unit) || !(size <= gemm_most_value);
+      return x;
+    }
+    const split_exp<float> e = stage_logit(key);
+    x.special =
+        !(e.exponent - unit <= gemm_reach) || !(size <= gemm_most_value) || (size < gemm_least_value && size != 0.0f);
+    if (x.special) return x;
+    // Rounded once for both, which rounds a weight alike in num and den.
+    x.den = float_to_bfloat16(e.mantissa * pow2<float>(e.exponent - unit));
+    x.num = float_to_bfloat16(bfloat16_to_float(x.den) * value);
+    return x;
+  }
+};
+
+inline constexpr int gemm_right_threads = gemm_lane_tiles * warp_size;
+
+/// A block packs the tiles that a block of the product looks at, a thread a channel.
+template <class C>
+AFT_KERNEL(gemm_right_threads, 4)
+gemm_right_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
+  const index_t stripe = block_index() / plan.right_tiles;
+  const index_t key_tile = block_index() - stripe * plan.right_tiles;
+  const index_t s0 = key_tile * gemm_depth;
+  const index_t instance = stripe / plan.channel_tiles;
+  const index_t channel_tile = stripe - instance * plan.channel_tiles;
+  const int lane_tile = thread_index() / warp_size;
+  const int lane = thread_index() % warp_size;
+  if (lane_tile >= plan.lane_tiles_in(channel_tile)) return;
+  const column col = plan.rows.cols.at(instance, channel_tile * gemm_channels + thread_index());
+  gemm_column& own = plan.columns[stripe * gemm_channels + thread_index()];
+  const float unit = own.unit;
+  std::byte* const tile = plan.right_of(instance, channel_tile, key_tile)[lane_tile].operand;
+  int special = no_key;
+  constexpr int keys = chunk_bytes / 2;
+  AFT_UNROLL_BY(1)
+  for (int chunk = 0; chunk < gemm_depth / keys; ++chunk) {
+    gemm_key x[keys];
+    AFT_UNROLL
+    for (int i = 0; i < keys; ++i) {
+      const index_t s = s0 + chunk * keys + i;
+      x[i] = gemm_key::of(p, col, s, unit);
+      if (x[i].special && special == no_key) special = static_cast<int>(s);
+    }
+    four_words num, den;
+    AFT_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      num.x[i] = two_halves(x[2 * i].num, x[2 * i + 1].num);
+      den.x[i] = two_halves(x[2 * i].den, x[2 * i + 1].den);
+    }
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane, chunk)) = num;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane + 1, chunk)) = den;
+  }
+  if (special != no_key) lower_to(&own.special, special);
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

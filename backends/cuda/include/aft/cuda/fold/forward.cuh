@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file fold/forward.cuh  The forward fold of any bias with a running maximum, AFT Eq. 2: a block has 32 channels, 16
+/// rows.
+///
+/// Each thread sums num and den of two rows in one column, relative to the largest power of two that a weight of its
+/// row has had so far. That holds for every finite logit up to number<C>::range; rows that see others, or values at
+/// the ends of the type, are flagged and left to fold/exact.cuh.
+#pragma once
+
+#include "../device/tuning.hpp"
+#include "../tensor/columns.cuh"
+#include "../tensor/weights.cuh"
+#include "epilogue.cuh"
+#include "uniform_keys.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+inline constexpr int fold_threads = warp_size * tuning::warps;
+inline constexpr int fold_rows = tuning::warps * tuning::rows_per_thread;
+
+/// Rows [r0, r1) of all instances. flags has a word for each row and tile of columns, a bit for each lane.
+struct fold_plan {
+  columns cols{};
+  index_t r0 = 0, r1 = 0;
+  index_t row_tiles = 0, column_tiles = 0;
+  std::uint32_t* flags = nullptr;
+  bool again = false;  ///< only rows and lanes that are flagged already
+
+  index_t blocks() const { return cols.instances() * row_tiles * column_tiles; }
+  index_t flag_words() const { return blocks() * fold_rows; }
+};
+
+inline fold_plan plan_fold(const columns& cols, index_t r0, index_t r1) {
+  fold_plan plan;
+  plan.cols = cols;
+  plan.r0 = r0;
+  plan.r1 = r1;
+  plan.row_tiles = (r1 - r0 + fold_rows - 1) / fold_rows;
+  plan.column_tiles = (cols.count() + tuning::lanes - 1) / tuning::lanes;
+  return plan;
+}
+
+/// The word of a row and a tile of columns of the plan's first instance.
+AFT_HOST_DEVICE index_t flag_word(const fold_plan& plan, index_t row, index_t column_tile) {
+  const index_t r = row - plan.r0;
+  return (r / fold_rows * plan.column_tiles + column_tile) * fold_rows + r % fold_rows;
+}
+
+/// What a block works on. Tiles of one row follow each other, so that the blocks that run together share w.
+struct fold_place {
+  index_t instance, first_row, first_column, tile;
+
+  AFT_DEVICE static fold_place of(const fold_plan& plan, index_t block) {
+    const index_t row_tile = block / plan.column_tiles;
+    const index_t instance = row_tile / plan.row_tiles;
+    return {instance, plan.r0 + (row_tile - instance * plan.row_tiles) * fold_rows,
+            (block - row_tile * plan.column_tiles) * tuning::lanes, block};
+  }
+};
+
+template <class C>
+struct fold_buffers {
+  // A column more than the depth: the transposed fold stores down the columns.
+  split_exp<C> weights[fold_rows][tuning::depth + 1];
+  split_exp<C> keys[tuning::depth][tuning::lanes];
+  C values[tuning::depth][tuning::lanes];
+};
+
+/// Keys s0.. of the block's columns: exp(k) split, and v, which is 0 where the key is hidden, whatever it holds.
+template <class C>
+AFT_DEVICE void stage_keys(const device_call<C>& p, const column& col, index_t s0, fold_buffers<C>& tile) {
+  const int lane = thread_index() % warp_size;
+  for (int i = thread_index() / warp_size; i < tuning::depth; i += tuning::warps) {
+    const C key = col.exists ? load_key(p, col.b, s0 + i, col.c) : -number<C>::infinity;
+    const bool seen = key != -number<C>::infinity;
+    tile.keys[i][lane] = stage_logit(key);
+    tile.values[i][lane] = seen ? load<C>(p.v, p.positions, col.b, s0 + i, col.c) : C(0);
+  }
+}
+
+/// Weights of rows t0.. and keys s0..; true where a pair is hidden that its key alone does not hide, or where a weight
+/// is no number that a hidden key could make 0.
+template <class C>
+AFT_DEVICE bool stage_weights(const device_call<C>& p, index_t b, index_t h, index_t t0, index_t t_end, index_t s0,
+                              fold_buffers<C>& tile) {
+  bool hides = false;
+  for (int i = thread_index(); i < fold_rows * tuning::depth; i += fold_threads) {
+    const index_t t = t0 + i / tuning::depth;
+    const index_t s = s0 + i % tuning::depth;
+    // A key that does not exist is hidden by its own weight.
+    const bool exists = t < t_end && s < p.Tk;
+    const C w = exists ? visible_weight(p, b, h, t, s) : -number<C>::infinity;
+    const split_exp<C> staged = stage_logit(w);
+    tile.weights[i / tuning::depth][i % tuning::depth] = staged;
+    hides = hides || (s < p.Tk && !(staged.mantissa > C(0)));
+  }
+  return hides;
+}
+
+/// Adds a tile to a row. With `hiding` some pairs of it are hidden, and what is behind them may be NaN.
+template <bool hiding, class C>
+AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, running_fold<C>& sum) {
+  C top = sum.top;
+  AFT_UNROLL_BY(8)
+  for (int s = 0; s < tuning::depth; ++s)
+    top = larger(top, tile.keys[s][lane].exponent + tile.weights[row][s].exponent);
+  C num = C(0), den = C(0);
+  AFT_UNROLL_BY(4)
+  for (int s = 0; s < tuning::depth; ++s) {
+    const split_exp<C> key = tile.keys[s][lane];
+    const split_exp<C> weight = tile.weights[row][s];
+    C value = tile.values[s][lane];
+    C factor = key.mantissa * weight.mantissa * pow2<C>(key.exponent + weight.exponent - top);
+    if (hiding && (weight.mantissa == C(0) || key.mantissa == C(0))) value = factor = C(0);
+    sum.largest = larger(sum.largest, magnitude(value));
+    num = fused(factor, value, num);
+    den += factor;
+  }
+  const C scale = pow2<C>(sum.top - top);
+  sum.num = fused(sum.num, scale, num);
+  sum.den = fused(sum.den, scale, den);
+  sum.top = top;
+}
+
+template <class C>
+AFT_KERNEL(fold_threads, 2)
+fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
+            const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
+  fold_buffers<C>& tile = shared<fold_buffers<C>>();
+  const fold_place at = fold_place::of(plan, block_index());
+  const int lane = thread_index() % warp_size;
+  const int first = thread_index() / warp_size * tuning::rows_per_thread;
+  const column col = plan.cols.at(at.instance, at.first_column + lane);
+  const index_t h = plan.cols.head(at.instance);
+  const index_t b = plan.cols.batch(at.instance);
+  const index_t t_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
+  const span keys = keys_of(p, outer, at.first_row, t_end);
+  if (plan.again) {
+    std::uint32_t flagged = 0;
+    for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
+    if (flagged == 0) return;
+    sync();  // before anybody writes a word
+  }
+
+  running_fold<C> sums[tuning::rows_per_thread];
+  // Tiles begin at multiples of their depth, so that a row's terms are joined alike wherever its block begins.
+  for (index_t s0 = keys.lo / tuning::depth * tuning::depth; s0 < keys.hi; s0 += tuning::depth) {
+    sync();
+    stage_keys(p, col, s0, tile);
+    const bool hides = stage_weights(p, b, h, at.first_row, t_end, s0, tile);
+    if (sync_any(hides)) {
+      AFT_UNROLL
+      for (int r = 0; r < tuning::rows_per_thread; ++r) add_tile<true>(tile, first + r, lane, sums[r]);
+    } else {
+      AFT_UNROLL
+      for (int r = 0; r < tuning::rows_per_thread; ++r) add_tile<false>(tile, first + r, lane, sums[r]);
+    }
+  }
+
+  AFT_UNROLL
+  for (int r = 0; r < tuning::rows_per_thread; ++r) {
+    const index_t t = at.first_row + first + r;
+    const index_t flag = at.tile * fold_rows + first + r;
+    const bool wanted = col.exists && t < t_end && (!plan.again || (plan.flags[flag] >> lane & 1u) != 0);
+    const running_fold<C> sum = wanted ? with_outside(sums[r], outer, tiles_of(keys), col.b, col.c) : sums[r];
+    const bool done = wanted && settled(p, col.b, t, proven(sum));
+    const std::uint32_t word = ballot(wanted && !done);
+    if (lane == 0) plan.flags[flag] = word;
+    if (!wanted || !done) continue;
+    row_result<C> result;
+    result.average = average_of(sum);
+    result.den = sum.den;
+    result.exponent = sum.top;
+    finish_row(p, col.b, t, col.c, result);
+  }
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

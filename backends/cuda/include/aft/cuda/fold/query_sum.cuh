@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file fold/query_sum.cuh  What keys get from the queries that see them without a weight of their own for each pair.
+///
+///     dv[s] = e^k[s] A,  dk[s] = e^k[s] ((v[s] - m) A - B),  A = sum_t e^-lse[t] g[t],  B = sum_t e^-lse[t] g[t] (o[t]
+///     - m)
+/// over the queries t that see key s: all of them, or those from s on. m is a centre near the averages; with m = 0 the
+/// two parts of dk would cancel where v[s] and o lie far from 0.
+#pragma once
+
+#include "saved_rows.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// A and B in units of 2^top.
+template <class C>
+struct query_fold {
+  C a = C(0), b = C(0), top = no_exponent<C>;
+  C centre = C(0);
+};
+
+/// Both sums around the centre of `to`.
+template <class C>
+AFT_DEVICE query_fold<C> joined(const query_fold<C>& to, const query_fold<C>& from) {
+  query_fold<C> sum = to;
+  sum.top = larger(to.top, from.top);
+  const C left = pow2<C>(to.top - sum.top);
+  const C right = pow2<C>(from.top - sum.top);
+  // Nothing was added yet: its centre is no average, and may be far away.
+  const C shift = from.a == C(0) && from.b == C(0) ? C(0) : from.centre - to.centre;
+  sum.a = fused(to.a, left, from.a * right);
+  sum.b = fused(to.b, left, fused(shift, from.a, from.b) * right);
+  return sum;
+}
+
+/// Adds query t; one that sees no key adds nothing. A row with logits beyond the range makes the sums NaN.
+template <class C>
+AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t, query_fold<C>& sum) {
+  const upstream<C> u = load_upstream(p, col.b, t, col.c);
+  if (u.inverse == C(0)) return;
+  const bool within = u.base_hi == C(0) && u.base_lo == C(0);
+  const C g = within ? u.g * u.inverse : number<C>::nan;
+  const C top = larger(sum.top, -u.exponent);
+  const C scale = pow2<C>(sum.top - top);
+  const C weight = pow2<C>(-u.exponent - top);
+  sum.a = fused(sum.a, scale, g * weight);
+  sum.b = fused(sum.b, scale, g * weight * (u.o - sum.centre));
+  sum.top = top;
+}
+
+/// The fold one chunk or tile further on, around its centre: keys ahead have values like those near by.
+template <class C>
+AFT_DEVICE query_fold<C> carried(const query_fold<C>& sum, const query_fold<C>& next) {
+  // The exponent of queries without a number is none either; their sum is NaN, and has to stay.
+  return next.top == no_exponent<C> && next.a == C(0) ? sum : joined(next, sum);
+}
+
+/// Adds to dv and dk of a key what the folded queries give it; false where only the exact sums will do.
+template <class C>
+AFT_DEVICE bool add_queries(const query_fold<C>& sum, const split_exp<C>& weight, C value, C& dv, C& dk) {
+  const C e = weight.exponent + sum.top;
+  // A visible weight is at most 1; more than that is a sum that has lost its small terms below the normal numbers.
+  if (!(e <= C(number<C>::mantissa_bits))) return false;
+  const C factor = weight.mantissa * pow2<C>(e);
+  dv = fused(factor, sum.a, dv);
+  dk = fused(factor, fused(value - sum.centre, sum.a, -sum.b), dk);
+  return is_finite(dv) && is_finite(dk);
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

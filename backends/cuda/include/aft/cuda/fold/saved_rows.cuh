@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file fold/saved_rows.cuh  What a backward pass knows of its queries: g = dy gate(q), o, and the rows' weights.
+#pragma once
+
+#include "epilogue.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// One query in one channel: a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) 2^-exponent inverse. Of a row that sees no
+/// key inverse, g and o are 0.
+template <class C>
+struct upstream {
+  C g, o, inverse, exponent, base_hi, base_lo;
+};
+
+/// The weights of a row, from its state or from the caller's rounded lse.
+template <class C>
+AFT_DEVICE void load_row_weights(const device_call<C>& p, index_t b, index_t t, index_t c, upstream<C>& u) {
+  if (!p.from_lse) {
+    const index_t at = (b * p.Tq + t) * p.state_channels + c / (p.d / p.state_channels);
+    u.inverse = p.state.inverse[at];
+    u.exponent = p.state.exponent[at];
+    u.base_hi = p.state.base_hi[at];
+    u.base_lo = p.state.base_lo[at];
+    return;
+  }
+  if (is_padding(p, b, t)) {
+    u.inverse = u.exponent = u.base_hi = u.base_lo = C(0);
+    return;
+  }
+  const C lse = load<C>(p.lse, p.positions, b, t, c / (p.d / p.hk));
+  const bool empty = lse == -number<C>::infinity;
+  const bool beyond = !empty && magnitude(lse) > number<C>::range;
+  const split_exp<C> e = exp_split<C>(empty || beyond ? C(0) : -lse);
+  u.inverse = empty ? C(0) : e.mantissa;
+  u.exponent = -e.exponent;
+  u.base_hi = beyond ? lse * C(0.5) : C(0);
+  u.base_lo = C(0);
+}
+
+template <class C>
+AFT_DEVICE upstream<C> load_upstream(const device_call<C>& p, index_t b, index_t t, index_t c) {
+  upstream<C> u;
+  load_row_weights(p, b, t, c, u);
+  u.g = p.g[(b * p.Tq + t) * p.d + c];
+  u.o = u.inverse == C(0) ? C(0) : load<C>(p.average, p.positions, b, t, c);
+  return u;
+}
+
+/// A query as the folds stage it: the exponent is NaN where only the exact weight will do, and where the row sees
+/// nothing at all in this channel. Such a row may be padding, before keys that hold anything: it is looked up, and left
+/// out.
+template <class C>
+struct staged_query {
+  C g, o, exponent;  ///< g times inverse
+};
+
+template <class C>
+AFT_DEVICE staged_query<C> stage_query(const device_call<C>& p, index_t b, index_t t, index_t c) {
+  const upstream<C> u = load_upstream(p, b, t, c);
+  const bool ordinary = u.inverse != C(0) && u.base_hi == C(0) && u.base_lo == C(0);
+  return {u.g * u.inverse, u.o, ordinary ? u.exponent : number<C>::nan};
+}
+
+/// The weight of any pair relative to the row's exponent, with logits of any size.
+template <class C>
+AFT_DEVICE C exact_weight(const upstream<C>& u, C key, C weight) {
+  const half_sum<C> z = add_halves<C>(key, weight);
+  const C x = C(2) * ((z.hi - u.base_hi) + (z.lo - u.base_lo));
+  // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
+  const C relative = fused(u.exponent, -number<C>::ln2_lo, fused(u.exponent, -number<C>::ln2_hi, x));
+  // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
+  const C most = C(8);
+  return exp_scaled<C>(relative > most ? most : relative, C(0));
+}
+
+/// sum + a (x - y), also where only x - y lies beyond the range.
+template <class C>
+AFT_DEVICE C add_difference(C a, C x, C y, C sum) {
+  const C difference = x - y;
+  if (is_finite(difference) || !is_finite(x) || !is_finite(y)) return fused(a, difference, sum);
+  return fused(C(2) * a, C(0.5) * x - C(0.5) * y, sum);
+}
+
+inline constexpr int gate_threads = 256;
+
+/// g = dy gate(q) into its scratch, and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
+/// whatever dy holds there.
+template <class C>
+AFT_KERNEL(gate_threads, 4)
+gate_gradient_kernel(const AFT_PARAMETER device_call<C> p) {
+  const index_t i = block_index() * gate_threads + thread_index();
+  if (i >= p.B * p.Tq * p.d) return;
+  const index_t row = i / p.d;
+  const index_t c = i % p.d;
+  const index_t b = row / p.Tq;
+  const index_t t = row % p.Tq;
+  upstream<C> u;
+  load_row_weights(p, b, t, c, u);
+  const bool empty = u.inverse == C(0);
+  const C dy = load<C>(p.dy, p.positions, b, t, c);
+  C value = dy;
+  C slope = C(0);
+  if (p.gate_fn != gate::none) {
+    const C q = load<C>(p.q, p.positions, b, t, c);
+    value = dy * gate_value<C>(p.gate_fn, q);
+    if (p.dq.set) slope = dy * gate_slope<C>(p.gate_fn, q) * load<C>(p.average, p.positions, b, t, c);
+  }
+  p.g[i] = empty ? C(0) : value;
+  if (p.dq.set) store<C>(p.dq, p.positions, b, t, c, empty ? C(0) : slope);
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file launch/bf16_gemm.cuh  The launches of a forward call on bfloat16 data as a bfloat16 product.
+#pragma once
+
+#include "../bf16_gemm/pack_keys.cuh"
+#include "../bf16_gemm/pack_weights.cuh"
+#include "../bf16_gemm/wgmma.cuh"
+#include "../plan/row_parts.cuh"
+#include "../plan/to_call.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// Calls that the matrix product serves. Nothing here may depend on the batch, or on what it holds.
+inline bool is_product(const problem& p) {
+  // Rows that see a part of a tile go pair by pair there too, which a mask for each pair would make of all of them.
+  if (has_pair_mask(p) || p.excluded) return false;
+  if (p.bias.kind == bias_kind::factorized &&
+      rows_at_once<float>(p.bias.heads, expanded_width(p), p.Tq, fold_rows) == 0)
+    return false;
+  return product_forced() || (p.d / p.bias.heads >= tuning::tensor_channels && p.Tk >= tuning::tensor_keys);
+}
+
+/// Calls that one product for each pair serves: data and results are bfloat16
+/// (docs/adr/0012-bfloat16-products-cuda.md), and the caller leaves the arithmetic to the library. A lse, or an average
+/// in float, is as exact as float arithmetic.
+inline bool is_gemm(const problem& p) {
+  const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
+  return p.narrow_products && p.v.type == dtype::bf16 && narrow(p.q) && narrow(p.k) && narrow(p.y) &&
+         narrow(p.average) && !p.lse.set && p.Tk <= tuning::gemm_keys && is_product(p);
+}
+
+/// Packs the right side, and what the columns' units are.
+inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
+  stream.launch_each(gemm_columns_kernel<float>, plan.right_columns(), gemm_column_threads, call, plan);
+  stream.launch(gemm_right_kernel<float>, plan.right_blocks(), gemm_right_threads, call, plan);
+}
+
+/// The kernels that multiply; results of both are within the same bounds.
+enum class gemm_engine { warps, warpgroups };
+
+inline gemm_engine gemm_engine_of_device() {
+  return runs_with(gemm_group_kernel<float>, group_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
+}
+
+/// Packs the left side of a part of the rows, and multiplies.
+inline void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
+                          const outer_folds<running_fold<float>>& outer, gemm_engine engine) {
+  const index_t blocks = (plan.left_rows() + gemm_left_warps - 1) / gemm_left_warps;
+  stream.launch(gemm_left_kernel<float>, blocks, gemm_left_threads, call, plan, outer);
+  if (engine == gemm_engine::warpgroups) {
+    gemm_plan shared = plan;
+    const index_t most = multiprocessors();
+    shared.launched = plan.blocks() < most ? plan.blocks() : most;
+    stream.launch_with(dynamic_bytes<group_buffers>, gemm_group_kernel<float>, shared.launched, group_threads, call,
+                       shared, outer);
+  } else {
+    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_kernel<float>, plan.blocks(), gemm_threads, call, plan, outer);
+  }
+}
+
+/// The rows of a bfloat16 problem as a product whose operands are packed first. O(B T d) of scratch, and gemm_bytes for
+/// the left side, or as much as one tile of rows takes.
+class gemm_forward {
+ public:
+  gemm_forward(const problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device())
+      : call(to_call<float>(p)),
+        engine_(engine),
+        rows_(p, memory),
+        outer_(p, p.Tk, folds_outside(p, gemm_rows, p.Tk), true, !p.causal, memory),
+        plan_(plan_gemm(columns_of(p), p.Tq, p.Tk, tiles_near(p))) {
+    memory.reserve(plan_.left, plan_.rows.cols.instances() * plan_.row_tiles * plan_.left_tiles);
+    memory.reserve(plan_.row_units, plan_.left_rows());
+    memory.reserve(plan_.right, plan_.right_count());
+    memory.reserve(plan_.columns, plan_.right_columns());
+  }
+  gemm_forward(const gemm_forward&) = delete;
+  gemm_forward& operator=(const gemm_forward&) = delete;
+
+  void run(const call_stream& stream) const {
+    pack_gemm_keys(stream, call, plan_);
+    outer_.run(scan_chunks_kernel<float>, call, stream);
+    rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
+      for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
+        multiply_gemm(stream, part, plan_rows(plan_, rows, first), outer_.folds(), engine_);
+      fold_plan again = rows;
+      again.again = true;
+      stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again, outer_.folds());
+    });
+  }
+
+  device_call<float> call;  ///< may be changed until run()
+
+ private:
+  /// The most tiles of keys that a tile of rows looks at.
+  static index_t tiles_near(const problem& p) {
+    if (!folds_outside(p, gemm_rows, p.Tk)) return p.Tk;
+    // What is looked at begins and ends with whole tiles of the folds, anywhere in those of the product.
+    return (keys_near(p) + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
+  }
+
+  gemm_engine engine_;
+  row_parts<float> rows_;
+  outer_scan<running_fold<float>> outer_;
+  gemm_plan plan_;
+};
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

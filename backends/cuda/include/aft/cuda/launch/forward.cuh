@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file launch/forward.cuh  The launches of a forward call.
+#pragma once
+
+#include <optional>
+
+#include "../plan/row_parts.cuh"
+#include "../plan/to_call.cuh"
+#include "../plan/uniform_scan.cuh"
+#include "../split_mma/forward.cuh"
+#include "bf16_gemm.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// Folds the rows of any problem pair by pair: O(B Tq s d) for s keys in a window, of a block's rows rather than of
+/// one.
+template <class C>
+class pair_forward {
+ public:
+  pair_forward(const problem& p, device_scratch& memory)
+      : call(to_call<C>(p)),
+        rows_(p, memory),
+        outer_(p, p.Tk, folds_outside(p, fold_rows, p.Tk), true, !p.causal, memory) {}
+
+  void run(const call_stream& stream) const {
+    outer_.run(scan_chunks_kernel<C>, call, stream);
+    rows_.run(call, stream, [&](const device_call<C>& part, const fold_plan& plan) {
+      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan, outer_.folds());
+    });
+  }
+
+  device_call<C> call;  ///< may be changed until run()
+
+ private:
+  row_parts<C> rows_;
+  outer_scan<running_fold<C>> outer_;
+};
+
+/// The rows of a float problem as a matrix product on the tensor cores: the work of pair_forward, O(B Tk d) of scratch.
+class product_forward {
+ public:
+  product_forward(const problem& p, device_scratch& memory)
+      : call(to_call<float>(p)),
+        // The range of half is that of weights from half numbers, more or less: what is beyond is found and folded.
+        halves_(p.k.type != dtype::f32),
+        rows_(p, memory),
+        outer_(p, p.Tk, folds_outside(p, tensor_rows, p.Tk), true, !p.causal, memory),
+        keys_(plan_pack(columns_of(p), p.Tk)) {
+    memory.reserve(keys_.tiles, keys_.count());
+  }
+  product_forward(const product_forward&) = delete;
+  product_forward& operator=(const product_forward&) = delete;
+
+  void run(const call_stream& stream) const {
+    if (halves_) return run_with<half_operand>(stream);
+    run_with<tf32_operand>(stream);
+  }
+
+  device_call<float> call;  ///< may be changed until run()
+
+ private:
+  template <class Operand>
+  void run_with(const call_stream& stream) const {
+    stream.launch(pack_kernel<Operand>, (keys_.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys_,
+                  keys_.count());
+    outer_.run(scan_chunks_kernel<float>, call, stream);
+    rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
+      const tensor_plan product = plan_product(plan, keys_);
+      stream.launch(tensor_kernel<Operand>, product.blocks(), tensor_threads, part, product, outer_.folds());
+      fold_plan again = plan;
+      again.again = true;
+      stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again, outer_.folds());
+    });
+  }
+
+  bool halves_;
+  row_parts<float> rows_;
+  outer_scan<running_fold<float>> outer_;
+  pack_plan keys_;
+};
+
+/// No pair has a weight of its own: AFT-simple, or AFT-local with an empty window.
+inline bool is_scan(const problem& p) {
+  if (has_pair_mask(p) || p.bias.kind == bias_kind::filter) return false;
+  if (!p.win.bounded) return p.bias.kind == bias_kind::none;
+  return p.win.before + p.win.after + 1 <= 0 && !p.excluded;
+}
+
+/// Folds the keys once. O(B T d).
+template <class C>
+class scan_forward {
+ public:
+  scan_forward(const problem& p, device_scratch& memory)
+      // Causal, up to the last row's own key: it counts where there are fewer keys, too.
+      : call(to_call<C>(p)), scan_(plan_scan<running_fold<C>>(p.B, p.d, p.causal ? call.ahead + p.Tq : p.Tk)) {
+    memory.reserve(scan_.partials, scan_.chunks * scan_.cols.count());
+    if (p.causal) {
+      rows_ = plan_fold(scan_.cols, 0, p.Tq);
+      memory.reserve(rows_.flags, rows_.flag_words());
+    } else {
+      memory.reserve(totals_, scan_.cols.count());
+    }
+  }
+  scan_forward(const scan_forward&) = delete;
+  scan_forward& operator=(const scan_forward&) = delete;
+
+  void run(const call_stream& stream) const {
+    stream.launch(scan_chunks_kernel<C>, scan_.blocks(), scan_threads, call, scan_);
+    if (call.causal) {
+      // The last words of the last tile belong to no row.
+      stream.clear(rows_.flags, rows_.flag_words());
+      const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, run_warps<running_fold<C>>);
+      stream.launch(scan_prefix_kernel<C>, runs.blocks(), runs.threads(), runs, scan_.partials);
+      stream.launch(scan_rows_kernel<C>, scan_.blocks(), scan_threads, call, scan_, rows_);
+      constexpr int words_a_block = exact_threads / warp_size;
+      stream.launch(exact_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, call,
+                    rows_, rows_.flag_words());
+    } else {
+      const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, tuning::wide_run_warps);
+      stream.launch(scan_total_kernel<C>, runs.blocks(), runs.threads(), call, runs, scan_, totals_);
+      stream.launch_each(scan_spread_kernel<C>, call.B * call.Tq * call.d, scan_threads, call, totals_);
+    }
+  }
+
+  device_call<C> call;  ///< may be changed until run()
+
+ private:
+  scan_plan<running_fold<C>> scan_;
+  fold_plan rows_{};
+  row_result<C>* totals_ = nullptr;
+};
+
+/// A forward call by the algorithm that suits it. A faster engine for some problems is one more member here. `exact`:
+/// the caller wants more than results in the type of the data.
+template <class C>
+class any_forward {
+ public:
+  any_forward(const problem& p, device_scratch& memory, bool exact) {
+    if (is_scan(p)) {
+      scan_.emplace(p, memory);
+    } else if (sizeof(C) == sizeof(float) && !exact && is_gemm(p)) {
+      gemm_.emplace(p, memory);
+    } else if (sizeof(C) == sizeof(float) && is_product(p)) {
+      product_.emplace(p, memory);
+    } else {
+      pairs_.emplace(p, memory);
+    }
+  }
+
+  device_call<C>& call() {
+    if constexpr (sizeof(C) == sizeof(float)) {
+      if (product_) return product_->call;
+      if (gemm_) return gemm_->call;
+    }
+    return scan_ ? scan_->call : pairs_->call;
+  }
+  void run(const call_stream& stream) const {
+    if (scan_) return scan_->run(stream);
+    if (product_) return product_->run(stream);
+    if (gemm_) return gemm_->run(stream);
+    pairs_->run(stream);
+  }
+
+ private:
+  std::optional<scan_forward<C>> scan_;
+  std::optional<product_forward> product_;
+  std::optional<gemm_forward> gemm_;
+  std::optional<pair_forward<C>> pairs_;
+};
+
+template <class C>
+void forward(const problem& p, const call_stream& stream) {
+  if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
+  device_scratch memory(stream);
+  any_forward<C> job(p, memory, false);
+  memory.allocate();
+  job.run(stream);
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

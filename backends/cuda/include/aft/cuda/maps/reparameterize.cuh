@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file maps/reparameterize.cuh  The filter of AFT-conv as a normalised filter with a gain and a shift (AFT Eq. 8,
+/// DAFT Eq. 9), and its gradients. A warp a head, in double: a filter has few taps.
+#pragma once
+
+#include <aft/core/filter_problem.hpp>
+
+#include "../tensor/wide_access.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// filter_tensor and filter_problem with plain arrays.
+struct device_filter {
+  std::byte* data = nullptr;
+  dtype type = dtype::other;
+  index_t sh = 0, s0 = 0, s1 = 0, s2 = 0;
+};
+struct filter_call {
+  index_t heads = 0, n0 = 1, n1 = 1, n2 = 1;
+  device_filter r{}, gain{}, shift{}, dout{};
+  device_filter out{}, dr{}, dgain{}, dshift{};
+
+  AFT_HOST_DEVICE index_t taps() const { return n0 * n1 * n2; }
+};
+
+AFT_DEVICE index_t tap_offset(const filter_call& p, const device_filter& f, index_t h, index_t j) {
+  return h * f.sh + j / p.n2 / p.n1 * f.s0 + j / p.n2 % p.n1 * f.s1 + j % p.n2 * f.s2;
+}
+AFT_DEVICE double load_tap(const filter_call& p, const device_filter& f, index_t h, index_t j) {
+  return load_wide(f.data, f.type, tap_offset(p, f, h, j));
+}
+
+/// The sum over the lanes, the same bits in each: both sides of every exchange add the same two numbers.
+AFT_DEVICE double sum_of_lanes(double x) {
+  for (int mask = warp_size / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+  return x;
+}
+
+/// As checks::filter_stats: taps relative to the first one and scaled by a power of two before anything is added, so
+/// that a large common offset costs no digits and squares neither overflow nor vanish.
+struct tap_stats {
+  bool constant = true;
+  double base = 0, factor = 1, mean = 0, deviation = 0;
+  int exponent = 0;
+
+  AFT_DEVICE double scaled(double x) const { return ldexp(x * factor - base * factor, -exponent); }
+  AFT_DEVICE double normalised(double x) const { return (scaled(x) - mean) / deviation; }
+  AFT_DEVICE double per_deviation(double x) const { return ldexp(x / deviation * factor, -exponent); }
+
+  AFT_DEVICE tap_stats(const filter_call& p, index_t h, int lane) {
+    const index_t n = p.taps();
+    if (n < 2) return;
+    base = load_tap(p, p.r, h, 0);
+    double low = base, high = base;
+    bool finite = true;
+    for (index_t j = lane; j < n; j += warp_size) {
+      const double x = load_tap(p, p.r, h, j);
+      finite = finite && is_finite(x);
+      low = x < low ? x : low;
+      high = x > high ? x : high;
+    }
+    if (ballot(!finite) != 0) {
+      constant = false;
+      deviation = number<double>::nan;
+      return;
+    }
+    for (int mask = warp_size / 2; mask > 0; mask /= 2) {
+      const double other_low = shuffle_xor(low, mask), other_high = shuffle_xor(high, mask);
+      low = other_low < low ? other_low : low;
+      high = other_high > high ? other_high : high;
+    }
+    constant = low == high;
+    if (constant) return;
+    // The distance between two doubles can exceed the largest double; halves of them cannot.
+    if (!is_finite(high - low)) factor = 0.5;
+    exponent = ilogb(high * factor - low * factor);
+    double sum = 0;
+    for (index_t j = lane; j < n; j += warp_size) sum += scaled(load_tap(p, p.r, h, j));
+    mean = sum_of_lanes(sum) / static_cast<double>(n);
+    double squares = 0;
+    for (index_t j = lane; j < n; j += warp_size) {
+      const double z = scaled(load_tap(p, p.r, h, j)) - mean;
+      squares += z * z;
+    }
+    deviation = sqrt(sum_of_lanes(squares) / static_cast<double>(n - 1));
+  }
+};
+
+/// C is double: a template, so that every file of a program may hold the kernel.
+template <class C>
+AFT_KERNEL(warp_size, 4)
+reparameterize_kernel(const AFT_PARAMETER filter_call p) {
+  const index_t h = block_index();
+  const int lane = thread_index();
+  const tap_stats stats(p, h, lane);
+  const C gain = load_wide(p.gain.data, p.gain.type, h * p.gain.sh);
+  const C shift = load_wide(p.shift.data, p.shift.type, h * p.shift.sh);
+  for (index_t j = lane; j < p.taps(); j += warp_size) {
+    const C z = stats.constant ? 0 : stats.normalised(load_tap(p, p.r, h, j));
+    store_wide(p.out.data, p.out.type, tap_offset(p, p.out, h, j), stats.constant ? shift : gain * z + shift);
+  }
+}
+
+/// With z = (r - mean) / std: dr[j] = gain/std (dout[j] - mean(dout) - z[j] sum(dout z) / (N-1)), dgain = sum(dout z),
+/// dshift = sum(dout).
+template <class C>
+AFT_KERNEL(warp_size, 4)
+reparameterize_gradient_kernel(const AFT_PARAMETER filter_call p) {
+  const index_t h = block_index();
+  const int lane = thread_index();
+  const tap_stats stats(p, h, lane);
+  const C gain = load_wide(p.gain.data, p.gain.type, h * p.gain.sh);
+  const auto taps = static_cast<C>(p.taps());
+  C sum = 0;
+  for (index_t j = lane; j < p.taps(); j += warp_size) sum += load_tap(p, p.dout, h, j);
+  sum = sum_of_lanes(sum);
+  // z adds up to 0, so a constant may be taken off dout: a large common part of it would only bring rounding.
+  C product = 0;
+  for (index_t j = lane; j < p.taps() && !stats.constant; j += warp_size)
+    product += (load_tap(p, p.dout, h, j) - sum / taps) * stats.normalised(load_tap(p, p.r, h, j));
+  product = sum_of_lanes(product);
+  for (index_t j = lane; j < p.taps() && p.dr.data != nullptr; j += warp_size) {
+    C dr = 0;
+    if (!stats.constant) {
+      const C z = stats.normalised(load_tap(p, p.r, h, j));
+      dr = gain * stats.per_deviation(load_tap(p, p.dout, h, j) - sum / taps - z * product / (taps - 1));
+    }
+    store_wide(p.dr.data, p.dr.type, tap_offset(p, p.dr, h, j), dr);
+  }
+  if (lane != 0) return;
+  if (p.dgain.data != nullptr) store_wide(p.dgain.data, p.dgain.type, h * p.dgain.sh, product);
+  if (p.dshift.data != nullptr) store_wide(p.dshift.data, p.dshift.type, h * p.dshift.sh, sum);
+}
+
+inline device_filter to_device(const filter_tensor& f) {
+  return {f.data, f.type, f.sh, f.sj[0], f.sj[1], f.sj[2]};
+}
+inline filter_call to_filter_call(const filter_problem& p) {
+  filter_call c;
+  c.heads = p.heads;
+  c.n0 = p.taps[0];
+  c.n1 = p.taps[1];
+  c.n2 = p.taps[2];
+  c.r = to_device(p.r);
+  c.gain = to_device(p.gain);
+  c.shift = to_device(p.shift);
+  c.dout = to_device(p.dout);
+  c.out = to_device(p.out);
+  c.dr = to_device(p.dr);
+  c.dgain = to_device(p.dgain);
+  c.dshift = to_device(p.dshift);
+  return c;
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

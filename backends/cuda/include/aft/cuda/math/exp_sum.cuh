@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file math/exp_sum.cuh  num and den of a row in a column, in units of the largest power of two of a weight.
+#pragma once
+
+#include "arithmetic.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+/// The sums of one row, in units of 2^top.
+template <class C>
+struct running_fold {
+  C num = C(0), den = C(0), top = no_exponent<C>;
+  C largest = C(0);  ///< of |v| over what the row sees
+};
+
+/// Both sums in units of the larger power of two.
+template <class C>
+AFT_DEVICE running_fold<C> joined(const running_fold<C>& a, const running_fold<C>& b) {
+  running_fold<C> sum;
+  sum.top = larger(a.top, b.top);
+  const C left = pow2<C>(a.top - sum.top);
+  const C right = pow2<C>(b.top - sum.top);
+  sum.num = fused(a.num, left, b.num * right);
+  sum.den = fused(a.den, left, b.den * right);
+  sum.largest = larger(a.largest, b.largest);
+  return sum;
+}
+
+/// The fold one chunk or tile further on.
+template <class C>
+AFT_DEVICE running_fold<C> carried(const running_fold<C>& sum, const running_fold<C>& next) {
+  return joined(sum, next);
+}
+
+template <class C>
+AFT_DEVICE C average_of(const running_fold<C>& sum) {
+  return sum.den > C(0) ? sum.num / sum.den : C(0);
+}
+
+/// Sums and average are finite, and nothing that counts was lost below the normal numbers. A den that is NaN makes the
+/// average 0, so it is asked apart.
+template <class C>
+AFT_DEVICE bool proven(const running_fold<C>& sum) {
+  return is_finite(sum.den) && is_finite(sum.num) && is_finite(average_of(sum)) &&
+         (sum.largest == C(0) || sum.largest >= number<C>::least_value);
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file scan/forward.cuh  AFT-simple (AFT Eq. 5): no pair has a weight of its own, so keys are folded once, O(B T d).
+///
+/// A warp folds a chunk of keys in 32 columns. Not causal, the chunks join to one total that all queries share; causal,
+/// they join to a prefix per chunk, from which a second pass goes on key by key. Chunks join in their order.
+#pragma once
+
+#include "../fold/exact.cuh"
+#include "../fold/runs.cuh"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace cuda_impl {
+
+inline constexpr int scan_threads = warp_size * tuning::warps;
+inline constexpr int total_threads = warp_size * tuning::wide_run_warps;
+
+/// All columns (b, c), and the positions [0, length) in chunks of `chunk`. Where queries are folded, position x is that
+/// of query x - ahead: then a key's own query stands at the key's position.
+template <class Partial>
+struct scan_plan {
+  columns cols{};
+  index_t length = 0, chunk = 0, chunks = 0, column_tiles = 0;
+  index_t ahead = 0;
+  Partial* partials = nullptr;  ///< (chunks, columns)
+
+  index_t warps() const { return chunks * column_tiles; }
+  index_t blocks() const { return (warps() + tuning::warps - 1) / tuning::warps; }
+};
+
+template <class Partial>
+scan_plan<Partial> plan_scan(index_t B, index_t d, index_t length, index_t chunk = tuning::scan_length) {
+  scan_plan<Partial> plan;
+  plan.cols = {1, B, d, false};
+  plan.length = length;
+  plan.chunk = chunk;
+  plan.chunks = (length + chunk - 1) / chunk;
+  plan.column_tiles = (plan.cols.count() + tuning::lanes - 1) / tuning::lanes;
+  return plan;
+}
+
+/// What a warp and its lane work on. Chunks of one column lie far apart, neighbours in a block next to each other.
+struct scan_place {
+  bool exists;  ///< the warp has a chunk
+  index_t chunk, begin, end, column_tile, at;
+  column col;
+
+  template <class Partial>
+  AFT_DEVICE static scan_place of(const scan_plan<Partial>& plan) {
+    const index_t word = block_index() * tuning::warps + thread_index() / warp_size;
+    scan_place place{};
+    place.exists = word < plan.chunks * plan.column_tiles;
+    place.chunk = word / plan.column_tiles;
+    place.begin = place.chunk * plan.chunk;
+    const index_t end = place.begin + plan.chunk;
+    place.end = end < plan.length ? end : plan.length;
+    place.column_tile = word - place.chunk * plan.column_tiles;
+    const index_t j = place.column_tile * tuning::lanes + thread_index() % warp_size;
+    place.col = plan.cols.at(0, j);
+    place.at = place.chunk * plan.cols.count() + j;
+    return place;
+  }
+};
+
+/// Adds key s to the fold; one that is hidden or does not exist adds nothing, whatever its value holds.
+template <class C>
+AFT_DEVICE void add_key(const device_call<C>& p, const column& col, index_t s, running_fold<C>& sum) {
+  const C key = load_key(p, col.b, s, col.c);
+  if (key == -number<C>::infinity) return;
+  const split_exp<C> weight = stage_logit(key);
+  const C value = load<C>(p.v, p.positions, col.b, s, col.c);
+  const C top = larger(sum.top, weight.exponent);
+  const C scale = pow2<C>(sum.top - top);
+  // A logit beyond the range is NaN, and so are the sums from here on.
+  const C factor = weight.mantissa * pow2<C>(weight.exponent - top);
+  sum.num = fused(sum.num, scale, factor * value);
+  sum.den = fused(sum.den, scale, factor);
+  sum.largest = larger(sum.largest, magnitude(value));
+  sum.top = top;
+}
+
+template <class C>
+AFT_KERNEL(scan_threads, 4)
+scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<running_fold<C>> plan) {
+  const scan_place at = scan_place::of(plan);
+  if (!at.exists || !at.col.exists) return;
+  running_fold<C> sum;
+  for (index_t s = at.begin; s < at.end; ++s) add_key(p, at.col, s, sum);
+  plan.partials[at.at] = sum;
+}
+
+/// The fold of all keys of each column, finished but for the queries. Not causal only.
+template <class C>
+AFT_KERNEL(total_threads, 1)
+scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER run_plan runs,
+                  const AFT_PARAMETER scan_plan<running_fold<C>> plan, row_result<C>* totals) {
+  const run_place at = run_place::of(runs, block_index());
+  const running_fold<C> sum = joined_runs<tuning::wide_run_warps>(runs, at, plan.partials, runs.warps);
+  if (at.warp != 0 || !at.exists) return;
+  const column col = plan.cols.at(0, at.column);
+  row_result<C> result;
+  if (proven(sum)) {
+    result.average = average_of(sum);
+    result.den = sum.den;
+    result.exponent = sum.top;
+  } else {
+    result = exact_row(p, col.b, 0, col.c, 0);
+  }
+  totals[at.column] = result;
+}
+
+/// Gates the totals and stores them for every query.
+template <class C>
+AFT_KERNEL(scan_threads, 4)
+scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const row_result<C>* totals) {
+  const index_t i = block_index() * scan_threads + thread_index();
+  if (i >= p.B * p.Tq * p.d) return;
+  const index_t c = i % p.d;
+  const index_t b = i / p.d / p.Tq;
+  finish_row(p, b, i / p.d % p.Tq, c, totals[b * p.d + c]);
+}
+
+/// Replaces each chunk's fold by that of all chunks before it.
+template <class C>
+AFT_KERNEL(join_threads<running_fold<C>>, 1)
+scan_prefix_kernel(const AFT_PARAMETER run_plan runs, running_fold<C>* const folds) {
+  const run_place at = run_place::of(runs, block_index());
+  const running_fold<C> before = joined_runs<run_warps<running_fold<C>>>(runs, at, folds, at.warp);
+  if (!at.exists) return;
+  through_run(runs, at, folds, before, [&](index_t step, const running_fold<C>& up_to, const running_fold<C>&) {
+    folds[fold_of(runs, at, step)] = up_to;
+  });
+}
+
+/// The rows of causal AFT-simple, each from the one before. Positions are those of keys; row t stands at t + ahead.
+template <class C>
+AFT_KERNEL(scan_threads, 2)
+scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<running_fold<C>> plan,
+                 const AFT_PARAMETER fold_plan rows) {
+  const scan_place at = scan_place::of(plan);
+  // No row stands in a chunk of keys before the first one.
+  if (!at.exists || at.end <= p.ahead) return;
+  running_fold<C> sum;
+  if (at.col.exists) sum = plan.partials[at.at];
+  for (index_t s = at.begin; s < at.end; ++s) {
+    if (at.col.exists) add_key(p, at.col, s, sum);
+    const index_t t = s - p.ahead;
+    if (t < 0) continue;
+    const bool done = proven(sum) || (at.col.exists && is_padding(p, at.col.b, t));
+    const std::uint32_t word = ballot(at.col.exists && !done);
+    if (thread_index() % warp_size == 0) rows.flags[flag_word(rows, t, at.column_tile)] = word;
+    if (!at.col.exists || !done) continue;
+    row_result<C> result;
+    result.average = average_of(sum);
+    result.den = sum.den;
+    result.exponent = sum.top;
+    finish_row(p, at.col.b, t, at.col.c, result);
+  }
+}
+
+}  // namespace cuda_impl
+}  // namespace AFT_ISA
+}  // namespace aft
