@@ -184,8 +184,9 @@ long double pair_error(dtype type, const setup& s) {
   // A lse, or an average in float, is as exact as float arithmetic.
   if (s.save && (s.has_lse() || !s.narrow_average)) return 0;
   if (on_device() ? !multiplies_on_device(type, s) : !functions_of(type).pairs) return 0;
-  // What docs/developing/performance.md states: both weights of a term are rounded, and their product with v, by u each. The first
-  // two move the average by (1 + u)^2 - 1 times the mean distance of v from it, which is at most max|v|.
+  // What docs/developing/performance.md states: both weights of a term are rounded, and their product with v, by u
+  // each. The first two move the average by (1 + u)^2 - 1 times the mean distance of v from it, which is at most
+  // max|v|.
   constexpr long double u = 0x1p-8L;
   const long double rounding = 3 * u * (1 + 4 * u);
   if (!on_device()) return rounding;
