@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes docs/benchmarks.md and its plots from the results under bench/results.
+"""Makes docs/benchmarks.md, its plots and the table of docs/developing/performance.md from the results under bench/results.
 
 docs.py            writes them
 docs.py --check    says whether they are what the results give, without drawing
@@ -12,12 +12,14 @@ import sys
 import bars
 import conclusions
 import plots
+import summary
 from results import Result, plain
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = TOP / "bench/results"
 PAGE = TOP / "docs/benchmarks.md"
 IMAGES = TOP / "docs/benchmarks"
+NOTES = TOP / "docs/developing/performance.md"
 
 SHAPES = {"B8_T1024_d512": "B8 T1024 d512", "B32_T197_d384": "B32 T197 d384", "B2_T3072_d256": "B2 T3072 d256",
           "B1_T4096_d512": "B1 T4096 d512"}
@@ -197,12 +199,14 @@ def main():
     result = Result.read(RESULTS / "native.json")
     others = {p.stem: Result.read(p) for p in sorted(RESULTS.glob("*.json")) if p.stem != "native"}
     text = "\n".join(page(result, others)).rstrip() + "\n"
+    notes = summary.inserted(NOTES.read_text(encoding="utf-8"), {"native": result, **others})
     if not checking:
         PAGE.write_text(text, encoding="utf-8")
+        NOTES.write_text(notes, encoding="utf-8")
         plots.draw_all(result, IMAGES)
-        print(f"wrote {PAGE.relative_to(TOP)} and {IMAGES.relative_to(TOP)}")
+        print(f"wrote {PAGE.relative_to(TOP)}, {NOTES.relative_to(TOP)} and {IMAGES.relative_to(TOP)}")
         return
-    stale = [] if PAGE.read_text(encoding="utf-8") == text else [PAGE]
+    stale = [path for path, made in ((PAGE, text), (NOTES, notes)) if path.read_text(encoding="utf-8") != made]
     mark = f"drawn from result {plots.digest(result.document)}"
     stale += [p for p in (IMAGES / f"{n}.svg" for n in plots.IMAGES) if mark not in p.read_text(encoding="utf-8")]
     for path in stale:

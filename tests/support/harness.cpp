@@ -45,6 +45,15 @@ dtype storage_of(const part& p, dtype type, const setup& s) {
   return type;
 }
 
+ran_on backend_of(const any_executor& exec) {
+  if (std::holds_alternative<cpu>(exec)) return ran_on::cpu;
+#if defined(AFT_TEST_ON_GPU)
+  return ran_on::gpu;
+#else
+  return ran_on::emulated_device;
+#endif
+}
+
 const char* name_of(const any_executor& exec) {
   const cpu* host = std::get_if<cpu>(&exec);
   if (host == nullptr) return "emulated device";
@@ -149,6 +158,9 @@ void expect_within(dtype type, const setup& s, const results& got, const oracle_
   }
   wrong << describe(completed(s), type) << ' ' << note;
   CHECK_MESSAGE(right, wrong.str());
+  // Only what was compared: calls that were meant to fail, or have no query, say nothing.
+  const bool backward = !got.dk.empty();
+  if (right && !got.failed && (backward || !got.y.empty())) record_call(type, s, got.backend, backward);
 }
 
 namespace {
@@ -172,8 +184,9 @@ long double pair_error(dtype type, const setup& s) {
   // A lse, or an average in float, is as exact as float arithmetic.
   if (s.save && (s.has_lse() || !s.narrow_average)) return 0;
   if (on_device() ? !multiplies_on_device(type, s) : !functions_of(type).pairs) return 0;
-  // What docs/performance.md states: both weights of a term are rounded, and their product with v, by u each. The first
-  // two move the average by (1 + u)^2 - 1 times the mean distance of v from it, which is at most max|v|.
+  // What docs/developing/performance.md states: both weights of a term are rounded, and their product with v, by u
+  // each. The first two move the average by (1 + u)^2 - 1 times the mean distance of v from it, which is at most
+  // max|v|.
   constexpr long double u = 0x1p-8L;
   const long double rounding = 3 * u * (1 + 4 * u);
   if (!on_device()) return rounding;
@@ -183,11 +196,15 @@ long double pair_error(dtype type, const setup& s) {
 }
 
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec) {
-  return functions_of(type).run_forward(s, x, exec);
+  results out = functions_of(type).run_forward(s, x, exec);
+  out.backend = backend_of(exec);
+  return out;
 }
 
 results run_backward(dtype type, const setup& s, const numbers& x, const any_executor& exec, const results* saved) {
-  return functions_of(type).run_backward(s, x, exec, saved);
+  results out = functions_of(type).run_backward(s, x, exec, saved);
+  out.backend = backend_of(exec);
+  return out;
 }
 
 oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x) {

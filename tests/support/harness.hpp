@@ -6,6 +6,7 @@
 
 #include <variant>
 
+#include "call_record.hpp"
 #include "setup.hpp"
 #include "tolerance.hpp"
 
@@ -38,6 +39,7 @@ struct results {
   std::vector<long double> dq, dk, dv, dw, du, df, dr;
   std::string damage;   ///< empty, or what was written that should not have been
   bool failed = false;  ///< the call threw std::bad_alloc; the tensors then hold what it left behind
+  ran_on backend = ran_on::cpu;
 };
 
 /// A member of results with the name to report it by.
