@@ -77,8 +77,9 @@ def document_paths(name, text, files):
         candidates.append((target, "/".join(parts)))
     for shown, path in candidates:
         pattern = re.sub(r"<[^>]*>", "*", path.rstrip("/"))
-        # C++ includes are spelled without their root.
-        options = [pattern, "include/" + pattern, "backends/cpu/include/" + pattern]
+        # Headers are named without their root, those of a backend also from its own folder on.
+        backends = ("backends/cpu/include/aft/cpu/", "backends/cuda/include/aft/cuda/")
+        options = [root + pattern for root in ("", "include/", "backends/cpu/include/", *backends)]
         if not any(fnmatch.fnmatchcase(f, o) for o in options for f in (*files, *dirs)):
             yield f"{name}: names {shown}, which is not in the tree"
 
