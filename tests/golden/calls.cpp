@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file calls.cpp  Seeded calls of every operator, and a hash of the bits that each one writes.
 ///
-/// A change that moves, renames or merges code has to leave every line of this program's output as it was; scripts/golden
-/// compares two commits. The hashes are compared and never kept: they belong to one compiler and one instruction set.
-/// Inputs are made from integers alone, so that no library function's rounding is part of them.
+/// A change that moves, renames or merges code has to leave every line of this program's output as it was;
+/// scripts/golden compares two commits. The hashes are compared and never kept: they belong to one compiler and one
+/// instruction set. Inputs are made from integers alone, so that no library function's rounding is part of them.
 #include <aft/aft.hpp>
 
 #include <bit>
@@ -69,13 +69,26 @@ struct arrays {
   using W = aft::compute_t<T>;
 
   arrays(numbers& random, const shape& s, index_t taps)
-      : sizes(s), filter_taps(taps), q(random_values<T>(random, s.B * s.Tq * s.d, 3)),
+      : sizes(s),
+        filter_taps(taps),
+        q(random_values<T>(random, s.B * s.Tq * s.d, 3)),
         k(random_values<T>(random, s.B * s.Tk * s.d, random.chance(6) ? 300 : 4)),
-        v(random_values<T>(random, s.B * s.Tk * s.d, 2)), dy(random_values<T>(random, s.B * s.Tq * s.d, 1)),
-        w(random_values<W>(random, s.Tq * s.Tk, random.chance(6) ? 200 : 3)), u(random_values<W>(random, s.Tq * 3, 1)),
-        x(random_values<W>(random, s.Tk * 3, 1)), r(random_values<W>(random, s.heads * taps, 2)), y(dy.size()),
-        average(dy.size()), dq(q.size()), dk(k.size()), dv(v.size()), lse(dy.size()), dw(w.size()), du(u.size()),
-        dx(x.size()), dr(r.size()) {
+        v(random_values<T>(random, s.B * s.Tk * s.d, 2)),
+        dy(random_values<T>(random, s.B * s.Tq * s.d, 1)),
+        w(random_values<W>(random, s.Tq * s.Tk, random.chance(6) ? 200 : 3)),
+        u(random_values<W>(random, s.Tq * 3, 1)),
+        x(random_values<W>(random, s.Tk * 3, 1)),
+        r(random_values<W>(random, s.heads * taps, 2)),
+        y(dy.size()),
+        average(dy.size()),
+        dq(q.size()),
+        dk(k.size()),
+        dv(v.size()),
+        lse(dy.size()),
+        dw(w.size()),
+        du(u.size()),
+        dx(x.size()),
+        dr(r.size()) {
     if (random.chance(4)) {
       for (auto& weight : w) weight = random.chance(5) ? -std::numeric_limits<W>::infinity() : weight;
     }

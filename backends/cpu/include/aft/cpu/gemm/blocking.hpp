@@ -33,8 +33,21 @@ struct fold_traits {
   bool products = false;  ///< so does window_products; of a geometry that fold_window serves
   bool columns = false;   ///< weights are read as columns of w
   bool sums = true;       ///< false: only products are wanted
-  bool outer_blocks = false;  ///< columns of any keys can be formed at any time, and weights read several times
+  bool rows_stored = false;  ///< weights are read where they lie, so that they may be read several times
 };
+
+/// What goes around what in the engine's loops. Every order gives the same bits: sums run along the keys in all of
+/// them.
+enum class loop_order : std::uint8_t {
+  weights_first,  ///< a block of weights is packed by all threads, then each one forms the keys of its lane tiles
+  keys_first,     ///< all keys are packed once, the weights of a block by the thread that uses them
+  k_outer,        ///< by outer blocks of keys, whose memory does not grow with the sequence: k_outer_nest
+  window,         ///< panel by panel along the band, with the keys beside it at hand: fold_window
+};
+constexpr const char* name_of(loop_order order) {
+  constexpr const char* names[] = {"weights_first", "keys_first", "k_outer", "window"};
+  return names[static_cast<int>(order)];
+}
 
 /// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
 template <class C>
@@ -44,10 +57,7 @@ struct fold_plan {
   int threads = 1;
   bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
   bool by_batch_item = false;  ///< many instances: one a thread. Few: all threads on one
-  bool columns_first = false;  ///< all columns are packed once, the weights of a block by the thread that uses them
-  bool outer_blocks = false;  ///< k_outer_nest: columns by outer blocks of keys of `width`, for a chunk of panels and a
-                              ///< pass of lane tiles
-  bool window_path = false;   ///< windows that fold_window serves
+  loop_order order = loop_order::weights_first;
   bool keys_resident = true;  ///< a group's packed columns are kept as a whole, not a window's at a time
   bool products = false;      ///< window_products multiplies the columns with the rows besides
   bool sums = true;           ///< false: what window_products makes is all that is wanted
@@ -76,11 +86,11 @@ struct fold_plan {
   static constexpr index_t pair_step = 2;
 
   /// A line more than the widest row: rows a power of two apart would all lie in one set of the first-level cache.
-  index_t ld() const { return (width + 2 * lanes<C> - 1) / (2 * lanes<C>)*(2 * lanes<C>)+2 * lanes<C>; }
+  index_t ld() const { return round_up(width, 2 * lanes<C>) + 2 * lanes<C>; }
   /// Steps of the register tile that n keys take.
   index_t steps(index_t n) const { return paired ? (n + 1) / 2 : n; }
   /// Whether a thread packs weights for itself alone.
-  bool own_weights() const { return by_batch_item || columns_first || outer_blocks; }
+  bool own_weights() const { return by_batch_item || order == loop_order::keys_first || order == loop_order::k_outer; }
   /// Where the weights of a block lie, and their scales, for the slot of buffers that its items name.
   C* weights_of(int slot) const { return weights.of(own_weights() ? slot : 0); }
   row_scale<C>* scales_of(int slot) const { return scales.of(own_weights() ? slot : 0); }
@@ -90,7 +100,7 @@ struct fold_plan {
   /// r0 and r0 + 1 alone, as a causal row's bits depend on nothing that follows it: an edge moves on by a column a row
   /// until there are no more keys, and so many columns of row r0 keep all band edge from there.
   tile_edges edges(index_t r0, index_t r1) const {
-    if (paired || (g.constant && !window_path) || !(g.bounded || g.causal != 0)) return {};
+    if (paired || (g.constant && order != loop_order::window) || !(g.bounded || g.causal != 0)) return {};
     const pair_geometry::span first = g.dense(r0, r0 + 1), last = g.dense(r1 - 1, r1);
     constexpr index_t depth = tuning<C>::KC;
     const index_t part_end = (first.lo / depth + 1) * depth, part_begin = (last.hi - 1) / depth * depth;
@@ -122,23 +132,20 @@ struct fold_plan {
     if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
     panels = cut.count;
     width = cut.widest(g);
-    window_path = traits.windows && g.bounded && width <= tuning<C>::window_widest;
     by_batch_item = threads > 1 && batch_items >= 4 * threads;
     if (products) history = M + tuning<C>::band_rows;
     sliding = steps(g.K);
-    outer_blocks = traits.outer_blocks && !by_batch_item && !window_path && !g.bounded &&
-                   sliding >= (g.causal != 0 ? tuning<C>::outer_keys_causal : tuning<C>::outer_keys) &&
-                   lane_tiles * sliding * N * size >= tuning<C>::outer_from;
-    if (outer_blocks) {
+    order = choose_order(traits, lane_tiles);
+    if (order == loop_order::k_outer) {
       cut_outer_blocks(lane_tiles, run);
       take_outer_blocks(lane_tiles, memory);
       return;
     }
-    cut_blocks(lane_tiles);
+    cut_blocks();
     form_groups(lane_tiles, run);
     // Where one pass over the keys is all, a panel is finished at once: what it reads and writes then comes and goes
     // while the next one is multiplied.
-    MC_panels = window_path || steps(width) <= tuning<C>::KC ? 1 : min_of(block, tuning<C>::MC_panels);
+    MC_panels = order == loop_order::window || steps(width) <= tuning<C>::KC ? 1 : min_of(block, tuning<C>::MC_panels);
     MC_panels = min_of(MC_panels, max_of(tuning<C>::MC_bytes / (threads * group * M * N * size), 1));
     take_buffers(lane_tiles, memory);
   }
@@ -151,16 +158,24 @@ struct fold_plan {
   index_t own_bytes() const { return min_of(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
   int teams() const { return by_batch_item ? threads : 1; }
 
-  /// Panels of a block, and which of weights and columns are packed once.
-  void cut_blocks(index_t lane_tiles) {
-    block = min_of(max_of(tuning<C>::weight_bytes / teams() / max_of(panel_bytes(), 1), 1), panels);
-    // Blocks of equal size: a short last one packs all keys for few rows.
-    const index_t blocks = panels > 0 ? ceil_div(panels, block) : 1;
-    block = ceil_div(panels, blocks);
-    columns_first = blocks > 1 && !window_path && !g.constant &&
-                    lane_tiles * sliding * N * size <= tuning<C>::weight_bytes / teams() && panel_bytes() > 0 &&
-                    own_bytes() / panel_bytes() >= together;
+  /// All that decides between the loop orders; sizes follow from it.
+  loop_order choose_order(const fold_traits& traits, index_t lane_tiles) const {
+    if (traits.windows && g.bounded && width <= tuning<C>::window_widest) return loop_order::window;
+    const index_t keys = steps(g.K), packed = lane_tiles * keys * N * size;
+    const index_t many = g.causal != 0 ? tuning<C>::outer_keys_causal : tuning<C>::outer_keys;
+    if (traits.rows_stored && !by_batch_item && !g.bounded && keys >= many && packed >= tuning<C>::outer_from)
+      return loop_order::k_outer;
+    const bool few_weights =
+        panel_bytes() == 0 || panels <= panels_of_block() || own_bytes() / panel_bytes() < together;
+    if (!few_weights && !g.constant && packed <= tuning<C>::weight_bytes / teams()) return loop_order::keys_first;
+    return loop_order::weights_first;
   }
+  /// As many as may be packed at once.
+  index_t panels_of_block() const {
+    return min_of(max_of(tuning<C>::weight_bytes / teams() / max_of(panel_bytes(), 1), 1), panels);
+  }
+  /// Blocks of equal size: a short last one packs all keys for few rows.
+  void cut_blocks() { block = panels > 0 ? ceil_div(panels, ceil_div(panels, panels_of_block())) : 0; }
 
   /// At most `usual` or `wide` lane tiles, by their packed size, and `share`, a thread's part of them. More than the
   /// usual 4 only if they divide a run of tiles that lie side by side in memory: read row by row, a group must not
@@ -217,13 +232,13 @@ struct fold_plan {
       share = max_of(ceil_div(lane_tiles, tuning<C>::partials), min_of(lane_tiles, tuning<C>::group));
     }
     group = pack_group = group_of(sliding, share, run);
-    if (columns_first) {
+    if (order == loop_order::keys_first) {
       // Several blocks a thread, so that all end together.
       const index_t even = by_batch_item ? panels : panels / (4 * threads);
       block = max_of(min_of(own_bytes() / panel_bytes(), even) / together * together, together);
       group = group_of(tuning<C>::KC, lane_tiles, run);
     }
-    if (window_path) {
+    if (order == loop_order::window) {
       keep_window(share, run);
       if (products) form_partials(lane_tiles);
     } else {
@@ -262,8 +277,9 @@ struct fold_plan {
 
   void take_buffers(index_t lane_tiles, scratch& memory) {
     const index_t uniform = g.constant ? group * block * N : 0;
-    const index_t own_tiles = columns_first ? lane_tiles : group;
-    const int weight_slots = own_weights() ? threads : 1, column_slots = columns_first ? teams() : threads;
+    const index_t own_tiles = order == loop_order::keys_first ? lane_tiles : group;
+    const int weight_slots = own_weights() ? threads : 1,
+              column_slots = order == loop_order::keys_first ? teams() : threads;
     const auto lay_out = [&](scratch& from) {
       weights = from.take_each<C>(block * steps(width) * M, weight_slots);
       scales = from.take_each<row_scale<C>>(block, weight_slots);
@@ -271,9 +287,9 @@ struct fold_plan {
       columns = from.take_each<C>(own_tiles * column_size, column_slots);
       column_scales = from.take_each<column_scale<C>>(own_tiles, column_slots);
       tiles = from.take_each<C>(group * MC_panels * M * N, threads);
-      before = from.take_each<C>(window_path && g.constant ? group * N : uniform, threads);
+      before = from.take_each<C>(order == loop_order::window && g.constant ? group * N : uniform, threads);
       after = from.take_each<C>(uniform, threads);
-      if (!window_path) return;
+      if (order != loop_order::window) return;
       group_tiles = from.take_each<lane_tile<C>>(2 * group, threads);
       sources = from.take_each<source_room<C>>(group, threads);
     };

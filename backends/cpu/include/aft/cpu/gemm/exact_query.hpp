@@ -86,7 +86,7 @@ template <class C>
   struct term {
     vec<C> factor = vec<C>(C(0)), mass = factor, weighted = factor;
   };
-  const auto term_of = [&](index_t s, [[maybe_unused]] bool window_path) {
+  const auto term_of = [&](index_t s, [[maybe_unused]] bool as_bf16) {
     const vec<C> weight(w[s]);
     const vec<C> key = load(k + s * L);
     const auto seen = differs<C>(key, vec<C>(-inf));
@@ -104,7 +104,7 @@ template <class C>
     }
     x.mass = xsimd::select(seen, x.mass, zero);
     if constexpr (has_bf16_dot<C>) {
-      if (window_path) {
+      if (as_bf16) {
         x.mass = round_to_bf16(x.mass);
         x.weighted = round_to_bf16(x.mass * value);
         x.factor = round_to_bf16(x.factor);

@@ -220,7 +220,7 @@ template <class C>
           const C* const columns = P + i * column_size + plan.steps(from) * N;
           C* const tile = c + ((panel - s0) * plan.group + i) * M * N;
           auto prefetch_into = prefetched_lines<C>::of_weights(i == 0 ? following : a);
-          if (plan.columns_first && i > 0) {
+          if (plan.order == loop_order::keys_first && i > 0) {
             // A part of the columns for each tile that need not ask for weights.
             constexpr index_t line = prefetched_lines<C>::line, parts = N > line ? N / line : 1;
             const index_t part = (panel - a0) * (in_group - 1) + i - 1, of = part / parts;
@@ -265,8 +265,8 @@ template <class C>
 
 /// fold_pairs where all columns come first: then a thread packs the weights of a few panels and takes them through all.
 template <class C>
-inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill, pack_ref<C> pack,
-                               sums_ref<C> epilogue) {
+inline void fold_keys_first(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill, pack_ref<C> pack,
+                            sums_ref<C> epilogue) {
   const int team = plan.by_batch_item ? 1 : plan.threads;
   const int own_team = plan.by_batch_item ? thread : 0;
   C* const P = plan.columns.of(own_team);
@@ -301,7 +301,7 @@ inline void fold_columns_first(const fold_plan<C>& plan, int thread, index_t til
 template <class C>
 [[gnu::noinline]] inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
                                          pack_ref<C> pack, sums_ref<C> epilogue) {
-  if (plan.columns_first) return fold_columns_first<C>(plan, thread, tiles, fill, pack, epilogue);
+  if (plan.order == loop_order::keys_first) return fold_keys_first<C>(plan, thread, tiles, fill, pack, epilogue);
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
     pack_weights<C>(plan, thread, p0, p1, fill);

@@ -175,7 +175,7 @@ struct key_packer {
   /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
   /// rounds den to bfloat16, as which keys and values are stored, and num is formed from what it became: their errors
   /// cancel in num / den. `measured` adds the key to the range. `unit`: the scales are 1, with the same bits.
-  template <bool window_path, bool measured = true, bool unit = false>
+  template <bool as_bf16, bool measured = true, bool unit = false>
   void form(const vec<C>& value, const vec<C>& key, vec<C>& num, vec<C>& den) {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
     const auto seen = differs<C>(key, hidden);
@@ -184,9 +184,9 @@ struct key_packer {
     } else {
       den = weight_scaled<C>(key - base, exponent);
     }
-    if constexpr (window_path) den = round_made_of_bf16(den);
+    if constexpr (as_bf16) den = round_made_of_bf16(den);
     num = xsimd::select(seen, den * (unit ? value : value * by), zero);
-    if constexpr (window_path) num = round_made_of_bf16(num);
+    if constexpr (as_bf16) num = round_made_of_bf16(num);
     if constexpr (measured) {
       top = max_ignoring_nan<C>(top, key);
       add_sizes<C>(seen, value, high, low);

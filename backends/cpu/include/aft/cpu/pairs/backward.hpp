@@ -122,7 +122,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
                              .columns = p.bias.kind == bias_kind::dense,
                              .sums = p.dk.set || p.dv.set},
                  from);
-    const index_t a_tile = plan->window_path ? 0 : p.Tq * lanes<C> + staged_queries<C>;
+    const index_t a_tile = plan->order == loop_order::window ? 0 : p.Tq * lanes<C> + staged_queries<C>;
     exponents = from.take_each<C>(plan->pack_group * a_tile, threads);
   };
   const auto bytes_of_tiles = [&](int threads) {
@@ -182,7 +182,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
         key_epilogue<C>(in, dk, dk_grid, weights, batch_items.tile(batch_item, tile), cs, r0, r1, rs, c, kept);
       };
       if constexpr (windows) {
-        if (plan->window_path) {
+        if (plan->order == loop_order::window) {
           std::optional<window_products<C>> pairs;
           if (products) pairs.emplace(in, *product, *plan, batch_items, batch_item, *bias, thread);
           const auto run = [&](const fold_item& item) {

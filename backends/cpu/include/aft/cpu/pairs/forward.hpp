@@ -20,10 +20,10 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// (tested), where rounding y itself is u |y|.
 template <class C>
 inline bool multiplies_in_pairs(const problem& p) {
-  const auto window_path = [](const field& f) { return !f.set || f.type == dtype::bf16; };
+  const auto is_bf16 = [](const field& f) { return !f.set || f.type == dtype::bf16; };
   const pair_geometry g = query_geometry(p);
-  return has_bf16_dot<C> && p.narrow_products && p.v.type == dtype::bf16 && window_path(p.k) && window_path(p.y) &&
-         window_path(p.average) && !p.lse.set && !g.bounded;
+  return has_bf16_dot<C> && p.narrow_products && p.v.type == dtype::bf16 && is_bf16(p.k) && is_bf16(p.y) &&
+         is_bf16(p.average) && !p.lse.set && !g.bounded;
 }
 
 /// Writes y, lse, average and `state`, those that are set. O(B Tq Tk d) multiply-adds for the dense part. `windows`:
@@ -38,7 +38,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
   const fold_traits traits{.pairs = multiplies_in_pairs<C>(p) && !state.set,
                            .windows = served,
-                           .outer_blocks = pair_weights<C>(p, factors, 0, 0).stores_rows()};
+                           .rows_stored = pair_weights<C>(p, factors, 0, 0).stores_rows()};
   const auto plan_fold = [&](int threads, scratch& from) {
     return fold_plan<C>(query_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads, traits,
                         from);
@@ -61,7 +61,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
       if constexpr (windows) {
         // A window is a few lines of a row, rows that the hardware does not foresee.
         const index_t ahead = plan.by_batch_item ? tuning<C>::MR : plan.threads * tuning<C>::MR;
-        if (plan.window_path && r1 + ahead <= p.Tq && s1 + ahead <= p.Tk)
+        if (plan.order == loop_order::window && r1 + ahead <= p.Tq && s1 + ahead <= p.Tk)
           weights.prefetch(r0 + ahead, r1 + ahead, s0 + ahead, s1 + ahead);
       }
       const log_weights<C> in_place = stored(r0, s0, s1);
@@ -72,7 +72,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
       query_epilogue<C>(p, plan, state, weights, batch_items.tile(batch_item, tile), cs, r0, r1, rs, c);
     };
     if constexpr (windows) {
-      if (plan.window_path) {
+      if (plan.order == loop_order::window) {
         const auto run = [&](const fold_item& item) {
           lane_tile<C>* const own = plan.group_tiles.of(item.slot);
           const auto tiles_from = [&](index_t tile, lane_tile<C>* to) {
@@ -92,7 +92,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         return;
       }
     }
-    if (plan.outer_blocks) {
+    if (plan.order == loop_order::k_outer) {
       const auto tiles_from = [&](index_t tile) {
         return [&, tile](index_t j) { return batch_items.tile(batch_item, tile + j); };
       };
