@@ -14,6 +14,7 @@ sys.path.insert(0, str(TOP / "bench"))
 import bars  # noqa: E402
 import conclusions  # noqa: E402
 import results  # noqa: E402
+import summary  # noqa: E402
 
 # Given by the build: the program whose races the bars name.
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else None
@@ -100,6 +101,20 @@ class Documents(unittest.TestCase):
             results.write({"format": results.FORMAT, "races": races}, path)
             self.assertEqual(results.Result.read(path).races["full/x/float"].median("aft"), 0.1875)
             self.assertEqual(json.loads(path.read_text(encoding="utf-8"))["races"], races)
+
+    def test_summary_stands_between_its_marks(self):
+        race = {"name": f"full/{bars.LONG}/float", "seconds": {"aft": [2.0], "sgemm": [1.0]}, "facts": {}}
+        machine = {"cpu": "a processor", "family": 1, "model": 2}
+        r = results.Result({"format": results.FORMAT, "races": [race], "machine": machine, "commit": "c" * 40,
+                            "date": "2026-01-01", "threads": 1, "flags": "-O3"})
+        page = summary.inserted(f"above\n{summary.BEGIN}\nstale\n{summary.END}\nbelow\n", {"native": r})
+        self.assertTrue(page.startswith("above\n") and page.endswith("\nbelow\n"))
+        self.assertIn("| full, dense ", page)
+        self.assertIn("a 0.5 ", page)
+        self.assertNotIn("stale", page)
+        self.assertEqual(summary.inserted(page, {"native": r}), page)
+        with self.assertRaises(SystemExit):
+            summary.inserted("no marks", {"native": r})
 
     @unittest.skipUnless(PROGRAM, "needs the benchmark program")
     def test_bars_name_races_that_exist(self):
