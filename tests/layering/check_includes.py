@@ -126,7 +126,7 @@ def self_test():
     assert bad("aft/math/a.hpp", "#include <aft/aft.hpp>")
     assert bad("aft/cpu/fold.hpp", "#include <omp.h>")
     assert not bad("aft/cpu/runtime/parallel.hpp", "#include <omp.h>")
-    assert not bad("aft/ops/full.hpp", '#include "../core/problem.hpp"')
+    assert not bad("aft/ops/full.hpp", '#include "../core/problem/problem.hpp"')
     assert not bad("aft/aft.hpp", "#include <aft/cpu/fold.hpp>")
     assert not bad("aft/core/a.hpp", "// #include <aft/math/b.hpp>")
 

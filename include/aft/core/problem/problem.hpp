@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file problem.hpp  The one struct an operator hands to a backend: every tensor as a type-erased strided field.
+/// @file problem/problem.hpp  The one struct an operator hands to a backend: tensors as type-erased strided fields.
 ///
 /// Types and ranks are erased here on purpose: a backend is compiled once for float and once for double arithmetic,
 /// not once for each combination of storage type, rank and bias, which keeps a user's build in seconds.
@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 
-#include "numeric.hpp"
+#include "../numeric.hpp"
 #include "options.hpp"
 
 namespace aft {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file dispatch.hpp  The seam between operators and backends: an operator calls these, a backend defines them.
+/// @file problem/dispatch.hpp  The seam between operators and backends: operators call these, a backend defines them.
 #pragma once
 
-#include "executors.hpp"
+#include "../executors.hpp"
 #include "filter_problem.hpp"
 #include "problem.hpp"
 

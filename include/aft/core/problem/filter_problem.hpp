@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file filter_problem.hpp  What aft::reparameterize and its gradients hand to a backend.
+/// @file problem/filter_problem.hpp  What aft::reparameterize and its gradients hand to a backend.
 #pragma once
 
-#include "any_view.hpp"
+#include "../views/any_view.hpp"
 #include "problem.hpp"
 
 namespace aft {

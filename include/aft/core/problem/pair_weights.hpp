@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file pair_weights.hpp  w[t,s] of any bias, one pair at a time: for code that is not worth vectorising.
+/// @file problem/pair_weights.hpp  w[t,s] of any bias, one pair at a time: for code that is not worth vectorising.
 #pragma once
 
 #include <limits>
 
-#include "element_access.hpp"
+#include "../views/element_access.hpp"
 #include "problem.hpp"
 
 namespace aft {

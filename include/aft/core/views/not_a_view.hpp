@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file not_a_view.hpp  What stands where a view belongs, and the one message that it gets.
+/// @file views/not_a_view.hpp  What stands where a view belongs, and the one message that it gets.
 #pragma once
 
 #include <initializer_list>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file call.hpp  What an operator was called with, types erased, each tensor under its documented name.
+/// @file checks/call.hpp  What an operator was called with, types erased, each tensor under its documented name.
 ///
 /// Validation works on this record instead of on the views themselves, so that it is compiled once per file and not
 /// once per combination of element types, ranks and biases.
 #pragma once
 
-#include "any_view.hpp"
-#include "options.hpp"
-#include "problem.hpp"
+#include "../views/any_view.hpp"
+#include "../problem/options.hpp"
+#include "../problem/problem.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

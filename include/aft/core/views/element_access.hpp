@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file element_access.hpp  One element of a type-erased tensor as a double: for code that is not worth vectorising.
+/// @file views/element_access.hpp  One element of a type-erased tensor as a double: where speed does not matter.
 #pragma once
 
-#include "numeric.hpp"
+#include "../numeric.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

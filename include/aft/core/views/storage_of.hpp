@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file storage_of.hpp  Which storage type of ours has the bits of another library's 16-bit type.
+/// @file views/storage_of.hpp  Which storage type of ours has the bits of another library's 16-bit type.
 ///
 /// No header of theirs is included here: a built-in type is asked for its bits, a class for its numeric limits, and
 /// CUDA's two, of which the standard library knows nothing, by name.
@@ -11,7 +11,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "numeric.hpp"
+#include "../numeric.hpp"
 
 struct __half;         // NOLINT(bugprone-reserved-identifier): CUDA's names, as cuda_fp16.h itself declares them
 struct __nv_bfloat16;  // NOLINT(bugprone-reserved-identifier)

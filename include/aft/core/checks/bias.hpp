@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file validation_bias.hpp  Shapes of a bias or filter against the call, and its form in the problem.
+/// @file checks/bias.hpp  Shapes of a bias or filter against the call, and its form in the problem.
 #pragma once
 
 #include "votes.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file validation_options.hpp  The tensors inside aft::options, whose types and shapes are known at run time only.
+/// @file checks/options.hpp  The tensors inside aft::options, whose types and shapes are known at run time only.
 #pragma once
 
 #include "validation.hpp"

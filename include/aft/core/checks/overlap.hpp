@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file overlap.hpp  Exactly whether two strided views, or two elements of one view, share a byte.
+/// @file checks/overlap.hpp  Exactly whether two strided views, or two elements of one view, share a byte.
 ///
 /// Ranges of addresses are not enough: dq, dk and dv as slices of one packed (B, T, 3d) buffer have ranges that overlap
 /// and no element in common. The question is whether an integer combination of strides, each index within its extent,
 /// comes closer to 0 than an element is wide: a bounded search, which real layouts cut down to a few steps.
 #pragma once
 
-#include "any_view.hpp"
+#include "../views/any_view.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file validation.hpp  How a bad call is reported, and the checks that concern one tensor alone.
+/// @file checks/validation.hpp  How a bad call is reported, and the checks that concern one tensor alone.
 ///
 /// Checks are marked cold, here and in the headers beside this one: it makes compilers optimise them for size. They
 /// take a microsecond a call either way, and unrolled and vectorised they took most of a user's compile time.
 #pragma once
 
 #include "call.hpp"
-#include "errors.hpp"
-#include "executors.hpp"
-#include "text.hpp"
+#include "../errors.hpp"
+#include "../executors.hpp"
+#include "../text.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

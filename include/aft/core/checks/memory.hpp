@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file validation_memory.hpp  The memory behind a call's tensors: it exists, and outputs share it with nothing.
+/// @file checks/memory.hpp  The memory behind a call's tensors: it exists, and outputs share it with nothing.
 #pragma once
 
 #include "overlap.hpp"

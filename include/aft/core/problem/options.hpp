@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file options.hpp  What every operator can be told beyond its tensors.
+/// @file problem/options.hpp  What every operator can be told beyond its tensors.
 #pragma once
 
 #include <cstdint>
 
-#include "any_view.hpp"
+#include "../views/any_view.hpp"
 
 namespace aft {
 

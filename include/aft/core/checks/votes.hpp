@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file votes.hpp  Finds which of several tensors has the wrong extent on an axis that they share.
+/// @file checks/votes.hpp  Finds which of several tensors has the wrong extent on an axis that they share.
 #pragma once
 
 #include "validation.hpp"

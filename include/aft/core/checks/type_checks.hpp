@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file type_checks.hpp  Mistakes that are visible in the types of a call, named at compile time.
+/// @file checks/type_checks.hpp  Mistakes that are visible in the types of a call, named at compile time.
 ///
 /// Each check returns whether it passed, so that an operator can stop there: the compiler then prints the one message
 /// and not the errors that follow from it. `Argument` shows in the compiler's note as the name of the argument.
@@ -8,12 +8,12 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "executors.hpp"
-#include "not_a_view.hpp"
-#include "numeric.hpp"
-#include "options.hpp"
-#include "storage_of.hpp"
-#include "tensor_view.hpp"
+#include "../executors.hpp"
+#include "../views/not_a_view.hpp"
+#include "../numeric.hpp"
+#include "../problem/options.hpp"
+#include "../views/storage_of.hpp"
+#include "../views/tensor_view.hpp"
 
 namespace aft::detail {
 

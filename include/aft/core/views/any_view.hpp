@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file any_view.hpp  A view whose type, rank and space are run-time values: what lets `options` be a plain aggregate.
+/// @file views/any_view.hpp  A view whose type, rank and space are run-time values: lets `options` be an aggregate.
 #pragma once
 
 #include <array>
 #include <type_traits>
 
 #include "not_a_view.hpp"
-#include "numeric.hpp"
+#include "../numeric.hpp"
 #include "storage_of.hpp"
 #include "tensor_view.hpp"
 

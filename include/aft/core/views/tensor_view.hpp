@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file tensor_view.hpp  A pointer with extents and strides: the vocabulary of every call.
+/// @file views/tensor_view.hpp  A pointer with extents and strides: the vocabulary of every call.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "config.hpp"
+#include "../config.hpp"
 
 namespace aft {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file filter_stats.hpp  The taps of one head of a filter, normalised to mean 0 and standard deviation 1.
+/// @file problem/filter_stats.hpp  The taps of one head of a filter, normalised to mean 0 and standard deviation 1.
 #pragma once
 
 #include <cmath>
 #include <limits>
 
-#include "any_view.hpp"
-#include "element_access.hpp"
+#include "../views/any_view.hpp"
+#include "../views/element_access.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file prepare.hpp  From a call to a validated problem, the only thing that a backend sees.
+/// @file checks/prepare.hpp  From a call to a validated problem, the only thing that a backend sees.
 #pragma once
 
-#include "validation_bias.hpp"
-#include "validation_memory.hpp"
-#include "validation_options.hpp"
+#include "bias.hpp"
+#include "memory.hpp"
+#include "options.hpp"
 #include "votes.hpp"
 
 namespace aft {
