@@ -7,7 +7,7 @@ import bars
 
 LETTERS = dict(zip(bars.SHAPES, "abcd"))
 RUNS = ("native", "emerald-rapids", "zen3")
-BEGIN = "<!-- table: made by bench/docs.py -->"
+BEGIN = "<!-- table: made by bench/report/docs.py -->"
 END = "<!-- end of table -->"
 
 

@@ -17,7 +17,7 @@ import sys
 
 import results
 
-TOP = pathlib.Path(__file__).resolve().parent.parent
+TOP = pathlib.Path(__file__).resolve().parents[2]
 # What tells most in two minutes: each kernel once, on the shape of the first bar.
 LONGEST_DENSE = 16384
 QUICK = ("^((full|local32|local256|local32_backward)/B8_T1024.*/float|full/B8_T1024.*/bfloat16|small/.*|"
@@ -71,7 +71,7 @@ def peers_command(options):
     anywhere = ["taskset", "--cpu-list", ",".join(map(str, sorted(os.sched_getaffinity(0))))]
     keep = ["MALLOC_MMAP_MAX_=0", f"MALLOC_TRIM_THRESHOLD_={1 << 40}"] if options.keep_memory else []
     return shlex.join([*anywhere, "env", *keep, f"PYTHONPATH={options.peers}", f"LD_LIBRARY_PATH={':'.join(libraries)}",
-                       sys.executable, str(TOP / "bench/peers.py"), str(options.threads)])
+                       sys.executable, str(TOP / "bench/report/peers.py"), str(options.threads)])
 
 
 def race(options, raw):
@@ -173,7 +173,7 @@ def main():
         document["compile"] = compile_times(options)
         results.write(document, options.out)
     print(f"wrote {os.path.relpath(options.out)}")
-    subprocess.run([sys.executable, TOP / "bench/bars.py", options.out], check=True)
+    subprocess.run([sys.executable, TOP / "bench/report/bars.py", options.out], check=True)
     if errors:
         sys.exit("\n".join(["", "left out:", *errors]))
 

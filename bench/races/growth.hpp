@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "operands.hpp"
+#include "../harness/operands.hpp"
 
 namespace aft_bench {
 

@@ -15,7 +15,7 @@ import plots
 import summary
 from results import Result, plain
 
-TOP = pathlib.Path(__file__).resolve().parent.parent
+TOP = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = TOP / "bench/results"
 PAGE = TOP / "docs/benchmarks.md"
 IMAGES = TOP / "docs/benchmarks"

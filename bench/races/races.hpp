@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "ceilings.hpp"
-#include "operands.hpp"
-#include "race.hpp"
+#include "../harness/ceilings.hpp"
+#include "../harness/operands.hpp"
+#include "../harness/race.hpp"
 
 namespace aft_bench {
 
