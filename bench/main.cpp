@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "peers.hpp"
-#include "races.hpp"
-#include "table.hpp"
+#include "harness/peers.hpp"
+#include "races/races.hpp"
+#include "harness/table.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "growth.hpp"
+#include "races/growth.hpp"
 
 namespace {
 

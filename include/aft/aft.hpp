@@ -11,17 +11,17 @@
 #pragma float_control(precise, on, push)
 #endif
 
-#include <aft/core/any_view.hpp>
 #include <aft/core/config.hpp>
-#include <aft/core/dispatch.hpp>
 #include <aft/core/errors.hpp>
 #include <aft/core/executors.hpp>
 #include <aft/core/numeric.hpp>
-#include <aft/core/options.hpp>
-#include <aft/core/storage_of.hpp>
-#include <aft/core/tensor_view.hpp>
-#include <aft/core/type_checks.hpp>
 #include <aft/core/version.hpp>
+#include <aft/core/checks/type_checks.hpp>
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/problem/options.hpp>
+#include <aft/core/views/any_view.hpp>
+#include <aft/core/views/storage_of.hpp>
+#include <aft/core/views/tensor_view.hpp>
 #include <aft/interop/dlpack.hpp>
 #include <aft/interop/eigen.hpp>
 #include <aft/interop/mdspan.hpp>
@@ -39,7 +39,7 @@
 #include <aft/ops/misuse.hpp>
 #endif
 
-// The backends come last: operators know them only through core/dispatch.hpp. Device code is a part of its own.
+// The backends come last: operators know them only through core/problem/dispatch.hpp. Device code is a part of its own.
 // One -I serves an installed tree and a checkout alike; a build system names the backends' folders itself.
 #if defined(__CUDACC__)
 // nvcc's front end names every pragma of GCC's that it does not know; GCC, which compiles the host code, knows them.

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "bench"))
+sys.path.insert(0, str(TOP / "bench/report"))
 import bars  # noqa: E402
 import conclusions  # noqa: E402
 import results  # noqa: E402

@@ -5,7 +5,7 @@
 /// code behind it is compiled once for all tests.
 #pragma once
 
-#include <aft/core/options.hpp>
+#include <aft/core/problem/options.hpp>
 #include <aft/math/window.hpp>
 
 #include <string>

@@ -2,7 +2,7 @@
 /// @file strided.hpp  Storage in every layout a caller may use, with a watch over the elements between and around.
 #pragma once
 
-#include <aft/core/any_view.hpp>
+#include <aft/core/views/any_view.hpp>
 
 #include "tensor_memory.hpp"
 

@@ -30,13 +30,14 @@ class Rule:
 
 
 RULES = (
-    Rule("Add an operator", (*LIBRARY, *HARNESS, "scripts/", "bench/small.cpp"),
+    Rule("Add an operator", (*LIBRARY, *HARNESS, "scripts/", "bench/races/small.cpp"),
          (r"\bfamily::conv\b", r"enum class (family|op)\b", r"\bop::conv\b", r"ops/conv\.hpp", r"\breference::conv\b",
           r"reference/conv", r"\baft::conv\b", r'"conv"', r'"conv\.hpp"'),
-         besides=("include/aft/ops/*.hpp", "include/aft/reference/*.hpp", "include/aft/core/problem.hpp", "tests/lint/*.cpp")),
+         besides=("include/aft/ops/*.hpp", "include/aft/reference/*.hpp", "include/aft/core/problem/problem.hpp",
+                  "tests/lint/*.cpp")),
     Rule("Add a gate", (*LIBRARY, *HARNESS, "scripts/"),
          ((r"\brelu\b", r"\bsilu\b", r"\btanh\b"), r"static_cast<(aft::)?gate>")),
-    Rule("Add a bias kind", (*LIBRARY, *HARNESS, "bench/operands.hpp", "scripts/"),
+    Rule("Add a bias kind", (*LIBRARY, *HARNESS, "bench/harness/operands.hpp", "scripts/"),
          (r"bias_kind::(factorized|banded)\b", r"enum class bias_kind\b", r"bias_form::factorized", r"\bfactorized_bias\b",
           r'"factorized", "')),
     Rule("Add an instruction set",
@@ -45,7 +46,7 @@ RULES = (
          (r"__AVX512\w+__", r"isa_avx512", r"\bavx512(bw)?\b", r"x86-64-v4"),
          besides=("backends/cpu/include/aft/cpu/simd/*.hpp", "backends/cpu/include/aft/cpu/math/exp*.hpp")),
     Rule("Add a bench race", ("bench/",), (r"\badd_local\b", r"\blocal32\b"),
-         besides=("bench/*.cpp", "bench/*.hpp", "bench/CMakeLists.txt", "bench/peers.py")),
+         besides=("bench/*.cpp", "bench/*.hpp", "bench/CMakeLists.txt", "bench/report/peers.py")),
     Rule("Add an architecture of CUDA", (*LIBRARY, "tests/cuda/CMakeLists.txt", "tests/cuda/check_kernels.py",
                                          "tests/gpu/CMakeLists.txt", "scripts/", "cmake/"),
          (r"\bsm_(80|90a|100)\b", r"\b90a\b", r"CUDA_ARCHITECTURES", r"__CUDA_ARCH_FEAT_")),

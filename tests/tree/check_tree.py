@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """House rules that no compiler checks: licence lines, file sizes, finished text, and documents that name real paths."""
 
+import collections
 import fnmatch
 import json
 import pathlib
@@ -10,6 +11,9 @@ import subprocess
 import sys
 
 MAX_LINES = 450
+MAX_FILES = 15
+# Folders of many files alike, which nobody reads one after the other.
+COLLECTIONS = ("tests/fuzz/corpus", "docs/adr", "bench/results", "tests/compile_fail/cases")
 CPP = {".hpp", ".cpp", ".cuh", ".cu"}
 SOURCES = CPP | {".py", ".cmake", ".sh"}
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/adr/*.md", "docs/developing/*.md")
@@ -50,6 +54,14 @@ def file_rules(name, text):
             yield f"{name}:{number}: unfinished: {line.strip()}"
         if MACHINE_PATH.search(line):
             yield f"{name}:{number}: a path of one machine: {line.strip()}"
+
+
+def crowded(files):
+    """Folders with more files than a reader takes in at once."""
+    counts = collections.Counter(pathlib.PurePosixPath(name).parent.as_posix() for name in files)
+    for place, count in sorted(counts.items()):
+        if count > MAX_FILES and not any(place == c or place.startswith(c + "/") for c in COLLECTIONS):
+            yield f"{place}: {count} files, more than {MAX_FILES}: folders within say what belongs together"
 
 
 def looks_like_path(token, roots):
@@ -104,6 +116,9 @@ def self_test():
     assert list(file_rules("a.hpp", "int a;"))
     assert list(file_rules("a.md", "to be done: " + "TO" + "DO"))
     assert list(file_rules("a.md", "see /" + "work/x"))
+    assert list(crowded([f"a/b/{i}.hpp" for i in range(MAX_FILES + 1)]))
+    assert not list(crowded([f"a/{i % 2}/{i}.hpp" for i in range(2 * MAX_FILES)]))
+    assert not list(crowded([f"docs/adr/{i}.md" for i in range(99)]))
     assert not list(file_rules("a.md", "a framework/x and build/" + "work/x"))
 
 
@@ -111,7 +126,7 @@ def main():
     self_test()
     top = pathlib.Path(sys.argv[1])
     files = tracked(top)
-    found = list(version_rules(top))
+    found = [*version_rules(top), *crowded(files)]
     for name in files:
         try:
             text = (top / name).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // half and bfloat16: all 65536 patterns, and rounding against an oracle that only uses long double.
-#include <aft/core/element_access.hpp>
+#include <aft/core/views/element_access.hpp>
 
 #include <doctest/doctest.h>
 

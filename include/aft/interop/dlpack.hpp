@@ -14,8 +14,8 @@
 
 #include <aft/core/errors.hpp>
 #include <aft/core/numeric.hpp>
-#include <aft/core/storage_of.hpp>
-#include <aft/core/tensor_view.hpp>
+#include <aft/core/views/storage_of.hpp>
+#include <aft/core/views/tensor_view.hpp>
 
 namespace aft {
 

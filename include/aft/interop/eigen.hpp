@@ -5,8 +5,8 @@
 /// matter, and whoever does not use Eigen does not pay for it.
 #pragma once
 
-#include <aft/core/storage_of.hpp>
-#include <aft/core/tensor_view.hpp>
+#include <aft/core/views/storage_of.hpp>
+#include <aft/core/views/tensor_view.hpp>
 
 namespace aft {
 

@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include <aft/core/errors.hpp>
-#include <aft/core/storage_of.hpp>
-#include <aft/core/tensor_view.hpp>
+#include <aft/core/views/storage_of.hpp>
+#include <aft/core/views/tensor_view.hpp>
 
 namespace aft {
 

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <aft/core/storage_of.hpp>
-#include <aft/core/tensor_view.hpp>
+#include <aft/core/views/storage_of.hpp>
+#include <aft/core/views/tensor_view.hpp>
 
 namespace aft {
 

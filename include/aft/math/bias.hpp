@@ -2,8 +2,8 @@
 /// @file bias.hpp  The position bias w[t,s] as the caller stores it. Gradients are the same types over mutable views.
 #pragma once
 
-#include <aft/core/not_a_view.hpp>
-#include <aft/core/tensor_view.hpp>
+#include <aft/core/views/not_a_view.hpp>
+#include <aft/core/views/tensor_view.hpp>
 
 namespace aft {
 

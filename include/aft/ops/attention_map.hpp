@@ -2,10 +2,10 @@
 /// @file attention_map.hpp  The attention that an operator applies without ever forming it, as a tensor: AFT Eq. 3.
 #pragma once
 
-#include <aft/core/dispatch.hpp>
+#include <aft/core/problem/dispatch.hpp>
 #include <aft/core/float_environment.hpp>
-#include <aft/core/pair_weights.hpp>
-#include <aft/core/prepare.hpp>
+#include <aft/core/problem/pair_weights.hpp>
+#include <aft/core/checks/prepare.hpp>
 
 #include <cmath>
 #include <vector>

@@ -3,8 +3,8 @@
 /// 8).
 #pragma once
 
-#include <aft/core/dispatch.hpp>
-#include <aft/core/prepare.hpp>
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
 
 #include "erase.hpp"
 

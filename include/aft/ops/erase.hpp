@@ -2,8 +2,8 @@
 /// @file erase.hpp  From the typed arguments of an operator to the untyped record that validation works on.
 #pragma once
 
-#include <aft/core/call.hpp>
-#include <aft/core/type_checks.hpp>
+#include <aft/core/checks/call.hpp>
+#include <aft/core/checks/type_checks.hpp>
 #include <aft/math/bias.hpp>
 #include <aft/math/window.hpp>
 

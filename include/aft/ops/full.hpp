@@ -2,8 +2,8 @@
 /// @file full.hpp  AFT-full: a learned bias for every pair of positions (AFT Eq. 2, 7; DAFT Eq. 5, 6).
 #pragma once
 
-#include <aft/core/dispatch.hpp>
-#include <aft/core/prepare.hpp>
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
 
 #include "erase.hpp"
 

@@ -2,8 +2,8 @@
 /// @file local.hpp  AFT-local: a learned bias inside a window around each query, 0 outside it (AFT Eq. 4, DAFT Eq. 7).
 #pragma once
 
-#include <aft/core/dispatch.hpp>
-#include <aft/core/prepare.hpp>
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
 
 #include "erase.hpp"
 

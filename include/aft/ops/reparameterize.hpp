@@ -3,10 +3,10 @@
 /// 9).
 #pragma once
 
-#include <aft/core/dispatch.hpp>
-#include <aft/core/filter_stats.hpp>
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/problem/filter_stats.hpp>
 #include <aft/core/float_environment.hpp>
-#include <aft/core/validation_memory.hpp>
+#include <aft/core/checks/memory.hpp>
 
 #include "erase.hpp"
 

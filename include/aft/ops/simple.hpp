@@ -2,8 +2,8 @@
 /// @file simple.hpp  AFT-simple: no position bias at all (AFT Eq. 5).
 #pragma once
 
-#include <aft/core/dispatch.hpp>
-#include <aft/core/prepare.hpp>
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
 
 #include "erase.hpp"
 

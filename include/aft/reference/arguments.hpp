@@ -5,8 +5,8 @@
 /// the struct that the operators hand to a backend.
 #pragma once
 
-#include <aft/core/options.hpp>
-#include <aft/core/tensor_view.hpp>
+#include <aft/core/problem/options.hpp>
+#include <aft/core/views/tensor_view.hpp>
 
 #include <functional>
 #include <vector>

@@ -2,7 +2,7 @@
 /// @file gate.hpp  The function of q in AFT Eq. 2 and its derivative, as formulas.
 #pragma once
 
-#include <aft/core/options.hpp>
+#include <aft/core/problem/options.hpp>
 
 #include <cmath>
 

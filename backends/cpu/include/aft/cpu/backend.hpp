@@ -2,7 +2,7 @@
 /// @file backend.hpp  The CPU backend's entry: which algorithm serves which problem.
 #pragma once
 
-#include <aft/core/dispatch.hpp>
+#include <aft/core/problem/dispatch.hpp>
 #include <aft/core/float_environment.hpp>
 
 #include "pairs/backward.hpp"

@@ -5,7 +5,7 @@
 /// that holds the instantiations: `aft_add_cuda_instantiations(<target> <float|double>...)` in CMake adds one.
 #pragma once
 
-#include <aft/core/dispatch.hpp>
+#include <aft/core/problem/dispatch.hpp>
 
 namespace aft {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include <aft/core/problem.hpp>
+#include <aft/core/problem/problem.hpp>
 
 #include "../simd/transpose.hpp"
 #include "../tensor/stage.hpp"

@@ -2,7 +2,7 @@
 /// @file gemm/geometry.hpp  Which keys of a panel of rows need a weight of their own, and which are all alike.
 #pragma once
 
-#include <aft/core/problem.hpp>
+#include <aft/core/problem/problem.hpp>
 #include <aft/math/integers.hpp>
 
 namespace aft::inline AFT_ISA::cpu_impl {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include <aft/core/options.hpp>
+#include <aft/core/problem/options.hpp>
 
 #include "exp_table.hpp"
 #include "exp_weight.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <aft/core/problem.hpp>
+#include <aft/core/problem/problem.hpp>
 
 #include "tuning.hpp"
 

@@ -5,7 +5,7 @@
 /// those up to its own, as in a causal call whose first row and key are the same. Their folds are joined.
 #pragma once
 
-#include <aft/core/problem.hpp>
+#include <aft/core/problem/problem.hpp>
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 

@@ -2,7 +2,7 @@
 /// @file tensor/reduce_shared_keys.hpp  The gradient of a key channel that several value channels share.
 #pragma once
 
-#include <aft/core/problem.hpp>
+#include <aft/core/problem/problem.hpp>
 
 #include "../runtime/parallel.hpp"
 #include "stage.hpp"

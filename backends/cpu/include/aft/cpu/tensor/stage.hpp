@@ -11,7 +11,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <aft/core/problem.hpp>
+#include <aft/core/problem/problem.hpp>
 
 #include "../runtime/streaming.hpp"
 #include "../simd/conversions.hpp"

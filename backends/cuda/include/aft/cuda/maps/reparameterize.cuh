@@ -3,7 +3,7 @@
 /// DAFT Eq. 9), and its gradients. A warp a head, in double: a filter has few taps.
 #pragma once
 
-#include <aft/core/filter_problem.hpp>
+#include <aft/core/problem/filter_problem.hpp>
 
 #include "../tensor/wide_access.cuh"
 

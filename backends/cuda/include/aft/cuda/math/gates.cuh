@@ -2,7 +2,7 @@
 /// @file math/gates.cuh  The function of q that multiplies the average, and its derivative.
 #pragma once
 
-#include <aft/core/options.hpp>
+#include <aft/core/problem/options.hpp>
 
 #include "arithmetic.cuh"
 

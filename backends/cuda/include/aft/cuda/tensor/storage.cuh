@@ -2,7 +2,7 @@
 /// @file tensor/storage.cuh  Reads and writes of type-erased strided tensors by single threads.
 #pragma once
 
-#include <aft/core/problem.hpp>
+#include <aft/core/problem/problem.hpp>
 
 #include "../math/arithmetic.cuh"
 

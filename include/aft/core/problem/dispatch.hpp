@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file problem/dispatch.hpp  The seam between operators and backends: operators call these, a backend defines them.
+#pragma once
+
+#include "../executors.hpp"
+#include "filter_problem.hpp"
+#include "problem.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+
+/// Which operator asks. The problem says all that there is to compute; this only spares a file that calls one operator
+/// the engines of the others (a call of aft::full compiles in half the time).
+enum class family { full, local, simple, conv };
+
+/// C is the arithmetic type, float or double. The problem is valid: every check has been made. A problem with
+/// bias_kind::filter is a convolution, `none` with an unbounded window is AFT-simple, a bounded window is AFT-local.
+template <class C, family F>
+void cpu_forward(const problem& p, const cpu& exec);
+
+/// Overwrites every gradient that is set. `p.lse` and `p.average` are used when both are set.
+template <class C, family F>
+void cpu_backward(const backward_problem& p, const cpu& exec);
+
+/// The same pair for aft::cuda. A CUDA backend defines both and specialises cuda_backend to true for the types it has.
+template <class C>
+void cuda_forward(const problem& p, const cuda& exec);
+template <class C>
+void cuda_backward(const backward_problem& p, const cuda& exec);
+/// aft::attention_map, with p.y for the map: strides of b, -, t, s, c.
+template <class C>
+void cuda_attention_map(const problem& p, const cuda& exec);
+/// aft::reparameterize or its gradients. The arithmetic is in double; C only says which instantiations serve.
+template <class C>
+void cuda_reparameterize(const filter_problem& p, const cuda& exec);
+template <class C>
+struct cuda_backend {
+  static constexpr bool included = false;
+};
+
+/// False, with a message, in a file that has no CUDA backend.
+template <class C>
+constexpr bool require_cuda_backend() {
+  static_assert(cuda_backend<C>::included,
+                "aft::cuda: no CUDA backend in this file: link the target aft::cuda of find_package(aft COMPONENTS "
+                "cuda), and compile the file as CUDA or call aft_add_cuda_instantiations(<target> <types>); or use "
+                "host views with aft::cpu");
+  return cuda_backend<C>::included;
+}
+
+/// The CPU backend specialises it to true for the types it has.
+template <class C>
+struct cpu_backend {
+  static constexpr bool included = false;
+};
+
+/// False, with a message, in a file that includes an operator's header alone.
+template <class C>
+constexpr bool require_cpu_backend() {
+  static_assert(cpu_backend<C>::included,
+                "aft: no backend in this file: include <aft/aft.hpp> instead of the header of an operator");
+  return cpu_backend<C>::included;
+}
+
+template <class C, family F, class E>
+void run_forward(const problem& p, const E& exec) {
+  if constexpr (std::is_same_v<E, cpu>) {
+    if constexpr (require_cpu_backend<C>()) cpu_forward<C, F>(p, exec);
+  } else if constexpr (require_cuda_backend<C>()) {
+    cuda_forward<C>(p, exec);
+  }
+}
+
+template <class C, family F, class E>
+void run_backward(const backward_problem& p, const E& exec) {
+  if constexpr (std::is_same_v<E, cpu>) {
+    if constexpr (require_cpu_backend<C>()) cpu_backward<C, F>(p, exec);
+  } else if constexpr (require_cuda_backend<C>()) {
+    cuda_backward<C>(p, exec);
+  }
+}
+
+template <class C>
+void run_attention_map(const problem& p, const cuda& exec) {
+  if constexpr (require_cuda_backend<C>()) cuda_attention_map<C>(p, exec);
+}
+template <class C>
+void run_reparameterize(const filter_problem& p, const cuda& exec) {
+  if constexpr (require_cuda_backend<C>()) cuda_reparameterize<C>(p, exec);
+}
+
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file problem/problem.hpp  The one struct an operator hands to a backend: tensors as type-erased strided fields.
+///
+/// Types and ranks are erased here on purpose: a backend is compiled once for float and once for double arithmetic,
+/// not once for each combination of storage type, rank and bias, which keeps a user's build in seconds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "../numeric.hpp"
+#include "options.hpp"
+
+namespace aft {
+
+/// A tensor (b, x0, x1, x2, c). A sequence has x0 = x1 = 1. Strides in elements. Absent when data is null and
+/// `set` is false.
+struct field {
+  std::byte* data = nullptr;
+  dtype type = dtype::other;
+  bool set = false;
+  index_t sb = 0;
+  std::array<index_t, 3> sx{};
+  index_t sc = 0;
+};
+
+/// A matrix per (b, h): w[t,s], banded w[t,j], u[t,n] or v[s,n].
+struct matrix {
+  std::byte* data = nullptr;
+  dtype type = dtype::other;
+  bool set = false;
+  index_t sb = 0, sh = 0, sr = 0, sc = 0;
+};
+
+/// Where w[t,s] comes from. `none` is 0 everywhere.
+enum class bias_kind : std::uint8_t { none, dense, factorized, banded, filter };
+
+struct bias_ref {
+  bias_kind kind = bias_kind::none;
+  index_t heads = 1;  ///< H; channel c uses head c / (d/H)
+  index_t batch = 1;  ///< the extent of w's own batch axis: 1, or B
+  index_t rank = 0;   ///< n of a factorized bias
+  matrix w{};         ///< dense or banded
+  matrix u{}, v{};    ///< factorized
+  /// Each factor's own head extent: H, or 1 with sh = 0, which as a gradient sums over the heads.
+  index_t u_heads = 1, v_heads = 1;
+  std::byte* r = nullptr;  ///< filter r(h, j0, j1, j2)
+  dtype r_type = dtype::other;
+  bool r_set = false;
+  index_t r_sh = 0;
+  std::array<index_t, 3> r_sj{};
+};
+
+/// Pairs outside the window have bias 0 or are excluded. Unbounded: every pair is inside.
+struct band {
+  bool bounded = false;
+  index_t before = 0;
+  index_t after = 0;
+};
+
+/// A length for every batch element, of int32 or int64; null: none is given.
+struct length_list {
+  const std::byte* data = nullptr;
+  index_t step = 0;   ///< bytes from one to the next
+  bool wide = false;  ///< int64
+  index_t less = 0;   ///< to be taken off every one
+
+  [[gnu::always_inline]] index_t of(index_t b, index_t most) const {
+    if (data == nullptr) return most;
+    // Copied: int64 may be long or long long to the caller, and a compiler may hold those apart.
+    std::int64_t n = 0;
+    std::int32_t narrow = 0;
+    if (wide) {
+      __builtin_memcpy(&n, data + b * step, sizeof n);
+    } else {
+      __builtin_memcpy(&narrow, data + b * step, sizeof narrow);
+      n = narrow;
+    }
+    return n < less ? 0 : (n - less > most ? most : n - less);
+  }
+};
+
+/// A validated forward call.
+struct problem {
+  index_t B = 0, Tq = 0, Tk = 0, d = 0, hk = 0;  ///< hk key channels; value channel c uses c / (d/hk)
+  std::array<index_t, 3> grid{1, 1, 1};          ///< of queries and keys alike when conv; else (1, 1, Tq)
+  field q{}, k{}, v{}, y{};
+  field lse{}, average{};  ///< outputs of a forward call, inputs of a backward call
+  bias_ref bias{};
+  band win{};                                           ///< local
+  std::array<index_t, 3> taps{1, 1, 1}, left{0, 0, 0};  ///< conv: key = query + j - left per axis
+  bool causal = false;
+  /// Causal rows see keys s <= t + first_query. `win` and `left` count from t, as they were moved by it.
+  index_t first_query = 0;
+  gate gate_fn = gate::sigmoid;
+  bool excluded = false;            ///< pairs outside window or filter are not seen
+  bool narrow_products = true;      ///< products of 16-bit data may take operands of its type
+  const std::byte* mask = nullptr;  ///< bytes (b, t, s); stride 0 where an extent is 1
+  index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
+  length_list lengths{};        ///< of keys
+  length_list query_lengths{};  ///< rows from there on are padding
+  /// Of a call that a backend made longer: the rows that its caller asked for; count -1: all.
+  index_t asked_first = 0, asked_count = -1;
+
+  /// Keys visible to batch element b by key_lengths alone.
+  [[gnu::always_inline]] index_t key_limit(index_t b) const { return lengths.of(b, Tk); }
+  /// Rows of batch element b that are no padding: from asked_first to before this one.
+  [[gnu::always_inline]] index_t query_limit(index_t b) const {
+    return asked_first + query_lengths.of(b, asked_count < 0 ? Tq : asked_count);
+  }
+  /// Whether there may be padding.
+  [[gnu::always_inline]] bool pads_queries() const { return query_lengths.data != nullptr || asked_count >= 0; }
+  [[gnu::always_inline]] bool mask_hides(index_t b, index_t t, index_t s) const {
+    return mask != nullptr && mask[b * mask_sb + t * mask_st + s * mask_ss] == std::byte{0};
+  }
+  /// A mask that is the same for every query hides keys, not pairs, and leaves the constant blocks constant.
+  [[gnu::always_inline]] bool pair_mask() const { return mask != nullptr && mask_st != 0; }
+};
+
+/// A validated backward call; gradients that are not wanted are unset.
+struct backward_problem : problem {
+  field dy{}, dq{}, dk{}, dv{};
+  bias_ref dbias{};  ///< kind none when not wanted, else that of bias
+};
+
+/// Storage offset, in elements, of position t of a sequence or grid (b and c apart).
+[[gnu::always_inline]] inline index_t position_offset(const field& f, const std::array<index_t, 3>& grid, index_t t) {
+  if (grid[0] == 1 && grid[1] == 1) return t * f.sx[2];
+  const index_t x2 = t % grid[2];
+  const index_t rest = t / grid[2];
+  return x2 * f.sx[2] + (rest % grid[1]) * f.sx[1] + (rest / grid[1]) * f.sx[0];
+}
+
+}  // namespace aft
