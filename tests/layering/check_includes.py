@@ -32,8 +32,16 @@ def in_order(folders):
 # Layer -> folder -> the folders that it may see besides itself. A layer without an entry has no order yet.
 FOLDERS = {
     "core": in_order(". views problem checks"),
+    "cpu": in_order("simd runtime math tensor softmax gemm epilogue bias_gradient window pairs scan scan/backward "
+                    "stencil stencil/grouped stencil/backward stencil/calls ."),
     "cuda": in_order("device math tensor fold scan bias_gradient plan split_mma bf16_gemm maps launch ."),
 }
+# The engines of the CPU do not know each other: what two of them need lies in the folders before both.
+for _folder, _seen in FOLDERS["cpu"].items():
+    if _folder.startswith("scan"):
+        _seen -= set("softmax gemm epilogue bias_gradient window pairs".split())
+    if _folder.startswith("stencil"):
+        _seen -= set("gemm epilogue bias_gradient window pairs scan scan/backward".split())
 # Third-party headers that exactly one file may know, so that one file changes when they do.
 SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/vec.hpp"}
 # What is included where nothing may follow; it does not exist on purpose.
