@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file turns.cpp  Two builds of the library called alternately in one process, see scripts/turns.
+///
+/// A machine's speed changes by tens of percent within seconds: its clock, its other guests. A pair of samples a
+/// millisecond apart shares all of that, and the order within a pair changes from one to the next.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+class library {
+ public:
+  explicit library(const char* path) {
+    void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      std::fprintf(stderr, "%s\n", dlerror());
+      std::exit(2);
+    }
+    setup = reinterpret_cast<int (*)(int)>(dlsym(handle, "turns_setup"));
+    name = reinterpret_cast<const char* (*)(int)>(dlsym(handle, "turns_name"));
+    call_ = reinterpret_cast<void (*)(int, int)>(dlsym(handle, "turns_call"));
+  }
+  /// Seconds of one call.
+  double sample(int i, int times) const {
+    const auto begin = std::chrono::steady_clock::now();
+    call_(i, times);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
+  }
+
+  int (*setup)(int);
+  const char* (*name)(int);
+
+ private:
+  void (*call_)(int, int);
+};
+
+double quantile(std::vector<double> x, double part) {
+  std::sort(x.begin(), x.end());
+  return x[static_cast<std::size_t>(part * static_cast<double>(x.size() - 1))];
+}
+
+}  // namespace
+
+/// turns <library before> <library now> <threads> <seconds a call> <ratio that is enough> <part of a name>
+int main(int count, char** arguments) {
+  if (count < 7) return 2;
+  const library before(arguments[1]), now(arguments[2]);
+  const int threads = std::atoi(arguments[3]);
+  const double seconds = std::atof(arguments[4]), enough = std::atof(arguments[5]);
+  const std::string wanted = arguments[6];
+  const int calls = std::min(before.setup(threads), now.setup(threads));
+  int slower = 0;
+  std::printf("%-40s %12s %12s %8s %15s %6s\n", "call", "before us", "now us", "ratio", "quartiles", "pairs");
+  for (int i = 0; i < calls; ++i) {
+    const std::string name = now.name(i);
+    if (name.find(wanted) == std::string::npos) continue;
+    before.sample(i, 2);
+    now.sample(i, 2);
+    const double once = std::max(before.sample(i, 1), 1e-8);
+    const int times = std::max(1, static_cast<int>(3e-4 / once));
+    const int pairs = std::clamp(static_cast<int>(seconds / (2 * once * times)), 9, 2000);
+    std::vector<double> old_times, new_times, ratios;
+    for (int pair = 0; pair < pairs; ++pair) {
+      double a = 0, b = 0;
+      if (pair % 2 == 0) {
+        a = before.sample(i, times);
+        b = now.sample(i, times);
+      } else {
+        b = now.sample(i, times);
+        a = before.sample(i, times);
+      }
+      old_times.push_back(a);
+      new_times.push_back(b);
+      ratios.push_back(a / b);
+    }
+    const double ratio = quantile(ratios, 0.5);
+    if (ratio < enough) ++slower;
+    std::printf("%-40s %12.2f %12.2f %8.3f [%5.2f, %5.2f] %6d%s\n", name.c_str(), 1e6 * quantile(old_times, 0.5),
+                1e6 * quantile(new_times, 0.5), ratio, quantile(ratios, 0.25), quantile(ratios, 0.75), pairs,
+                ratio < enough ? "  slower" : "");
+    std::fflush(stdout);
+  }
+  std::printf("%d slower than %.2f of before\n", slower, enough);
+  return slower == 0 ? 0 : 1;
+}
