@@ -278,7 +278,7 @@ template <class C>
 template <class C>
 using gradient_sink = function_ref<void(index_t, index_t, index_t, index_t, const C*)>;
 
-/// Runs one instance over all its tiles and hands every finished tile to the sink. With
+/// Runs one batch item over all its tiles and hands every finished tile to the sink. With
 /// `by_keys` a key tile belongs to one thread for all its panels, in their order; else a panel for all its key tiles.
 template <class C>
 inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C>& plan,

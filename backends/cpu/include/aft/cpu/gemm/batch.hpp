@@ -7,8 +7,8 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// Without a batch axis in bias or per-query mask, the weights of a head serve the whole batch: one instance a head,
-/// its columns all (b, c) of that head. Otherwise one instance for each head and batch element.
+/// Without a batch axis in bias or per-query mask, the weights of a head serve the whole batch: one batch item a head,
+/// its columns all (b, c) of that head. Otherwise one batch item for each head and batch element.
 template <class C>
 class bias_batch {
  public:
@@ -48,7 +48,7 @@ class bias_batch {
   index_t tiles_;
 };
 
-/// Runs body(instance, thread): in turn when all threads work on one instance, else one instance a thread.
+/// Runs body(batch item, thread): in turn when all threads work on one batch item, else one batch item a thread.
 template <class C, class Body>
 inline void for_each_batch_item(const fold_plan<C>& plan, index_t count, const Body& body) {
   parallel_for(count, plan.by_batch_item ? plan.threads : 1, body);

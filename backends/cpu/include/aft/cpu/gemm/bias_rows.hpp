@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file gemm/bias_rows.hpp  The log-weights w[t,s] of one bias instance, whatever the caller stores them as.
+/// @file gemm/bias_rows.hpp  The log-weights w[t,s] of one bias batch item, whatever the caller stores them as.
 #pragma once
 
 #include <cstring>

@@ -49,14 +49,14 @@ constexpr const char* name_of(loop_order order) {
   return names[static_cast<int>(order)];
 }
 
-/// Block sizes and buffers of one call; the instances (head, batch element) of the call share them.
+/// Block sizes and buffers of one call; the batch items (head, batch element) of the call share them.
 template <class C>
 struct fold_plan {
   pair_geometry g;
   row_panels cut;
   int threads = 1;
   bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
-  bool by_batch_item = false;  ///< many instances: one a thread. Few: all threads on one
+  bool by_batch_item = false;  ///< many batch items: one a thread. Few: all threads on one
   loop_order order = loop_order::weights_first;
   bool keys_resident = true;  ///< a group's packed columns are kept as a whole, not a window's at a time
   bool products = false;      ///< window_products multiplies the columns with the rows besides
@@ -115,7 +115,7 @@ struct fold_plan {
     return e;
   }
 
-  /// The first group of a chain of an instance with so many lane tiles.
+  /// The first group of a chain of a batch item with so many lane tiles.
   index_t first_group(index_t partial, index_t lane_tiles) const {
     return ceil_div(lane_tiles, group) * partial / partials;
   }
@@ -264,7 +264,7 @@ struct fold_plan {
       group = wide;
     }
     // A line more, else the same column of all tiles would lie in one set of the first-level cache; products read
-    // whole strips of columns.
+    // whole blocks of columns.
     column_size = (sliding + (products ? tuning<C>::band_rows + 1 : 1)) * N;
     block = min_of(block, max_of(tuning<C>::weight_bytes / threads / (group * N * size), 1));
   }

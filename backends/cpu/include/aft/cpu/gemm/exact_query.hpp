@@ -19,7 +19,7 @@
 namespace aft::inline AFT_ISA::cpu_impl {
 
 /// AFT Eq. 2 without the gate, for row t and the lanes of `tile`. O(Tk) per lane, no scratch. `weights` is the
-/// instance of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by, and
+/// batch item of the tile's head (and batch element, where it has one), `g` the geometry the tile engine works by, and
 /// `paired` says that it multiplies pairs of bfloat16, `ends` which ends of the row's panel are band edges: then so
 /// does this, again for the sake of the same bits.
 template <class C>

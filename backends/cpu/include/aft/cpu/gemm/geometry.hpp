@@ -30,7 +30,7 @@ struct pair_geometry {
       lo = r0 - before;
       hi = r1 + after;
     }
-    // Where causality cuts through the panel each row ends elsewhere, so that stretch is dense too.
+    // Where causality cuts through the panel each row ends elsewhere, so those keys are dense too.
     const index_t first = r0 + ahead, end = r1 + ahead;
     if (causal > 0) {
       hi = bounded && !constant && hi < end ? hi : end;

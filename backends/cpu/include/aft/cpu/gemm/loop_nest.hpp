@@ -24,9 +24,9 @@ inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, c
   constexpr index_t L = lanes<C>;
   const pair_geometry& g = plan.g;
   const auto span_of = [&](index_t panel) { return plan.cut.dense(g, panel); };
-  // A stretch between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
-  // sequences that of their square root. The stretches begin at 0 and at K, so they do not depend on p0 and p1.
-  const auto stretch = [&](index_t from, index_t to, vec<C>& a, vec<C>& b) {
+  // A run between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
+  // sequences that of their square root. The runs begin at 0 and at K, so they do not depend on p0 and p1.
+  const auto add_run = [&](index_t from, index_t to, vec<C>& a, vec<C>& b) {
     vec<C> x(C(0)), y(C(0));
     for (index_t s = from; s < to; ++s) {
       x = x + load(P + s * N);
@@ -40,7 +40,7 @@ inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, c
   if (g.causal >= 0) {
     for (index_t panel = 0; panel < p1; ++panel) {
       const index_t lo = span_of(panel).lo;
-      if (lo > at) stretch(at, lo, num, den);
+      if (lo > at) add_run(at, lo, num, den);
       at = max_of(lo, at);
       if (panel >= p0) {
         store(before + (panel - p0) * N, num);
@@ -54,7 +54,7 @@ inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, c
     at = g.K;
     for (index_t panel = plan.panels; panel-- > p0;) {
       const index_t hi = span_of(panel).hi;
-      if (hi < at) stretch(hi, at, num, den);
+      if (hi < at) add_run(hi, at, num, den);
       at = min_of(hi, at);
       if (panel < p1) {
         store(after + (panel - p0) * N, num);
@@ -297,7 +297,7 @@ inline void fold_keys_first(const fold_plan<C>& plan, int thread, index_t tiles,
   });
 }
 
-/// Runs one instance. `thread` is the caller's slot of the plan's buffers when the plan runs by instance, else 0.
+/// Runs one batch item. `thread` is the caller's slot of the plan's buffers when the plan runs by batch item, else 0.
 template <class C>
 [[gnu::noinline]] inline void fold_pairs(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
                                          pack_ref<C> pack, sums_ref<C> epilogue) {

@@ -30,8 +30,8 @@ struct prefetched_lines {
 
 /// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row;
 /// `paired`: each entry of a and p is a pair of bfloat16 and s counts pairs.
-/// One fused chain a result, in the order of s: the bits do not depend on M. `ask` is brought to the second-level
-/// cache.
+/// One fused chain a result, in the order of s: the bits do not depend on M. `prefetch_into` is brought to the
+/// second-level cache.
 template <class C, index_t M, bool paired>
 class gemm_tile {
  public:
@@ -91,7 +91,7 @@ class gemm_tile {
     return row < M ? row : M;
   }
 
-  /// Stair i takes part from step edge(i) on.
+  /// Edge group i takes part from step edge(i) on.
   template <index_t... i>
   static index_t begin(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
     (multiply_steps<0, edge(i + 1), (edge(i + 1) < M ? edge(i + 1) - edge(i) : 0)>(a + edge(i) * step,

@@ -137,14 +137,14 @@ inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& 
   return xsimd::select(fits, shared, (num / den) * inverse_scale * gate_detail::sigmoid<C>(q));
 }
 
-/// num / den * sigmoid(q) with one division, where `growth` is e^-q, up to shared_exp_minus. den is that of a fold:
+/// num / den * sigmoid(q) with one division, where `exp_minus` is e^-q, up to shared_exp_minus. den is that of a fold:
 /// positive, and far from the ends of the range.
 template <class C>
 inline vec<C> exp_minus_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& exp_minus) {
   return num / mul_add(den, exp_minus, den);
 }
-/// The same for any growth: beyond shared_exp_minus its product with den could leave the range in one unit and not in
-/// another, and two divisions take its place.
+/// The same for any exp_minus: beyond shared_exp_minus its product with den could leave the range in one unit and not
+/// in another, and two divisions take its place.
 template <class C>
 inline vec<C> any_exp_minus_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& exp_minus) {
   const vec<C> shared = exp_minus_quotient<C>(num, den, exp_minus);

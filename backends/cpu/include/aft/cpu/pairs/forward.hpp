@@ -7,7 +7,7 @@
 #include "../gemm/loop_nest.hpp"
 #include "../gemm/loop_nest_k_outer.hpp"
 #include "../gemm/pack_keys.hpp"
-#include "../gemm/pack_keys_slab.hpp"
+#include "../gemm/pack_outer_keys.hpp"
 #include "../window/epilogue.hpp"
 #include "../window/loop_nest.hpp"
 #include "../window/pack_keys.hpp"

@@ -64,13 +64,13 @@ struct fold_view {
         ordinary_size(at + 8 * width) {}
 };
 
-/// What becomes of a row: nothing, y alone, or whatever fold_rows asks for.
+/// What becomes of a row: nothing, y alone, or whatever scan_rows asks for.
 enum class emission { nothing, gated, any };
 
 /// Where rows go; null for what is not wanted. e^-lse = inverse * 2^power * e^base keeps the digits that a rounded lse
 /// would lose; inverse 0 marks a row that sees no key.
 template <class C>
-struct fold_rows {
+struct scan_rows {
   panel<C> average{}, lse{}, inverse{}, power{}, base{};
   panel<C> num{}, den{};    ///< whose sigmoid_quotient with q is y
   panel<C> q{}, y{};        ///< y = sigmoid(q) average, formed while num and den are in registers
@@ -82,7 +82,7 @@ struct fold_rows {
 template <class C>
 struct fold_inputs {
   panel<C> keys, values;
-  fold_rows<C> out;
+  scan_rows<C> out;
 };
 
 /// Both sums in their common reference; `shift` is that of the common peak.
@@ -169,7 +169,7 @@ template <class C>
 struct fold_job {
   fold_lanes<C> chunk, before;
   fold_view<C> view;
-  fold_rows<C> out;
+  scan_rows<C> out;
   bool uncached = false;  ///< the arrays are in memory, not in a cache
   /// The past is brought down to the chunk's reference. Not where lanes of one vector may be of several batch elements:
   /// rows without a key of their own then pass through the fold, alone they do not, and sums of subnormal numbers would
@@ -187,7 +187,7 @@ struct fold_past {
 
 /// Row r of the results, column i of the segment, of lanes that have all seen a key and whose values have no scale.
 template <class C>
-inline void emit_ordinary(const fold_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
+inline void emit_ordinary(const scan_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
                           index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
   const vec<C> n = mul_add(num, past.unit, past.num_before);
   const vec<C> d = mul_add(den, past.unit, past.den_before);
@@ -223,7 +223,7 @@ inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, co
   const auto scaled = none | differs<C>(unit, one);
   const vec<C> num_of_y = xsimd::select(scaled, o, n);
   const vec<C> den_of_y = xsimd::select(scaled, one, d);
-  const fold_rows<C>& out = job.out;
+  const scan_rows<C>& out = job.out;
   if (out.y.data != nullptr)
     put(out.y.row(r) + i, sigmoid_quotient<C>(num_of_y, den_of_y, load(out.q.row(r) + i)), out.streamed);
   if (out.num.data != nullptr) {

@@ -70,7 +70,7 @@ class forward_pass {
 
   /// Rows [t0, t1), which all see the keys of workspace.before.
   void uniform_rows(const column_block& x, index_t t0, index_t t1, const forward_workspace<C>& workspace) const {
-    fold_rows<C> sums;
+    scan_rows<C> sums;
     sums.average = {workspace.average, 0};
     sums.num = {workspace.num, 0};
     sums.den = {workspace.den, 0};
@@ -97,8 +97,8 @@ class forward_pass {
     const forward_pass* pass;
     const forward_workspace<C>* workspace;
 
-    fold_rows<C> open(const segment& x, index_t t, index_t n) const {
-      fold_rows<C> out;
+    scan_rows<C> open(const segment& x, index_t t, index_t n) const {
+      scan_rows<C> out;
       if (pass->fused()) pass->open_y(x, t, n, *workspace, out);
       if (pass->average_wanted()) out.average = average(x, t);
       if (pass->lse_.set()) out.lse = pass->lse_.open(x, t, workspace->lse);
@@ -126,7 +126,7 @@ class forward_pass {
   bool average_wanted() const { return !fused() || average_.set(); }
   bool in_place(const segment& x) const { return q_.direct(x) && y_.direct(x); }
 
-  void open_y(const segment& x, index_t t, index_t n, const forward_workspace<C>& workspace, fold_rows<C>& out,
+  void open_y(const segment& x, index_t t, index_t n, const forward_workspace<C>& workspace, scan_rows<C>& out,
               bool row_by_row = false) const {
     out.q = q_.read(x, t, n, workspace.q);
     out.y = y_.open(x, t, workspace.y);
@@ -139,11 +139,11 @@ class forward_pass {
                          const forward_workspace<C>& workspace) const {
     const index_t rows = panel_rows<C>(policy_.far_rows);
     const auto open = [&](index_t t, index_t n) {
-      fold_rows<C> out;
+      scan_rows<C> out;
       open_y(x, t, n, workspace, out, true);
       return out;
     };
-    const auto gate = [&](const fold_rows<C>& out, index_t n) {
+    const auto gate = [&](const scan_rows<C>& out, index_t n) {
       if (p_.causal) {
         quotient_rows<true>(out, x.width, n, rows, workspace.num + x.lane, workspace.den + x.lane);
       } else {
@@ -151,13 +151,13 @@ class forward_pass {
       }
     };
     for_panels(t0, t1, rows, in_place(x), open, gate,
-               [&](index_t t, index_t n, const fold_rows<C>& out) { y_.close(x, t, n, out.y); });
+               [&](index_t t, index_t n, const scan_rows<C>& out) { y_.close(x, t, n, out.y); });
   }
 
   /// n rows that see the same keys, asked for as panels of so many. Causal ones may also pass through the fold, whose
   /// formula they then share; others need no more than their average.
   template <bool Causal>
-  static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n, index_t rows, const C* num,
+  static void quotient_rows(const scan_rows<C>& to, index_t width, index_t n, index_t rows, const C* num,
                             const C* den) {
     if (to.streamed) {
       quotient_rows<Causal, true>(to, width, n, rows, num, den);
@@ -166,7 +166,7 @@ class forward_pass {
     }
   }
   template <bool Causal, bool Around>
-  [[gnu::flatten, gnu::noinline]] static void quotient_rows(const fold_rows<C>& to, index_t width, index_t n,
+  [[gnu::flatten, gnu::noinline]] static void quotient_rows(const scan_rows<C>& to, index_t width, index_t n,
                                                             index_t rows, const C* num, const C* den) {
     constexpr index_t few = 4;
     const prefetch_lines<C> ahead_q(to.q, 1, rows), ahead_y(to.y, 1, rows);

@@ -107,7 +107,7 @@ template <class C, emission What, reach Reach, index_t rows>
   const fold_lanes<C> chunk = job.chunk;
   const fold_view<C> view = job.view;
   const panel<C> all_keys = in.keys, all_values = in.values;
-  const fold_rows<C> out = in.out;
+  const scan_rows<C> out = in.out;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.uncached);
   const bool uncached = job.uncached;
   const bool streamed = out.streamed, prefetched = out.prefetched;
@@ -234,7 +234,7 @@ inline panel_place fold_ordinary(const fold_job<C>& job, const segment& x, const
 
 /// Folds rows [0, n) of a segment, so many at a time.
 template <class C, emission What, index_t rows>
-[[gnu::noinline]] void fold_panels(fold_job<C>& job, const segment& x, const fold_inputs<C>& in, index_t n) {
+[[gnu::noinline]] void scan_panels(fold_job<C>& job, const segment& x, const fold_inputs<C>& in, index_t n) {
   if constexpr (What != emission::nothing) job.out = in.out;
   for (panel_place at; at.r < n;) {
     at = fold_ordinary<C, What, rows>(job, x, in, n, at);

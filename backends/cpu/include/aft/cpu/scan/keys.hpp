@@ -47,7 +47,7 @@ struct key_workspace {
 struct no_rows {
   static constexpr emission what = emission::nothing;
   template <class C>
-  fold_rows<C> open(const segment&, index_t, index_t) const {
+  scan_rows<C> open(const segment&, index_t, index_t) const {
     return {};
   }
   void close(const segment&, index_t, index_t) const {}
@@ -96,9 +96,9 @@ class key_scan {
       };
       const auto fold = [&](const fold_inputs<C>& in, index_t n) {
         if constexpr (what != emission::any) {
-          if (rows == few) return fold_panels<C, what, few>(job, part, in, n);
+          if (rows == few) return scan_panels<C, what, few>(job, part, in, n);
         }
-        fold_panels<C, what, scan_tuning<C>::rows>(job, part, in, n);
+        scan_panels<C, what, scan_tuning<C>::rows>(job, part, in, n);
       };
       for_panels(s0, s1, rows, whole, open, fold,
                  [&](index_t s, index_t n, const fold_inputs<C>&) { rows_to.close(part, s, n); });
@@ -120,7 +120,7 @@ class key_scan {
   }
 
   /// The row that sees exactly the keys of workspace.before, at lane positions of `out`. Changes workspace.chunk.
-  void last_row(const column_block& x, const key_workspace<C>& workspace, const fold_rows<C>& out) const {
+  void last_row(const column_block& x, const key_workspace<C>& workspace, const scan_rows<C>& out) const {
     const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, uncached_, lowers()};
     job.chunk.clear(padded(x));
     start<true>(x, job);
@@ -132,7 +132,7 @@ class key_scan {
   panel<C> read_keys(const segment& x, index_t s, index_t n, C* buffer) const {
     if (as_stored()) return k_.read(x, s, n, buffer);
     const panel<C> keys = k_.copy(x, s, n, buffer);
-    hide_keys<C>(p_, x, s, n, keys);
+    hide_panel_keys<C>(p_, x, s, n, keys);
     return keys;
   }
 
@@ -181,8 +181,8 @@ class key_prefix {
   /// The sums over all keys of `earlier` come before the first chunk. It has run before this does.
   void follow(const key_prefix& earlier) { earlier_ = &earlier; }
 
-  template <class Desk>
-  void run(int threads, const Desk& workspace) const {
+  template <class Workspace>
+  void run(int threads, const Workspace& workspace) const {
     // Without keys the sums are those of none.
     if (chunks_ == 0) parallel_for(plan_.count(), threads, [&](index_t i, int) { merge(i, 0, 0); });
     for (index_t first = 0; first < chunks_; first += round_) {

@@ -306,7 +306,7 @@ class columns {
 
 /// k = -inf where key_lengths or the mask hides the key. From then on one test says that a key is hidden.
 template <class C>
-inline void hide_keys(const problem& p, const segment& x, index_t s0, index_t n, const panel<C>& k) {
+inline void hide_panel_keys(const problem& p, const segment& x, index_t s0, index_t n, const panel<C>& k) {
   for_batches(x, p.d, [&](index_t b, index_t, index_t at, index_t count) {
     const index_t limit = p.key_limit(b);
     for (index_t r = 0; r < n; ++r) {

@@ -18,7 +18,7 @@ struct gate_block {
 
 /// A backward call after its preparation: the problem, the averages o, where the rows' weights come from, and room
 /// for g. With `from_lse` the weights are formed from the caller's lse as they are read: that costs an exp where
-/// copies of them would cost memory traffic, and fresh pages above all.
+/// copies of them would cost memory bandwidth, and fresh pages above all.
 struct gradient_inputs {
   const backward_problem* p = nullptr;
   field average{};
@@ -311,8 +311,8 @@ template <class C>
   }
 }
 
-/// The gradients of the gate, row by row as memory lies. `highs`: a vector a thread for the largest |g|, at first 0, or
-/// null.
+/// The gradients of the gate, row by row as memory lies. `max_abs`: a vector a thread for the largest |g|, at first 0,
+/// or null.
 template <class C>
 inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs) {
   const backward_problem& p = *in.p;
@@ -320,7 +320,7 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs
   constexpr index_t rows = gate_block::rows;
   constexpr index_t most = gate_block::tiles;
   const index_t count = ceil_div(p.d, L);
-  const index_t strips = ceil_div(p.Tq, rows);
+  const index_t row_blocks = ceil_div(p.Tq, rows);
   const auto whole = [&](const field& f) {
     return f.type == dtype_of<C> && f.sc == 1 && p.d % L == 0 && p.grid[0] == 1 && p.grid[1] == 1;
   };
@@ -333,18 +333,18 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs
     streamed = lane_field<C>(p.dq, p.grid, first, 1).streams_rows(p) &&
                static_cast<std::uintptr_t>(p.dq.sb) * sizeof(C) % sizeof(vec<C>) == 0;
   }
-  parallel_for(p.B * strips, thread_count(exec), [&](index_t item, int thread) {
+  parallel_for(p.B * row_blocks, thread_count(exec), [&](index_t item, int thread) {
     C* const highest = max_abs != nullptr ? max_abs + thread * L : nullptr;
-    const index_t t0 = item % strips * rows;
+    const index_t t0 = item % row_blocks * rows;
     const index_t t1 = t0 + rows < p.Tq ? t0 + rows : p.Tq;
     if (plain) {
-      gate_whole_rows<C>(in, item / strips, t0, t1, streamed, highest);
+      gate_whole_rows<C>(in, item / row_blocks, t0, t1, streamed, highest);
       return fence_stores();
     }
     lane_tile<C> tiles[most];
     for (index_t i0 = 0; i0 < count; i0 += most) {
       const index_t n = i0 + most < count ? most : count - i0;
-      for (index_t i = 0; i < n; ++i) tiles[i] = make_lane_tile<C>(item / strips, 0, p.d, (i0 + i) * L, p.d);
+      for (index_t i = 0; i < n; ++i) tiles[i] = make_lane_tile<C>(item / row_blocks, 0, p.d, (i0 + i) * L, p.d);
       gate_rows<C>(in, tiles, n, t0, t1, highest);
     }
     fence_stores();

@@ -217,8 +217,8 @@ inline void fold_queries(const query_fold<C>& fold, query_results wanted, const 
     fold.epilogue(t0, t1, wanted, gates.from(t0), block);
     done(t0, t1, block);
   };
-  fold_rows<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
-               function_ref<void(index_t, index_t)>(epilogue), function_ref<void(index_t)>(prefetch_into));
+  fold_stencil_rows<C>(fold.shape, fold.table.weights, fold.table.outside, P, rest, block.sums, query_block<C>::most,
+                       function_ref<void(index_t, index_t)>(epilogue), function_ref<void(index_t)>(prefetch_into));
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

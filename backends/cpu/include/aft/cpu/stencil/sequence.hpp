@@ -3,7 +3,7 @@
 ///
 /// On a grid every output needs keys from many rows, and a lane tile keeps the weights of all its keys while it is
 /// worked on. In one dimension an output needs the few keys under its box and a sum of the others. So the weights of a
-/// few dozen keys are kept, but of many lane tiles side by side: memory is read and written in long stretches, and what
+/// few dozen keys are kept, but of many lane tiles side by side: memory is read and written in long runs, and what
 /// is kept stays in the caches however long the sequence is.
 #pragma once
 

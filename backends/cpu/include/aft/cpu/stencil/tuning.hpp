@@ -21,7 +21,7 @@ struct tuning_stencil {
   static constexpr index_t grouped_channels = 4;
   /// Most positions for which gradients are folded so: a thread keeps some 30 vectors for each of them, 8 MiB here.
   static constexpr index_t grouped_positions = 4096;
-  /// Lane tiles whose inputs a forward call reads together, so that memory is read in stretches of several lines, while
+  /// Lane tiles whose inputs a forward call reads together, so that memory is read in runs of several lines, while
   /// as many ahead are asked for, into the next item (Zen 5, 2026-11, 256 x 14 x 14 x 384, two threads, least times):
   /// 6, 8, 12 and 24 tiles took 31.2, 32.9, 31.7 and 33.5 ms with a head for every channel, 18.0, 18.6, 18.4 and 19.2
   /// ms with 16 heads; 24 and nothing asked for in the next item 32.5 and 18.4 ms. No faster backward. Shorter vectors

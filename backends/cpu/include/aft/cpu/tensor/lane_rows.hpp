@@ -137,7 +137,7 @@ AFT_COMPILE_ONCE bool lie_whole(const field& f, const std::array<index_t, 3>& gr
 }
 
 /// Rows [t0, t1) of `count` lane tiles, out[i * apart + (t - t0) * out_step + lane]; `share` and `fill` as lane_rows
-/// has them. Where tiles lie side by side, row by row over all of them: memory is then read in longer stretches than a
+/// has them. Where tiles lie side by side, row by row over all of them: memory is then read in longer runs than a
 /// line.
 template <class C>
 AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,

@@ -317,7 +317,7 @@ AFT_COMPILE_ONCE inline bool lie_side_by_side(const field& from, const std::arra
 }
 
 /// A field seen through `count` lane tiles. Where they lie side by side in memory, as they do in all but odd layouts,
-/// rows are handed out in place: a row is then read for all tiles at once, which takes whole stretches of cache lines
+/// rows are handed out in place: a row is then read for all tiles at once, which takes whole runs of cache lines
 /// where a lane tile alone takes one line a row, which the hardware does not foresee.
 template <class C>
 class lane_group {

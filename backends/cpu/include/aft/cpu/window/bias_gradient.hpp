@@ -15,8 +15,8 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// The sums of one call: tiles of E queries by K keys, E K numbers each, those of a strip of E queries side by side.
-/// Their places depend on the shape alone, so no result depends on threads.
+/// The sums of one call: tiles of E queries by K keys, E K numbers each, those of a query block of E queries side by
+/// side. Their places depend on the shape alone, so no result depends on threads.
 template <class C>
 struct product_plan {
   static constexpr index_t L = lanes<C>;
@@ -27,8 +27,8 @@ struct product_plan {
   static constexpr index_t cell = E * K;
   static_assert(cell % L == 0 && fold_plan<C>::pair_step * M % K == 0);
 
-  index_t before = 0, after = 0;     ///< row t has a bias for the keys [t - before, t + after]
-  index_t MC_blocks = 0, tiles = 0;  ///< tiles of a strip, at most
+  index_t before = 0, after = 0;        ///< row t has a bias for the keys [t - before, t + after]
+  index_t query_blocks = 0, tiles = 0;  ///< tiles of a query block, at most
   index_t partials = 0, partial_size = 0;
   index_t line = 0;  ///< pairs of a row in whole vectors
   gradient_scale<C> scale;
@@ -73,11 +73,11 @@ struct product_plan {
   }
 
   static constexpr index_t column_size = fold_plan<C>::pair_step * M * N;
-  /// A strip's sums, and weights and gradients of a row.
+  /// A query block's sums, and weights and gradients of a row.
   index_t row_size() const { return E * tiles * K + L + 2 * line; }
 
   static index_t floor_of(index_t n, index_t by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
-  /// The first tile of a strip, counted from key 0; it may lie before it.
+  /// The first tile of a query block, counted from key 0; it may lie before it.
   index_t first_tile(index_t MC_panels) const { return floor_of(MC_panels * E - before, K); }
 
  private:
@@ -85,16 +85,16 @@ struct product_plan {
     before = p.win.before;
     after = p.causal && p.win.after > p.first_query ? p.first_query : p.win.after;
     const index_t width = before + after + 1 > 0 ? before + after + 1 : 0;
-    MC_blocks = ceil_div(p.Tq, E);
+    query_blocks = ceil_div(p.Tq, E);
     tiles = (width + E + K - 2) / K + 1;
-    partial_size = MC_blocks * tiles * cell;
+    partial_size = query_blocks * tiles * cell;
     line = round_up(width, L);
   }
 
   std::size_t team_bytes() const { return static_cast<std::size_t>(partials * partial_size) * sizeof(C); }
 };
 
-/// One instance's products. Exact for every finite input: what is not proven comes from the definition.
+/// One batch item's products. Exact for every finite input: what is not proven comes from the definition.
 template <class C>
 class window_products final : public pair_products<C> {
  public:
@@ -154,14 +154,14 @@ class window_products final : public pair_products<C> {
       const bool first = item.begins && i0 == 0;
       for (index_t MC_panels = t0 / E; MC_panels * E < t1; ++MC_panels) {
         const index_t from = plan_->first_tile(MC_panels);
-        // Of the strip's tiles those whose keys are these panels'.
+        // Of the query block's tiles those whose keys are these panels'.
         const index_t j0 = s0 / K > from ? s0 / K : from;
         const index_t end = plan_type::floor_of(MC_panels * E + E - 1 + plan_->after, K) + 1;
         const index_t j1 = min_of(ceil_div(s1, K), end);
         C* out = sums + (MC_panels * plan_->tiles + j0 - from) * plan_type::cell;
         const C* const queries = columns.at(i0, MC_panels * E);
         for (index_t j = j0; j < j1; ++j, out += plan_type::cell) {
-          // The next strip's sums, which lie apart: 3 to 4% of the call on 8 x 1024 x 512.
+          // The next query block's sums, which lie apart: 3 to 4% of the call on 8 x 1024 x 512.
           if (!first) prefetch_to_write(out, plan_->tiles * plan_type::cell);
           multiply_tile(depth, queries, fold_->column_size, keys + (j * K - s0) * N, first, out);
         }
@@ -172,9 +172,9 @@ class window_products final : public pair_products<C> {
   /// Writes dw, after all items.
   void rows(const pair_weights<C>& weights) const {
     const problem& p = *in_->p;
-    constexpr index_t together = 8;  // strips an item
+    constexpr index_t together = 8;  // query blocks an item
     const auto body = [&](index_t item, int own) {
-      const index_t end = (item + 1) * together < plan_->MC_blocks ? (item + 1) * together : plan_->MC_blocks;
+      const index_t end = (item + 1) * together < plan_->query_blocks ? (item + 1) * together : plan_->query_blocks;
       C* const sums = plan_->rows.of(own);
       C* const w = sums + E * plan_->tiles * K + L;
       C* const dw = w + plan_->line;
@@ -196,7 +196,7 @@ class window_products final : public pair_products<C> {
       }
       fence_stores();
     };
-    const index_t items = ceil_div(plan_->MC_blocks, together);
+    const index_t items = ceil_div(plan_->query_blocks, together);
     if (fold_->by_batch_item) {
       for (index_t item = 0; item < items; ++item) body(item, team_);
     } else {
@@ -207,7 +207,7 @@ class window_products final : public pair_products<C> {
  private:
   kept_keys<C>& keys_of(const fold_item& item, index_t i) const { return plan_->keys.of(item.slot)[i]; }
 
-  /// Once an instance: the panels' weights are the same for all lane tiles.
+  /// Once a batch item: the panels' weights are the same for all lane tiles.
   void keep_exponents(const fold_item& item, index_t panel, index_t s0) {
     if (item.partial > 0 || !item.begins) return;
     for (index_t s = s0; s < fold_->cut.end(panel); ++s)
@@ -257,7 +257,7 @@ class window_products final : public pair_products<C> {
     }
   }
 
-  /// The strip's products of all chains, row by row. Tiles without a key are left out: nothing was summed there.
+  /// The query block's products of all chains, row by row. Tiles without a key are left out: nothing was summed there.
   void add_partials(index_t MC_panels, C* sums) const {
     const index_t from = plan_->first_tile(MC_panels);
     const index_t keys = ceil_div(in_->p->Tk, K);
@@ -333,7 +333,7 @@ class window_products final : public pair_products<C> {
   const bias_gradient_job<C>* bias_;
   typename bias_batch<C>::batch_item batch_item_;
   bool streamed_;
-  int team_;  ///< whose buffers these are: the thread's where instances run side by side
+  int team_;  ///< whose buffers these are: the thread's where batch items run side by side
   C *sums_, *exponents_;
 };
 

@@ -162,7 +162,7 @@ class window_columns {
  private:
   static constexpr index_t edge_groups = tuning<C>::edge_groups;
 
-  /// Through all keys from the last to the first. The stretches between panels' edges are summed apart, as
+  /// Through all keys from the last to the first. The runs between panels' edges are summed apart, as
   /// sum_uniform_keys does it.
   void pass(index_t i0, index_t i1, bool measured) {
     const pair_geometry& g = plan_->g;
@@ -262,7 +262,7 @@ class window_columns {
     }
   }
 
-  /// Adds the stretch from at_ to lo, of which only a part may be packed at a time.
+  /// Adds the run from at_ to lo, of which only a part may be packed at a time.
   void join(index_t lo) {
     const index_t room = plan_->sliding - plan_->history;
     if (lo - at_ <= room) {

@@ -198,9 +198,9 @@ struct gated_rows {
 };
 
 /// `count` columns of a lane tile; dq on the way.
-template <class C, class Former>
+template <class C, class Packer>
 [[gnu::noinline, gnu::flatten]] inline void form_gated_rows(const gated_rows<C>& rows, index_t count, C* P,
-                                                            Former packer) {
+                                                            Packer packer) {
   constexpr index_t N = tuning<C>::NR;
   const C *dy = rows.dy, *o = rows.o, *lse = rows.lse, *q = rows.q;
   const index_t dy_step = rows.dy_step, o_step = rows.o_step, lse_step = rows.lse_step, q_step = rows.q_step;

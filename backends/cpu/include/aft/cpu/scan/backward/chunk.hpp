@@ -184,7 +184,7 @@ class backward_pass {
   struct row_keeper {
     static constexpr emission what = emission::any;
     const known_rows<C>* rows;
-    fold_rows<C> open(const segment& x, index_t t, index_t) const {
+    scan_rows<C> open(const segment& x, index_t t, index_t) const {
       const auto at = [&](const panel<C>& to) { return panel<C>{to.row(t - rows->t0) + x.lane, to.stride}; };
       return {at(rows->o), {}, at(rows->inverse), at(rows->power), at(rows->base)};
     }

@@ -71,7 +71,7 @@ template <class C, bool given>
         greatest = max_ignoring_nan<C>(greatest, load(row.power.row(r) + i));
       }
     }
-    // Frames stay as they are, every row has seen a key, and none meets tiny numbers alone, whatever comes with it.
+    // References stay as they are, every row has seen a key, and none meets tiny numbers alone, whatever comes with it.
     auto plain = (size_q <= near_q) & (o_peak <= high) & ((load(chunk.o_peak + l) >= low) | (o_peak == zero));
     const auto ordinary_size = (size_k <= (most - (xsimd::abs)(power)) * ln2) & (load(view.base + l) == zero) &
                                (power == load(view.b_power + l));

@@ -322,7 +322,7 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
   const index_t units = ceil_div(plan.tiles, unit);
   const index_t segments = segment_count(parts, units, thread_count(exec));
   const int threads = worker_count(exec, segments * parts);
-  const auto strip_at = [&](index_t i) {
+  const auto segment_at = [&](index_t i) {
     grouped_segment s;
     const index_t first = units * i / segments * unit;
     const index_t last = units * (i + 1) / segments * unit;
@@ -335,7 +335,7 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
   };
   index_t most = 0;
   for (index_t i = 0; i < segments; ++i)
-    most = strip_at(i).head_group_tiles() > most ? strip_at(i).head_group_tiles() : most;
+    most = segment_at(i).head_group_tiles() > most ? segment_at(i).head_group_tiles() : most;
 
   const index_t partial_size = head_groups.count * shape.tap_count();
   stencil_table<C>* tables = nullptr;
@@ -352,14 +352,14 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
 
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
   parallel_for(segments * most, threads, [&](index_t i, int) {
-    const grouped_segment s = strip_at(i / most);
+    const grouped_segment s = segment_at(i / most);
     const index_t first = s.head_group_first + i % most * lanes<C>;
     if (first < s.head_group_last)
       fill_table<C>(p, shape, head_groups.tile(0, first, s.head_group_last), head_group_tables[i]);
   });
   parallel_for(segments * parts, threads, [&](index_t item, int thread) {
     const index_t part = item / segments;
-    const grouped_segment segment = strip_at(item % segments);
+    const grouped_segment segment = segment_at(item % segments);
     C* const partial = partials + part * partial_size;
     if (filter_wanted)
       for (index_t i = segment.head_group_first * shape.tap_count(); i < segment.head_group_last * shape.tap_count();

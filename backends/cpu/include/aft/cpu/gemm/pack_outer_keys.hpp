@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file gemm/pack_keys_slab.hpp  The columns [exp(k) v | exp(k)] of a outer block of keys of keys, formed anew for
+/// @file gemm/pack_outer_keys.hpp  The columns [exp(k) v | exp(k)] of an outer block of keys, formed anew for
 /// every chunk of queries.
 ///
 /// Where pack_keys finds the scales of a lane tile while it forms all its columns, outer blocks of keys need them
