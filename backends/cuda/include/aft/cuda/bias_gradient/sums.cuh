@@ -99,7 +99,7 @@ struct tap_buffers {
   C sums[tap_threads];
 };
 
-/// sums[h, j] += sum over rows of dw[h, t, j], a block for each. The threads' parts join as a tree.
+/// sums[h, j] += sum over rows of dw[h, t, j], a block for each. The threads' parts merge as a tree.
 template <class C>
 AFT_KERNEL(tap_threads, 8)
 tap_gradient_kernel(const C* dw, const index_t rows, const index_t taps, C* sums) {
@@ -119,7 +119,7 @@ tap_gradient_kernel(const C* dw, const index_t rows, const index_t taps, C* sums
 /// The taps of a filter from sums (heads, taps).
 template <class C>
 AFT_KERNEL(factor_threads, 2)
-store_taps_kernel(const AFT_PARAMETER bias_source out, const C* sums) {
+store_taps_kernel(const AFT_PARAMETER device_bias out, const C* sums) {
   const index_t taps = out.taps.n0 * out.taps.n1 * out.taps.n2;
   const index_t i = block_index() * factor_threads + thread_index();
   if (i >= out.heads * taps) return;

@@ -37,7 +37,8 @@ AFT_DEVICE C log_sum(const row_result<C>& r) {
   return log_from_base<C>({r.base_hi, r.base_lo}, r.den, r.exponent);
 }
 
-/// Whether nothing more is to be summed for a row: its sums are proven, or it is padding, whose sums finish_row drops.
+/// Whether nothing more is to be summed for a row: its sums are proven, or it is padding, whose sums row_epilogue
+/// drops.
 template <class C>
 AFT_DEVICE bool settled(const device_call<C>& p, index_t b, index_t t, bool proven) {
   return proven || is_padding(p, b, t);
@@ -47,7 +48,7 @@ AFT_DEVICE bool settled(const device_call<C>& p, index_t b, index_t t, bool prov
 /// before y[b,t,c] is written, and by nobody else. A row of padding is one that sees no key, and its y is 0 even where
 /// q is no number.
 template <class C>
-AFT_DEVICE void finish_row(const device_call<C>& p, index_t b, index_t t, index_t c, const row_result<C>& summed) {
+AFT_DEVICE void row_epilogue(const device_call<C>& p, index_t b, index_t t, index_t c, const row_result<C>& summed) {
   const bool padding = is_padding(p, b, t);
   const row_result<C> r = padding ? row_result<C>{} : summed;
   if (p.y.set) {

@@ -119,8 +119,8 @@ struct flagged_place {
     place.flagged = word < words && (plan.flags[word] >> lane & 1u) != 0;
     if (!place.flagged) return place;
     const fold_place at = fold_place::of(plan, word / fold_rows);
-    place.col = plan.cols.at(at.instance, at.first_column + lane);
-    place.head = plan.cols.head(at.instance);
+    place.col = plan.cols.at(at.batch_item, at.first_column + lane);
+    place.head = plan.cols.head(at.batch_item);
     place.row = at.first_row + word % fold_rows;
     return place;
   }
@@ -131,7 +131,7 @@ AFT_KERNEL(exact_threads, 2)
 exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan, const index_t words) {
   const flagged_place at = flagged_place::of(plan, words);
   if (!at.flagged) return;
-  finish_row(p, at.col.b, at.row, at.col.c, exact_row(p, at.col.b, at.head, at.col.c, at.row));
+  row_epilogue(p, at.col.b, at.row, at.col.c, exact_row(p, at.col.b, at.head, at.col.c, at.row));
 }
 
 }  // namespace cuda_impl

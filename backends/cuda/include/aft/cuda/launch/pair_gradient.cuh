@@ -19,7 +19,7 @@ class pair_backward {
     queries_ = plan_side(cols_, p.Tq);
     keys_ = plan_side(cols_, p.Tk);
     memory.reserve(centres_, p.B * p.d);
-    memory.reserve(flags_, cols_.instances() * tiles(0, rows_).row_tiles * tiles(0, rows_).key_tiles);
+    memory.reserve(flags_, cols_.batch_items() * tiles(0, rows_).row_tiles * tiles(0, rows_).key_tiles);
     for (pair_side* side : {&queries_, &keys_}) {
       memory.reserve(side->tiles, side->tile_count());
       memory.reserve(side->exponents, side->row_count());
@@ -46,7 +46,7 @@ class pair_backward {
     constexpr index_t side = tuning::pairs;
     pair_plan<C> a;
     a.cols = cols_;
-    a.count = cols_.instances();
+    a.count = cols_.batch_items();
     a.r0 = r0;
     a.r1 = r1;
     a.row_tiles = (r1 - r0 + side - 1) / side;
@@ -70,7 +70,7 @@ class pair_backward {
         constexpr index_t tiles_of_step = pair_rows / tuning::pairs;
         const pair_product product{plan, queries_, keys_, (plan.r1 - plan.r0 + pair_rows - 1) / pair_rows,
                                    plan.key_tiles / tiles_of_step};
-        stream.launch(tensor_pairs_kernel<tf32_operand>, product.blocks(), tensor_threads, call, product);
+        stream.launch(pair_product_kernel<tf32_operand>, product.blocks(), product_threads, call, product);
       }
     }
     stream.launch(pair_gradient_kernel<C>, plan.blocks(), pair_threads, call, plan);
@@ -82,11 +82,11 @@ class pair_backward {
     const backward_problem& p = *p_;
     if (sizeof(C) != sizeof(float) || has_pair_mask(p) || p.B == 0 || p.Tq == 0 || p.Tk == 0 || p.d == 0) return false;
     if (!product_forced() &&
-        (p.d / p.bias.heads < tuning::tensor_channels || p.Tk < tuning::tensor_keys || p.Tq < tuning::tensor_keys))
+        (p.d / p.bias.heads < tuning::product_channels || p.Tk < tuning::product_keys || p.Tq < tuning::product_keys))
       return false;
     product_ = true;
     // A word of flags for every 16 x 16 pairs; parts of rows keep them within a quarter of the scratch for other parts.
-    const index_t row_tile_words = cols_.instances() * tiles(0, pair_rows).key_tiles;
+    const index_t row_tile_words = cols_.batch_items() * tiles(0, pair_rows).key_tiles;
     const index_t flagged = rows_at_once<std::uint32_t>(4, row_tile_words, p.Tq, 1) * tuning::pairs;
     index_t rows = rows_ < flagged ? rows_ : flagged;
     if (rows < p.Tq) rows = rows / pair_rows * pair_rows;

@@ -160,8 +160,8 @@ AFT_DEVICE half_sum<C> add_halves(C a, C b) {
 }
 
 /// 2 (base.hi + base.lo) + log(x * 2^shift) for normal positive x. Small results are lost neither to a large shift,
-/// whose exponent joins that of x before it is multiplied by ln 2, nor to a base of the other sign: the first half of
-/// that product is exact and joins the base. Without a base the error is at most 1 ulp of max(1, |result|).
+/// whose exponent merges that of x before it is multiplied by ln 2, nor to a base of the other sign: the first half of
+/// that product is exact and merges the base. Without a base the error is at most 1 ulp of max(1, |result|).
 template <class C>
 AFT_DEVICE C log_from_base(const half_sum<C>& base, C x, C shift) {
   using n = number<C>;

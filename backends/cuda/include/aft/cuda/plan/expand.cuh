@@ -87,7 +87,7 @@ index_t rows_at_once(index_t heads, index_t length, index_t total, index_t multi
 }
 
 template <class C>
-expand_plan<C> plan_expansion(const bias_source& bias, index_t t0, index_t t1, index_t s0, index_t s1, C* out) {
+expand_plan<C> plan_expansion(const device_bias& bias, index_t t0, index_t t1, index_t s0, index_t s1, C* out) {
   constexpr index_t side = tuning::pairs;
   expand_plan<C> plan{bias.u, bias.v, bias.heads, bias.rank, t0, t1, s0, s1, s1 - s0};
   plan.row_tiles = (t1 - t0 + side - 1) / side;
@@ -97,7 +97,7 @@ expand_plan<C> plan_expansion(const bias_source& bias, index_t t0, index_t t1, i
 }
 /// The band of rows [t0, t1), among `keys` keys.
 template <class C>
-expand_plan<C> plan_band(const bias_source& bias, index_t t0, index_t t1, index_t keys, index_t width, C* out) {
+expand_plan<C> plan_band(const device_bias& bias, index_t t0, index_t t1, index_t keys, index_t width, C* out) {
   expand_plan<C> plan = plan_expansion(bias, t0, t1, 0, keys, out);
   plan.banded = true;
   plan.before = bias.before;
@@ -110,8 +110,8 @@ expand_plan<C> plan_band(const bias_source& bias, index_t t0, index_t t1, index_
 
 /// The bias as the matrix that the plan has filled.
 template <class C>
-bias_source expanded(const bias_source& bias, const expand_plan<C>& plan) {
-  bias_source filled = bias;
+device_bias expanded(const device_bias& bias, const expand_plan<C>& plan) {
+  device_bias filled = bias;
   filled.kind = plan.banded ? bias_kind::banded : bias_kind::dense;
   filled.batched = false;
   filled.w.data = reinterpret_cast<std::byte*>(plan.out);

@@ -13,8 +13,8 @@ inline grid to_grid(const std::array<index_t, 3>& a) {
   return {a[0], a[1], a[2]};
 }
 
-inline bias_source to_bias(const problem& p) {
-  bias_source s;
+inline device_bias to_bias(const problem& p) {
+  device_bias s;
   s.kind = p.bias.kind;
   s.heads = p.bias.heads;
   s.batched = p.bias.batch > 1;
@@ -53,7 +53,7 @@ device_call<C> to_call(const problem& p) {
   c.average = to_tensor(p.average);
   c.bias = to_bias(p);
   c.causal = p.causal;
-  c.ahead = p.causal ? p.first_query : 0;
+  c.diagonal = p.causal ? p.first_query : 0;
   c.excluded = p.excluded;
   const reach r = reach_of(p);
   c.reach_before = r.before;

@@ -29,9 +29,9 @@ inline reach reach_of(const problem& p) {
       // Along an axis no key is further away than the axis is long.
       const index_t length = flat && i == 2 ? most : p.grid[i];
       const index_t back = p.left[i];
-      const index_t ahead = p.taps[i] - 1 - p.left[i];
+      const index_t forth = p.taps[i] - 1 - p.left[i];
       r.before = r.before * length + (back < length ? back : length);
-      r.after = r.after * length + (ahead < length ? ahead : length);
+      r.after = r.after * length + (forth < length ? forth : length);
     }
   }
   const auto cut = [&](index_t x) { return x < -most ? -most : (x > most ? most : x); };
@@ -48,18 +48,18 @@ inline index_t keys_near(const problem& p) {
 /// Whether pairs outside the window all weigh the same, and the windows of `rows` rows leave a whole tile of the
 /// `length` keys outside; the same for rows that are keys, of queries. The scan costs about as much as what one block
 /// of rows stages for those tiles.
-inline bool folds_outside(const problem& p, index_t rows, index_t length) {
+inline bool sums_uniform(const problem& p, index_t rows, index_t length) {
   if (p.excluded || has_pair_mask(p)) return false;
   return keys_near(p) + rows + tuning::depth < length;
 }
 
-/// Folds of keys (Fold = running_fold<C>) or queries (query_fold<C>), where they are used. O(B T d) work, and of
+/// Folds of keys (Fold = key_sum<C>) or queries (query_sum<C>), where they are used. O(B T d) work, and of
 /// scratch three folds a column for every tuning::depth positions.
 template <class Fold>
-class outer_scan {
+class uniform_scan {
  public:
   /// `before`, `after`: whether anybody looks that way.
-  outer_scan(const problem& p, index_t length, bool used, bool before, bool after, device_scratch& memory)
+  uniform_scan(const problem& p, index_t length, bool used, bool before, bool after, device_scratch& memory)
       : scan_(plan_scan<Fold>(p.B, p.d, length, tuning::depth)) {
     if (!used) return;
     folds_.used = true;
@@ -70,10 +70,10 @@ class outer_scan {
     if (before) memory.reserve(folds_.before, (folds_.tiles + 1) * folds_.columns);
     if (after) memory.reserve(folds_.after, (folds_.tiles + 1) * folds_.columns);
   }
-  outer_scan(const outer_scan&) = delete;
-  outer_scan& operator=(const outer_scan&) = delete;
+  uniform_scan(const uniform_scan&) = delete;
+  uniform_scan& operator=(const uniform_scan&) = delete;
 
-  const outer_folds<Fold>& folds() const { return folds_; }
+  const uniform_sums<Fold>& folds() const { return folds_; }
 
   /// `kernel` folds the tiles.
   template <class C>
@@ -84,12 +84,12 @@ class outer_scan {
     plan.partials = folds_.partials;
     stream.launch(kernel, plan.blocks(), scan_threads, call, plan);
     const run_plan runs = plan_runs(folds_.columns, folds_.tiles, run_warps<Fold>);
-    stream.launch(outer_folds_kernel<Fold>, 2 * runs.blocks(), runs.threads(), folds_, runs);
+    stream.launch(uniform_sums_kernel<Fold>, 2 * runs.blocks(), runs.threads(), folds_, runs);
   }
 
  private:
   scan_plan<Fold> scan_;
-  outer_folds<Fold> folds_{};
+  uniform_sums<Fold> folds_{};
 };
 
 }  // namespace cuda_impl

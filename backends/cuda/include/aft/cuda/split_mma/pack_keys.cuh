@@ -21,13 +21,13 @@ struct alignas(16) packed_tile {
 };
 static_assert(sizeof(packed_tile) % chunk_bytes == 0);
 
-/// Tiles in the order (instance, tile of columns, tile of keys).
+/// Tiles in the order (batch item, tile of columns, tile of keys).
 struct pack_plan {
   columns cols{};
   index_t column_tiles = 0, key_tiles = 0;
   packed_tile* tiles = nullptr;
 
-  index_t count() const { return cols.instances() * column_tiles * key_tiles; }
+  index_t count() const { return cols.batch_items() * column_tiles * key_tiles; }
 };
 
 inline pack_plan plan_pack(const columns& cols, index_t keys) {
@@ -41,14 +41,14 @@ inline constexpr int pack_threads = pack_warps * warp_size;
 /// A warp packs a tile, a lane a column. Reads k and v twice, once for the maxima.
 template <class Operand>
 AFT_KERNEL(pack_threads, 4)
-pack_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pack_plan plan, const index_t count) {
+pack_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pack_plan plan, const index_t count) {
   const index_t index = block_index() * pack_warps + thread_index() / warp_size;
   if (index >= count) return;
   const int lane = thread_index() % warp_size;
   const index_t stripe = index / plan.key_tiles;
   const index_t s0 = (index - stripe * plan.key_tiles) * tuning::depth;
-  const index_t instance = stripe / plan.column_tiles;
-  const column col = plan.cols.at(instance, (stripe - instance * plan.column_tiles) * tuning::lanes + lane);
+  const index_t batch_item = stripe / plan.column_tiles;
+  const column col = plan.cols.at(batch_item, (stripe - batch_item * plan.column_tiles) * tuning::lanes + lane);
   packed_tile& tile = plan.tiles[index];
 
   float exponent = no_exponent<float>, largest = 0.0f;
