@@ -94,14 +94,14 @@ struct gemm_plan {
 inline gemm_plan plan_gemm(const columns& cols, index_t queries, index_t keys, index_t left_tiles) {
   gemm_plan plan;
   plan.rows.cols = cols;
-  plan.lane_tiles = (cols.count() + tuning::lanes - 1) / tuning::lanes;
-  plan.channel_tiles = (plan.lane_tiles + gemm_lane_tiles - 1) / gemm_lane_tiles;
-  plan.right_tiles = (keys + gemm_depth - 1) / gemm_depth;
-  plan.left_tiles = left_tiles < plan.right_tiles ? left_tiles : plan.right_tiles;
-  const index_t all = (queries + gemm_rows - 1) / gemm_rows;
+  plan.lane_tiles = ceil_div(cols.count(), tuning::lanes);
+  plan.channel_tiles = ceil_div(plan.lane_tiles, gemm_lane_tiles);
+  plan.right_tiles = ceil_div(keys, gemm_depth);
+  plan.left_tiles = min_of(plan.right_tiles, left_tiles);
+  const index_t all = ceil_div(queries, gemm_rows);
   const index_t row_bytes = cols.batch_items() * plan.left_tiles * static_cast<index_t>(sizeof(left_tile));
   const index_t fit = row_bytes == 0 ? all : tuning::gemm_bytes / row_bytes;
-  plan.row_tiles = fit < 1 ? 1 : (fit < all ? fit : all);
+  plan.row_tiles = fit < 1 ? 1 : min_of(all, fit);
   return plan;
 }
 
@@ -111,8 +111,8 @@ inline gemm_plan plan_rows(const gemm_plan& whole, const fold_plan& rows, index_
   const index_t step = whole.row_tiles * gemm_rows;
   plan.rows = rows;
   plan.first = first;
-  plan.last = first + step < rows.r1 ? first + step : rows.r1;
-  plan.row_tiles = (plan.last - plan.first + gemm_rows - 1) / gemm_rows;
+  plan.last = min_of(rows.r1, first + step);
+  plan.row_tiles = ceil_div(plan.last - plan.first, gemm_rows);
   return plan;
 }
 
@@ -132,7 +132,7 @@ struct gemm_place {
     const index_t group = rest / (tuning::gemm_group * plan.channel_tiles);
     const index_t first = group * tuning::gemm_group;
     const index_t left = plan.row_tiles - first;
-    const index_t height = left < tuning::gemm_group ? left : index_t{tuning::gemm_group};
+    const index_t height = min_of(tuning::gemm_group, left);
     const index_t at = rest - first * plan.channel_tiles;
     const index_t tile = first + at % height;
     return of_rows(p, uniform, plan, batch_item, p.causal ? plan.row_tiles - 1 - tile : tile, at / height);
@@ -144,7 +144,7 @@ struct gemm_place {
     if (place.first_row + gemm_rows < plan.last) place.last_row = place.first_row + gemm_rows;
     const span keys = keys_of(p, uniform, place.first_row, place.last_row);
     place.begin = static_cast<int>(keys.lo / gemm_depth);
-    place.end = keys.lo < keys.hi ? static_cast<int>((keys.hi + gemm_depth - 1) / gemm_depth) : place.begin;
+    place.end = keys.lo < keys.hi ? static_cast<int>(ceil_div(keys.hi, gemm_depth)) : place.begin;
     return place;
   }
   AFT_DEVICE const left_tile& left(const gemm_plan& plan, int tile) const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <aft/core/config.hpp>
+#include <aft/math/integers.hpp>
 
 #if defined(AFT_DEVICE_EMULATOR)
 #include <device_emulator.hpp>

@@ -73,7 +73,7 @@ AFT_DEVICE row_result<C> exact_row(const device_call<C>& p, index_t b, index_t h
   // Cut where the fold cuts, so that long sums round no worse than there.
   for (index_t s0 = keys.lo / tuning::depth * tuning::depth; s0 < keys.hi; s0 += tuning::depth) {
     C part_num = C(0), part_den = C(0);
-    for (index_t s = s0 < keys.lo ? keys.lo : s0; s < s0 + tuning::depth && s < keys.hi; ++s) {
+    for (index_t s = max_of(s0, keys.lo); s < s0 + tuning::depth && s < keys.hi; ++s) {
       const exact_pair<C> x = read_pair(p, b, h, c, t, s);
       if (!x.seen) continue;
       C factor;

@@ -37,8 +37,8 @@ inline fold_plan plan_fold(const columns& cols, index_t r0, index_t r1) {
   plan.cols = cols;
   plan.r0 = r0;
   plan.r1 = r1;
-  plan.row_tiles = (r1 - r0 + fold_rows - 1) / fold_rows;
-  plan.column_tiles = (cols.count() + tuning::lanes - 1) / tuning::lanes;
+  plan.row_tiles = ceil_div(r1 - r0, fold_rows);
+  plan.column_tiles = ceil_div(cols.count(), tuning::lanes);
   return plan;
 }
 

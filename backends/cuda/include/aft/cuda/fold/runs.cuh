@@ -48,11 +48,11 @@ struct run_place {
     place.warp = thread_index() / warp_size;
     place.column = block * tuning::lanes + thread_index() % warp_size;
     place.exists = place.column < plan.columns;
-    const index_t length = (plan.count + plan.warps - 1) / plan.warps;
+    const index_t length = ceil_div(plan.count, plan.warps);
     const index_t begin = place.warp * length;
-    place.begin = begin < plan.count ? begin : plan.count;
+    place.begin = min_of(plan.count, begin);
     const index_t end = place.begin + length;
-    place.end = end < plan.count ? end : plan.count;
+    place.end = min_of(plan.count, end);
     place.last = place.end == plan.count && (place.begin < place.end || place.warp == 0);
     return place;
   }

@@ -73,7 +73,7 @@ AFT_DEVICE C exact_weight(const saved_row<C>& u, C key, C weight) {
   const C relative = fused(u.exponent, -number<C>::ln2_lo, fused(u.exponent, -number<C>::ln2_hi, x));
   // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
   const C most = C(8);
-  return exp_scaled<C>(relative > most ? most : relative, C(0));
+  return exp_scaled<C>(smaller(relative, most), C(0));
 }
 
 /// sum + a (x - y), also where only x - y lies beyond the range.

@@ -57,8 +57,7 @@ class key_product {
   bool chosen() const { return chosen_; }
   void pack(const device_call<float>& call, const call_stream& stream) const {
     const auto kernel = halves_ ? &pack_queries_kernel<half_operand> : &pack_queries_kernel<tf32_operand>;
-    stream.launch(kernel, (queries_.count() + pack_warps - 1) / pack_warps, pack_threads, call, queries_,
-                  queries_.count());
+    stream.launch(kernel, ceil_div(queries_.count(), pack_warps), pack_threads, call, queries_, queries_.count());
   }
   /// Flags what fold_keys has to sum again.
   void sum(const device_call<float>& part, const fold_plan& plan, const uniform_sums<query_sum<float>>& uniform,
@@ -102,7 +101,7 @@ class key_backward {
     uniform_.run(scan_queries_kernel<C>, call, stream);
     for (index_t r0 = 0; r0 < call.Tk; r0 += step_) {
       device_call<C> part = shared_.per_channel(call);
-      fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tk ? r0 + step_ : call.Tk);
+      fold_plan plan = plan_fold(cols_, r0, min_of(r0 + step_, call.Tk));
       if (expands_) {
         const expand_plan<C> expansion = banded_ ? band_of(call, plan.r0, plan.r1)
                                                  : plan_expansion(call.bias, 0, call.Tq, plan.r0, plan.r1, weights_);
@@ -182,8 +181,8 @@ class scan_key_backward {
     stream.clear(rows_.flags, rows_.flag_words());
     stream.launch(scan_key_rows_kernel<C>, keys_.blocks(), scan_threads, own, queries_, keys_, rows_);
     constexpr int words_a_block = exact_threads / warp_size;
-    stream.launch(exact_keys_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, own,
-                  rows_, rows_.flag_words());
+    stream.launch(exact_keys_kernel<C>, ceil_div(rows_.flag_words(), words_a_block), exact_threads, own, rows_,
+                  rows_.flag_words());
     shared_.sum(call, stream);
   }
 

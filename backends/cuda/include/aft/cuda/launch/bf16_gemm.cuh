@@ -47,12 +47,12 @@ inline gemm_engine gemm_engine_of_device() {
 /// Packs the left side of a part of the rows, and multiplies.
 inline void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
                           const uniform_sums<key_sum<float>>& uniform, gemm_engine engine) {
-  const index_t blocks = (plan.left_rows() + gemm_weights_warps - 1) / gemm_weights_warps;
+  const index_t blocks = ceil_div(plan.left_rows(), gemm_weights_warps);
   stream.launch(gemm_weights_kernel<float>, blocks, gemm_weights_threads, call, plan, uniform);
   if (engine == gemm_engine::warpgroups) {
     gemm_plan shared = plan;
     const index_t most = multiprocessors();
-    shared.launched = plan.blocks() < most ? plan.blocks() : most;
+    shared.launched = min_of(plan.blocks(), most);
     stream.launch_with(dynamic_bytes<wgmma_buffers>, gemm_wgmma_kernel<float>, shared.launched, wgmma_threads, call,
                        shared, uniform);
   } else {

@@ -63,7 +63,7 @@ class product_forward {
  private:
   template <class Operand>
   void run_with(const call_stream& stream) const {
-    stream.launch(pack_keys_kernel<Operand>, (keys_.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys_,
+    stream.launch(pack_keys_kernel<Operand>, ceil_div(keys_.count(), pack_warps), pack_threads, call, keys_,
                   keys_.count());
     uniform_.run(scan_chunks_kernel<float>, call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
@@ -115,8 +115,8 @@ class scan_forward {
       stream.launch(scan_prefix_kernel<C>, runs.blocks(), runs.threads(), runs, scan_.partials);
       stream.launch(scan_rows_kernel<C>, scan_.blocks(), scan_threads, call, scan_, rows_);
       constexpr int words_a_block = exact_threads / warp_size;
-      stream.launch(exact_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, call,
-                    rows_, rows_.flag_words());
+      stream.launch(exact_kernel<C>, ceil_div(rows_.flag_words(), words_a_block), exact_threads, call, rows_,
+                    rows_.flag_words());
     } else {
       const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, tuning::wide_run_warps);
       stream.launch(scan_total_kernel<C>, runs.blocks(), runs.threads(), call, runs, scan_, totals_);

@@ -68,10 +68,14 @@ template <class C>
 AFT_DEVICE bool is_finite(C x) {
   return magnitude(x) <= number<C>::largest;
 }
-/// a where b is NaN.
+// Both are a where b is NaN.
 template <class C>
 AFT_DEVICE C larger(C a, C b) {
   return b > a ? b : a;
+}
+template <class C>
+AFT_DEVICE C smaller(C a, C b) {
+  return b < a ? b : a;
 }
 
 /// 2^j for integral j <= 127 (1023); 0 where j is below the smallest normal exponent.

@@ -71,7 +71,7 @@ inline bool expands_band(const problem& p) {
 inline index_t expanded_width(const problem& p) {
   if (!expands_band(p)) return p.Tk;
   const index_t width = p.win.before + p.win.after + 1;
-  return width < 0 ? 0 : width;
+  return max_of(width, 0);
 }
 
 /// How many rows of `heads` matrices with rows of `length` elements are worked on at once, of `total`: 0 where even
@@ -83,15 +83,15 @@ index_t rows_at_once(index_t heads, index_t length, index_t total, index_t multi
   if (row_bytes > tuning::block_bytes) return 0;
   index_t rows = tuning::block_bytes / row_bytes;
   if (rows > multiple) rows = rows / multiple * multiple;
-  return rows < total ? rows : total;
+  return min_of(rows, total);
 }
 
 template <class C>
 expand_plan<C> plan_expansion(const device_bias& bias, index_t t0, index_t t1, index_t s0, index_t s1, C* out) {
   constexpr index_t side = tuning::pairs;
   expand_plan<C> plan{bias.u, bias.v, bias.heads, bias.rank, t0, t1, s0, s1, s1 - s0};
-  plan.row_tiles = (t1 - t0 + side - 1) / side;
-  plan.column_tiles = (s1 - s0 + side - 1) / side;
+  plan.row_tiles = ceil_div(t1 - t0, side);
+  plan.column_tiles = ceil_div(s1 - s0, side);
   plan.out = out;
   return plan;
 }

@@ -17,7 +17,7 @@ struct reach {
 };
 
 inline reach reach_of(const problem& p) {
-  const index_t most = p.Tq > p.Tk ? p.Tq : p.Tk;
+  const index_t most = max_of(p.Tq, p.Tk);
   reach r{most, most};
   if (p.win.bounded) {
     r = {p.win.before, p.win.after};
@@ -30,11 +30,11 @@ inline reach reach_of(const problem& p) {
       const index_t length = flat && i == 2 ? most : p.grid[i];
       const index_t back = p.left[i];
       const index_t forth = p.taps[i] - 1 - p.left[i];
-      r.before = r.before * length + (back < length ? back : length);
-      r.after = r.after * length + (forth < length ? forth : length);
+      r.before = r.before * length + min_of(back, length);
+      r.after = r.after * length + min_of(forth, length);
     }
   }
-  const auto cut = [&](index_t x) { return x < -most ? -most : (x > most ? most : x); };
+  const auto cut = [&](index_t x) { return max_of(-most, min_of(x, most)); };
   return {cut(r.before), cut(r.after)};
 }
 
@@ -42,7 +42,7 @@ inline reach reach_of(const problem& p) {
 inline index_t keys_near(const problem& p) {
   const reach r = reach_of(p);
   if (!p.causal) return r.before + r.after;
-  return (r.before < -p.first_query ? -p.first_query : r.before) + p.first_query;
+  return max_of(r.before, -p.first_query) + p.first_query;
 }
 
 /// Whether pairs outside the window all weigh the same, and the windows of `rows` rows leave a whole tile of the

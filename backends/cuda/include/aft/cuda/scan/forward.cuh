@@ -25,7 +25,7 @@ struct scan_plan {
   Partial* partials = nullptr;  ///< (chunks, columns)
 
   index_t warps() const { return chunks * column_tiles; }
-  index_t blocks() const { return (warps() + tuning::warps - 1) / tuning::warps; }
+  index_t blocks() const { return ceil_div(warps(), tuning::warps); }
 };
 
 template <class Partial>
@@ -34,8 +34,8 @@ scan_plan<Partial> plan_scan(index_t B, index_t d, index_t length, index_t chunk
   plan.cols = {1, B, d, false};
   plan.length = length;
   plan.chunk = chunk;
-  plan.chunks = (length + chunk - 1) / chunk;
-  plan.column_tiles = (plan.cols.count() + tuning::lanes - 1) / tuning::lanes;
+  plan.chunks = ceil_div(length, chunk);
+  plan.column_tiles = ceil_div(plan.cols.count(), tuning::lanes);
   return plan;
 }
 
@@ -52,8 +52,7 @@ struct scan_place {
     place.exists = word < plan.chunks * plan.column_tiles;
     place.chunk = word / plan.column_tiles;
     place.begin = place.chunk * plan.chunk;
-    const index_t end = place.begin + plan.chunk;
-    place.end = end < plan.length ? end : plan.length;
+    place.end = min_of(plan.length, place.begin + plan.chunk);
     place.column_tile = word - place.chunk * plan.column_tiles;
     const index_t j = place.column_tile * tuning::lanes + thread_index() % warp_size;
     place.col = plan.cols.at(0, j);

@@ -18,8 +18,8 @@ struct average_range {
   C low = number<C>::infinity, high = -number<C>::infinity;
 
   AFT_DEVICE void add(const average_range& x) {
-    low = x.low < low ? x.low : low;
-    high = x.high > high ? x.high : high;
+    low = smaller(low, x.low);
+    high = larger(high, x.high);
   }
   AFT_DEVICE void add(const device_call<C>& p, const column& col, index_t t) {
     const C o = load<C>(p.average, p.positions, col.b, t, col.c);
@@ -120,7 +120,7 @@ exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold
   C dv = C(0), dk = C(0);
   for (index_t t0 = queries.lo / tuning::depth * tuning::depth; t0 < queries.hi; t0 += tuning::depth) {
     C part_dv = C(0), part_dk = C(0);
-    for (index_t t = t0 < queries.lo ? queries.lo : t0; t < t0 + tuning::depth && t < queries.hi; ++t) {
+    for (index_t t = max_of(t0, queries.lo); t < t0 + tuning::depth && t < queries.hi; ++t) {
       const saved_row<C> u = load_saved_row(p, col.b, t, col.c);
       if (u.inverse == C(0)) continue;
       const C ag = exact_weight(u, key, C(0)) * (u.g * u.inverse);

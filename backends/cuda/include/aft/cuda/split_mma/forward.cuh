@@ -22,7 +22,7 @@ struct product_plan {
 };
 
 inline product_plan plan_product(const fold_plan& rows, const pack_plan& keys) {
-  return {rows, keys, (rows.r1 - rows.r0 + product_rows - 1) / product_rows};
+  return {rows, keys, ceil_div(rows.r1 - rows.r0, product_rows)};
 }
 
 /// What a block works on. Tiles of one row follow each other, so that the blocks that run together share w.
@@ -92,7 +92,7 @@ AFT_DEVICE void product_epilogue(const device_call<float>& p, const product_plan
   const fold_plan& rows = plan.rows;
   const product_place place = product_place::of(plan, block_index());
   const index_t first_row = place.first_row;
-  const index_t t_end = first_row + product_rows < rows.r1 ? first_row + product_rows : rows.r1;
+  const index_t t_end = min_of(rows.r1, first_row + product_rows);
   const tile_span tiles_seen = tiles_of(keys_of(p, uniform, first_row, t_end));
   const int lane = thread_index() % warp_size;
   const column col = product_place::own_column(plan);
@@ -124,7 +124,7 @@ product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pro
   const fold_plan& rows = plan.rows;
   const product_place place = product_place::of(plan, block_index());
   const index_t first_row = place.first_row;
-  const index_t t_end = first_row + product_rows < rows.r1 ? first_row + product_rows : rows.r1;
+  const index_t t_end = min_of(rows.r1, first_row + product_rows);
   const index_t h = rows.cols.head(place.batch_item);
   const index_t b = rows.cols.batch(place.batch_item);
   const int lane = thread_index() % warp_size;

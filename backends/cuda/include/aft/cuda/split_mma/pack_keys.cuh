@@ -31,8 +31,7 @@ struct pack_plan {
 };
 
 inline pack_plan plan_pack(const columns& cols, index_t keys) {
-  return {cols, (cols.count() + tuning::lanes - 1) / tuning::lanes, (keys + tuning::depth - 1) / tuning::depth,
-          nullptr};
+  return {cols, ceil_div(cols.count(), tuning::lanes), ceil_div(keys, tuning::depth), nullptr};
 }
 
 inline constexpr int pack_warps = 4;

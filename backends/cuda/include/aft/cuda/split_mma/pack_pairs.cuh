@@ -39,8 +39,8 @@ inline pair_side plan_side(const columns& cols, index_t rows) {
   pair_side side;
   side.cols = cols;
   side.rows = rows;
-  side.row_tiles = (rows + pair_rows - 1) / pair_rows;
-  side.column_tiles = (cols.count() + pair_columns - 1) / pair_columns;
+  side.row_tiles = ceil_div(rows, pair_rows);
+  side.column_tiles = ceil_div(cols.count(), pair_columns);
   return side;
 }
 

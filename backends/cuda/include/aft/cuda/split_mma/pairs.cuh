@@ -61,7 +61,7 @@ pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   const index_t batch_item = row_tile / plan.row_tiles;
   const index_t t0 = pairs.r0 + row_tile % plan.row_tiles * pair_rows;
   const index_t s0 = pairs.first_key(p, t0) + block_index() % plan.key_tiles * pair_rows;
-  const index_t t_end = t0 + pair_rows < pairs.r1 ? t0 + pair_rows : pairs.r1;
+  const index_t t_end = min_of(pairs.r1, t0 + pair_rows);
   const warp_tile at = warp_tile::own();
   const bool seen = s0 < p.Tk && !(p.causal && s0 >= t_end + p.diagonal);
 
