@@ -5,9 +5,7 @@
 
 #include "tiles.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Sums of a warp on their way through shared memory: num and den of a pair meet in a thread's registers, and change
 /// hands so that a warp has 32 channels of a row, which are whole lines to write and one word of flags.
@@ -126,7 +124,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
     }
   }
 
-  const tile_span inner = tiles_of(keys_of(p, uniform, place.first_row, place.last_row));
+  const tile_span inner = tiles_of(window_keys_of(p, uniform, place.first_row, place.last_row));
   std::uint32_t flags = 0;
   bool shown[n];
   AFT_UNROLL
@@ -158,6 +156,4 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
     if (shown[r]) to[places.at[r]] = float_to_bfloat16(out[r]);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,9 +4,7 @@
 
 #include "epilogue.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The part of a block's tile that a warp computes: 64 rows and 64 columns, which are 32 channels.
 struct gemm_warp {
@@ -132,6 +130,4 @@ gemm_mma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_p
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

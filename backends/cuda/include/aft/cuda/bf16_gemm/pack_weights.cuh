@@ -5,9 +5,7 @@
 #include "../split_mma/pack_weights.cuh"
 #include "tiles.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int gemm_weights_warps = 8;
 inline constexpr int gemm_weights_threads = gemm_weights_warps * warp_size;
@@ -87,7 +85,7 @@ gemm_weights_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ge
   const index_t batch_item = tile / plan.row_tiles;
   const gemm_place place = gemm_place::of_rows(p, uniform, plan, batch_item, tile - batch_item * plan.row_tiles, 0);
   const index_t t = place.first_row + r;
-  const span keys = keys_of(p, uniform, place.first_row, place.last_row);
+  const span keys = window_keys_of(p, uniform, place.first_row, place.last_row);
   index_t end = p.causal && t + p.diagonal < keys.hi ? t + p.diagonal + 1 : keys.hi;
   if (t >= place.last_row) end = keys.lo;
   const index_t b = plan.rows.cols.batch(batch_item), h = plan.rows.cols.head(batch_item);
@@ -99,6 +97,4 @@ gemm_weights_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ge
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

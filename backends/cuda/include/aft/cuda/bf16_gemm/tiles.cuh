@@ -15,9 +15,7 @@
 #include "../fold/forward.cuh"
 #include "../split_mma/operands.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 using tuning::gemm_channels;
 using tuning::gemm_depth;
@@ -142,7 +140,7 @@ struct gemm_place {
                                        index_t channel_tile) {
     gemm_place place{batch_item, row_tile, channel_tile, plan.first + row_tile * gemm_rows, plan.last, 0, 0};
     if (place.first_row + gemm_rows < plan.last) place.last_row = place.first_row + gemm_rows;
-    const span keys = keys_of(p, uniform, place.first_row, place.last_row);
+    const span keys = window_keys_of(p, uniform, place.first_row, place.last_row);
     place.begin = static_cast<int>(keys.lo / gemm_depth);
     place.end = keys.lo < keys.hi ? static_cast<int>(ceil_div(keys.hi, gemm_depth)) : place.begin;
     return place;
@@ -152,6 +150,4 @@ struct gemm_place {
   }
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -13,9 +13,7 @@
 #define AFT_HAS_WARPGROUPS 0
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Tiles in flight: 192 KiB, and 18 KiB for the sums, of the 227 that a block may have. Not measured.
 inline constexpr int wgmma_stages = 4;
@@ -159,6 +157,4 @@ gemm_wgmma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm
 #endif
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -7,15 +7,13 @@
 #include "../tensor/columns.cuh"
 #include "../tensor/weights.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int pair_threads = tuning::pairs * tuning::pairs;
 
-/// Instances [first, first + count) of `cols` and queries [r0, r1); the tiles of keys cover the pairs inside the window
-/// or filter. Results go to `out`, a matrix of pairs or of bands, or to `scratch`, (count, r1 - r0, width), whose last
-/// axis is the key, the place in the window, or the tap of a filter.
+/// Batch items [first, first + count) of `cols` and queries [r0, r1); the tiles of keys cover the pairs inside the
+/// window or filter. Results go to `out`, a matrix of pairs or of bands, or to `scratch`, (count, r1 - r0, width),
+/// whose last axis is the key, the place in the window, or the tap of a filter.
 template <class C>
 struct pair_plan {
   columns cols{};
@@ -151,6 +149,4 @@ clear_kernel(const AFT_PARAMETER matrix m, const index_t batch, const index_t he
   store<C>(m.data, m.type, head / heads * m.sb + head % heads * m.sh + row % rows * m.sr + i % width * m.sc, C(0));
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 #include "../device/tuning.hpp"
 #include "../tensor/call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// dw (heads, t1 - t0, width) of the keys [s0, s1) at s, or with `banded` at s - t + before; the other factor `f`
 /// (f_heads, positions, n), and the sums so far (sum_heads, sum_rows, n).
@@ -129,6 +127,4 @@ store_taps_kernel(const AFT_PARAMETER device_bias out, const C* sums) {
   store<C>(out.r, out.r_type, at, sums[i]);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -14,9 +14,7 @@
 #include <warpgroup.hpp>
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int warpgroup_size = 128;
 
@@ -30,9 +28,6 @@ using wgmma_sums = float[128];
 
 #if defined(AFT_DEVICE_EMULATOR)
 
-inline unsigned shared_address(const void* p) {
-  return emulator::shared_address(p);
-}
 inline void init_barrier(arrival_barrier& barrier, int arrivals) {
   emulator::init_barrier(&barrier, arrivals);
 }
@@ -194,6 +189,4 @@ AFT_DEVICE std::uint64_t further(std::uint64_t matrix, int bytes) {
   return matrix + static_cast<std::uint64_t>(bytes >> 4);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

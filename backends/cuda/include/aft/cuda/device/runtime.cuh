@@ -15,9 +15,7 @@
 #include <warpgroup.hpp>
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 #if defined(AFT_DEVICE_EMULATOR)
 
@@ -251,6 +249,4 @@ class device_scratch {
   void* base_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

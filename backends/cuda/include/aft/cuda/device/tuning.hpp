@@ -5,9 +5,7 @@
 
 #include <aft/core/config.hpp>
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl::tuning {
+namespace aft::inline AFT_ISA::cuda_impl::tuning {
 
 /// Columns of a tile: the lanes of a warp, so that 16-byte sectors of k and v are read whole.
 inline constexpr int lanes = 32;
@@ -53,6 +51,4 @@ inline constexpr int wide_run_warps = 16;
 /// Scratch for parts of an expanded bias or of its gradient, far below the 64 MiB of tiles that the contract allows.
 inline constexpr index_t block_bytes = index_t{16} << 20;
 
-}  // namespace cuda_impl::tuning
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl::tuning

@@ -5,9 +5,7 @@
 #include "../math/gates.cuh"
 #include "../tensor/call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// den 2^exponent exp(2 (base_hi + base_lo)) = sum exp(k + w); den is 0 for a row that sees no key, NaN where NaN or
 /// +inf is among what it sees.
@@ -64,6 +62,4 @@ AFT_DEVICE void row_epilogue(const device_call<C>& p, index_t b, index_t t, inde
     store_state(p, (b * p.Tq + t) * p.state_channels + c / per_state, r);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

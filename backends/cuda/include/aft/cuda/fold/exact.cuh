@@ -7,9 +7,7 @@
 
 #include "forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// A pair as the exact sums see it.
 template <class C>
@@ -134,6 +132,4 @@ exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan
   row_epilogue(p, at.col.b, at.row, at.col.c, exact_row(p, at.col.b, at.head, at.col.c, at.row));
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -13,9 +13,7 @@
 #include "epilogue.cuh"
 #include "uniform_keys.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int fold_threads = warp_size * tuning::warps;
 inline constexpr int fold_rows = tuning::warps * tuning::rows_per_thread;
@@ -136,7 +134,7 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   const index_t h = plan.cols.head(at.batch_item);
   const index_t b = plan.cols.batch(at.batch_item);
   const index_t t_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
-  const span keys = keys_of(p, uniform, at.first_row, t_end);
+  const span keys = window_keys_of(p, uniform, at.first_row, t_end);
   if (plan.only_flagged) {
     std::uint32_t flagged = 0;
     for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
@@ -177,6 +175,4 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 #include "forward.cuh"
 #include "query_sum.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class C>
 struct key_fold_buffers {
@@ -70,7 +68,7 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
   const index_t h = plan.cols.head(at.batch_item);
   const index_t b = plan.cols.batch(at.batch_item);
   const index_t s_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
-  const span queries = queries_of(p, uniform, at.first_row, s_end);
+  const span queries = window_queries_of(p, uniform, at.first_row, s_end);
   if (plan.only_flagged) {
     std::uint32_t flagged = 0;
     for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
@@ -158,6 +156,4 @@ sum_shared_keys_kernel(const AFT_PARAMETER device_call<C> p, const C* per_channe
   store<C>(p.dk, p.positions, row / p.Tk, row % p.Tk, kc, sum);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

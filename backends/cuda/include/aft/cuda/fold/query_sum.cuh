@@ -9,9 +9,7 @@
 
 #include "saved_rows.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// A and B in units of 2^top.
 template <class C>
@@ -68,6 +66,4 @@ AFT_DEVICE bool add_queries(const query_sum<C>& sum, const split_exp<C>& weight,
   return is_finite(dv) && is_finite(dk);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

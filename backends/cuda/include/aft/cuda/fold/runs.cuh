@@ -9,9 +9,7 @@
 #include "../device/device.cuh"
 #include "../device/tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class Fold>
 inline constexpr int run_warps = sizeof(Fold) <= 4 * sizeof(float) ? tuning::run_warps : tuning::wide_run_warps;
@@ -50,9 +48,9 @@ struct run_place {
     place.exists = place.column < plan.columns;
     const index_t length = ceil_div(plan.count, plan.warps);
     const index_t begin = place.warp * length;
-    place.begin = min_of(plan.count, begin);
+    place.begin = begin < plan.count ? begin : plan.count;
     const index_t end = place.begin + length;
-    place.end = min_of(plan.count, end);
+    place.end = end < plan.count ? end : plan.count;
     place.last = place.end == plan.count && (place.begin < place.end || place.warp == 0);
     return place;
   }
@@ -103,6 +101,4 @@ AFT_DEVICE Fold through_run(const run_plan& plan, const run_place& at, const Fol
   return before;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

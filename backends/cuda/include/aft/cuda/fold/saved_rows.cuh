@@ -4,9 +4,7 @@
 
 #include "epilogue.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// One query in one channel: a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) 2^-exponent inverse. Of a row that sees no
 /// key inverse, g and o are 0.
@@ -112,6 +110,4 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p) {
   if (p.dq.set) store<C>(p.dq, p.positions, b, t, c, empty ? C(0) : slope);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -11,9 +11,7 @@
 #include "../tensor/call.cuh"
 #include "runs.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Folds of the positions before, and from, each multiple of tuning::depth: (tiles + 1, columns), column b d + c. A
 /// direction is null where nobody looks. Without `used` every pair is summed by itself.
@@ -37,7 +35,7 @@ AFT_DEVICE span whole_tiles(index_t lo, index_t hi, index_t most, bool hidden_be
 
 /// The keys that queries [t0, t1) have to look at one by one.
 template <class C, class Fold>
-AFT_DEVICE span keys_of(const device_call<C>& p, const uniform_sums<Fold>& uniform, index_t t0, index_t t1) {
+AFT_DEVICE span window_keys_of(const device_call<C>& p, const uniform_sums<Fold>& uniform, index_t t0, index_t t1) {
   if (!uniform.used) return keys_of(p, t0, t1);
   // Causal, what is seen ends at a key of each row's own, wherever the windows are: only one side can be folded.
   const index_t lo = t0 - (p.causal && p.reach_before < -p.diagonal ? -p.diagonal : p.reach_before);
@@ -46,7 +44,7 @@ AFT_DEVICE span keys_of(const device_call<C>& p, const uniform_sums<Fold>& unifo
 
 /// The queries that keys [s0, s1) have to look at one by one. Causal, those before the first that sees one see none.
 template <class C, class Fold>
-AFT_DEVICE span queries_of(const device_call<C>& p, const uniform_sums<Fold>& uniform, index_t s0, index_t s1) {
+AFT_DEVICE span window_queries_of(const device_call<C>& p, const uniform_sums<Fold>& uniform, index_t s0, index_t s1) {
   if (!uniform.used) return queries_of(p, s0, s1);
   const index_t hi = s1 + (p.causal && p.reach_before < -p.diagonal ? -p.diagonal : p.reach_before);
   return whole_tiles(s0 - (p.causal ? p.diagonal : p.reach_after), hi, p.Tq, false);
@@ -98,6 +96,4 @@ uniform_sums_kernel(const AFT_PARAMETER uniform_sums<Fold> uniform, const AFT_PA
   if (at.last) store(plan.count, sum);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -9,9 +9,7 @@
 #include "bias_gradient.cuh"
 #include "forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Where value channels share key channels, dk is first one value for each of them, in scratch.
 template <class C>
@@ -240,6 +238,4 @@ void backward(const backward_problem& p, const call_stream& stream) {
   if (bias) bias->run(call, stream);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 #include "../plan/row_parts.cuh"
 #include "../plan/to_call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Calls that the matrix product serves. Nothing here may depend on the batch, or on what it holds.
 inline bool is_product(const problem& p) {
@@ -107,6 +105,4 @@ class gemm_forward {
   gemm_plan plan_;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -6,9 +6,7 @@
 #include "../plan/expand.cuh"
 #include "pair_gradient.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class C>
 class bias_backward {
@@ -152,6 +150,4 @@ class bias_backward {
   C* weights_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -10,9 +10,7 @@
 #include "../split_mma/forward.cuh"
 #include "bf16_gemm.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Folds the rows of any problem pair by pair: O(B Tq s d) for s keys in a window, of a block's rows rather than of
 /// one.
@@ -179,6 +177,4 @@ void forward(const problem& p, const call_stream& stream) {
   job.run(stream);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -5,9 +5,7 @@
 #include "../split_mma/pairs.cuh"
 #include "forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class C>
 class pair_backward {
@@ -109,6 +107,4 @@ class pair_backward {
   std::uint32_t* flags_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

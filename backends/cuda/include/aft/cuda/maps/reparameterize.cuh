@@ -7,9 +7,7 @@
 
 #include "../tensor/wide_access.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// filter_tensor and filter_problem with plain arrays.
 struct device_filter {
@@ -154,6 +152,4 @@ inline filter_call to_filter_call(const filter_problem& p) {
   return c;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -7,9 +7,7 @@
 
 #include "../device/device.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Constants of the two arithmetic types. `magic` added to x rounds x to an integer in the low bits of the sum.
 template <class C>
@@ -198,6 +196,4 @@ AFT_DEVICE C value_exponent(C largest) {
   return e < -most ? -most : (e > most ? most : e);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

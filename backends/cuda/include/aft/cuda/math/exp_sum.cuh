@@ -4,9 +4,7 @@
 
 #include "arithmetic.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The sums of one row, in units of 2^top.
 template <class C>
@@ -47,6 +45,4 @@ AFT_DEVICE bool proven(const key_sum<C>& sum) {
          (sum.largest == C(0) || sum.largest >= number<C>::least_value);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

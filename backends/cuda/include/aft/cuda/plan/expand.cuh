@@ -5,9 +5,7 @@
 #include "../device/tuning.hpp"
 #include "../tensor/call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int expand_threads = tuning::pairs * tuning::pairs;
 
@@ -125,6 +123,4 @@ device_bias expanded(const device_bias& bias, const expand_plan<C>& plan) {
   return filled;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -6,9 +6,7 @@
 #include "../fold/exact.cuh"
 #include "expand.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// All rows of a problem, in parts whose share of a factorized bias fits the scratch.
 template <class C>
@@ -56,6 +54,4 @@ class row_parts {
   std::uint32_t* flags_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

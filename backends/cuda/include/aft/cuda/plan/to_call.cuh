@@ -5,9 +5,7 @@
 #include "../tensor/call.cuh"
 #include "uniform_scan.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline grid to_grid(const std::array<index_t, 3>& a) {
   return {a[0], a[1], a[2]};
@@ -69,6 +67,4 @@ device_call<C> to_call(const problem& p) {
   return c;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

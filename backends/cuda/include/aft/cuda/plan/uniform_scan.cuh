@@ -6,9 +6,7 @@
 #include "../device/runtime.cuh"
 #include "../scan/forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The most that a key inside the window or filter lies before and after its query, positions counted row-major and
 /// keys and queries from 0 both, so that either may be negative; as far as any pair where there is neither.
@@ -92,6 +90,4 @@ class uniform_scan {
   uniform_sums<Fold> folds_{};
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 #include "../fold/exact.cuh"
 #include "../fold/runs.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int scan_threads = warp_size * tuning::warps;
 inline constexpr int total_threads = warp_size * tuning::wide_run_warps;
@@ -52,7 +50,8 @@ struct scan_place {
     place.exists = word < plan.chunks * plan.column_tiles;
     place.chunk = word / plan.column_tiles;
     place.begin = place.chunk * plan.chunk;
-    place.end = min_of(plan.length, place.begin + plan.chunk);
+    const index_t end = place.begin + plan.chunk;
+    place.end = end < plan.length ? end : plan.length;
     place.column_tile = word - place.chunk * plan.column_tiles;
     const index_t j = place.column_tile * tuning::lanes + thread_index() % warp_size;
     place.col = plan.cols.at(0, j);
@@ -157,6 +156,4 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -7,9 +7,7 @@
 #include "../fold/query_sum.cuh"
 #include "forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The finite averages of rows that see a key: all of them lie in [low, high]. Those of padding may be anything, where
 /// the caller gave them.
@@ -134,6 +132,4 @@ exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold
   if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, dk);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 
 #include "partial_rows.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Rows [rows.r0, rows.r1) of all batch items; `rows` says where their flags are.
 struct product_plan {
@@ -92,8 +90,8 @@ AFT_DEVICE void product_epilogue(const device_call<float>& p, const product_plan
   const fold_plan& rows = plan.rows;
   const product_place place = product_place::of(plan, block_index());
   const index_t first_row = place.first_row;
-  const index_t t_end = min_of(rows.r1, first_row + product_rows);
-  const tile_span tiles_seen = tiles_of(keys_of(p, uniform, first_row, t_end));
+  const index_t t_end = first_row + product_rows < rows.r1 ? first_row + product_rows : rows.r1;
+  const tile_span tiles_seen = tiles_of(window_keys_of(p, uniform, first_row, t_end));
   const int lane = thread_index() % warp_size;
   const column col = product_place::own_column(plan);
   const float terms = static_cast<float>(tiles_seen.end - tiles_seen.begin) * tuning::depth;
@@ -124,11 +122,11 @@ product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pro
   const fold_plan& rows = plan.rows;
   const product_place place = product_place::of(plan, block_index());
   const index_t first_row = place.first_row;
-  const index_t t_end = min_of(rows.r1, first_row + product_rows);
+  const index_t t_end = first_row + product_rows < rows.r1 ? first_row + product_rows : rows.r1;
   const index_t h = rows.cols.head(place.batch_item);
   const index_t b = rows.cols.batch(place.batch_item);
   const int lane = thread_index() % warp_size;
-  const tile_span tiles_seen = tiles_of(keys_of(p, uniform, first_row, t_end));
+  const tile_span tiles_seen = tiles_of(window_keys_of(p, uniform, first_row, t_end));
   const warp_tile at = warp_tile::own();
   const packed_tile* const packed = place.tiles(plan);
 
@@ -150,7 +148,7 @@ product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pro
       commit_copies();
       if (!plain) load_any(p, b, h, first_row, t_end, s0, buffers.loop.raw, part);
       const int exist = p.Tk - s0 < tuning::depth ? static_cast<int>(p.Tk - s0) : tuning::depth;
-      const bool any_part = stage_weights<Operand>(part, exist, buffers.loop.weights);
+      const bool any_part = pack_weights<Operand>(part, exist, buffers.loop.weights);
       wait_copies<1>();
       const bool hides = sync_any(any_part);
       if (plain && tile + 1 < end) load_plain(p, b, h, first_row, t_end, s0 + tuning::depth, part);
@@ -178,6 +176,4 @@ product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pro
   product_epilogue<Operand>(p, plan, uniform, buffers);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

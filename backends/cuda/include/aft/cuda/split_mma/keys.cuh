@@ -9,9 +9,7 @@
 #include "forward.cuh"
 #include "pack_queries.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 union tensor_key_buffers {
   struct {
@@ -112,7 +110,7 @@ key_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
   const index_t b = rows.cols.batch(place.batch_item);
   const int lane = thread_index() % warp_size;
   const column col = rows.cols.at(place.batch_item, place.column_tile * tuning::lanes + lane);
-  const tile_span tiles_seen = tiles_of(queries_of(p, uniform, place.first_row, s_end));
+  const tile_span tiles_seen = tiles_of(window_queries_of(p, uniform, place.first_row, s_end));
   const warp_tile at = warp_tile::own();
   const packed_tile* const packed = place.tiles(plan);
 
@@ -129,7 +127,7 @@ key_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
     weight_part part;
     load_columns(p, b, h, place.first_row, s_end, t0, buffers.loop.raw, part);
     const int exist = p.Tq - t0 < tuning::depth ? static_cast<int>(p.Tq - t0) : tuning::depth;
-    const bool any_part = stage_weights<Operand>(part, exist, buffers.loop.weights);
+    const bool any_part = pack_weights<Operand>(part, exist, buffers.loop.weights);
     wait_copies<1>();
     const bool hides = sync_any(any_part);
     tile_sums acc;
@@ -172,6 +170,4 @@ key_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

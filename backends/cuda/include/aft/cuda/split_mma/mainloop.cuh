@@ -6,9 +6,7 @@
 #include "pack_keys.cuh"
 #include "pack_weights.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The part of a block's tile that a warp computes: 32 rows and 16 columns, num and den of each. A thread has 4 rows
 /// of 4 columns, in the order in which mma.sync hands results out.
@@ -146,6 +144,4 @@ AFT_DEVICE void start_copy(const Tile& from, Tile& to) {
     copy_async(target + i * chunk_bytes, source + i * chunk_bytes);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

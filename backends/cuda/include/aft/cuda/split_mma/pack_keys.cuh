@@ -6,9 +6,7 @@
 #include "../tensor/columns.cuh"
 #include "operands.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Columns 2j and 2j + 1 of the product are num and den of column j, so that both end in one thread. A tile's weights
 /// are in units of 2^exponent, its values in units of 2^value_exponent: both from this column's own keys of this tile,
@@ -81,6 +79,4 @@ pack_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER p
   tile.largest[lane] = largest;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

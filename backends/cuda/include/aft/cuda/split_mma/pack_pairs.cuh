@@ -9,9 +9,7 @@
 #include "../scan/keys.cuh"
 #include "pack_queries.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int pair_rows = tuning::product_rows;
 /// Of a tile: two numbers each.
@@ -84,7 +82,7 @@ struct packed_pair {
 
 AFT_DEVICE packed_pair pair_of_query(const device_call<float>& p, const column& col, index_t t, float centre) {
   const staged_query<float> q = stage_query(p, col.b, t, col.c);
-  // A row that sees nothing in this column, or has nothing upstream, adds nothing; what is no number stays.
+  // A row that sees nothing in this column, or whose incoming gradient is 0, adds nothing; what is no number stays.
   if (q.g == 0.0f && is_finite(q.o)) return {0.0f, 0.0f, no_exponent<float>};
   const float x = tf32_operand::rounded(q.g * pow2<float>(-value_exponent(magnitude(q.g))));
   return {x, x * (centre - q.o), query_exponent(q)};
@@ -139,6 +137,4 @@ pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

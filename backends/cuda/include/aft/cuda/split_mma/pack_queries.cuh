@@ -6,9 +6,7 @@
 #include "../fold/saved_rows.cuh"
 #include "pack_keys.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The size of e^-lse g as a power of two; NaN where only the exact weight will do.
 AFT_DEVICE float query_exponent(const staged_query<float>& q) {
@@ -60,6 +58,4 @@ pack_queries_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   tile.largest[lane] = largest;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -5,9 +5,7 @@
 #include "../tensor/weights.cuh"
 #include "operands.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int product_threads = warp_size * tuning::product_warps;
 inline constexpr int product_rows = tuning::product_rows;
@@ -91,7 +89,7 @@ AFT_DEVICE void load_any(const device_call<float>& p, index_t b, index_t h, inde
 
 /// Whether any of this thread's rows sees a part of the tile only. `keys`: how many of the tile's keys exist.
 template <class Operand>
-AFT_DEVICE bool stage_weights(const weight_part& part, int keys, weight_tile& tile) {
+AFT_DEVICE bool pack_weights(const weight_part& part, int keys, weight_tile& tile) {
   const int first = thread_index() % weight_part::row_threads * 4;
   // The threads of a row are neighbours in one warp: a byte of its ballots.
   const int byte = thread_index() % warp_size / weight_part::row_threads * weight_part::row_threads;
@@ -128,6 +126,4 @@ AFT_DEVICE bool stage_weights(const weight_part& part, int keys, weight_tile& ti
   return any_part;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -9,9 +9,7 @@
 #include "mainloop.cuh"
 #include "pack_pairs.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// `pairs` has tiles of 16 x 16 with common steps of 64.
 struct pair_product {
@@ -61,7 +59,7 @@ pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   const index_t batch_item = row_tile / plan.row_tiles;
   const index_t t0 = pairs.r0 + row_tile % plan.row_tiles * pair_rows;
   const index_t s0 = pairs.first_key(p, t0) + block_index() % plan.key_tiles * pair_rows;
-  const index_t t_end = min_of(pairs.r1, t0 + pair_rows);
+  const index_t t_end = t0 + pair_rows < pairs.r1 ? t0 + pair_rows : pairs.r1;
   const warp_tile at = warp_tile::own();
   const bool seen = s0 < p.Tk && !(p.causal && s0 >= t_end + p.diagonal);
 
@@ -136,6 +134,4 @@ pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

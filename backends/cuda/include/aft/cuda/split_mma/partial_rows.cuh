@@ -4,9 +4,7 @@
 
 #include "mainloop.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Half the depth of a tile, so that the buffers fit beside those of the mainloop in 48 KiB.
 inline constexpr int hidden_depth = tuning::depth / 2;
@@ -87,6 +85,4 @@ AFT_DEVICE void add_hidden(const hidden_buffers& tile, const row_view (&view)[pr
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

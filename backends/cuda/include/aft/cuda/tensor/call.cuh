@@ -4,9 +4,7 @@
 
 #include "storage.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Where w[t,s] comes from, the pairs that are hidden, and the filter's box. `row` and `column` are the pair that
 /// w.data points at: not (0, 0) where a part of a factorized bias was expanded into scratch.
@@ -127,6 +125,4 @@ AFT_DEVICE C load_key(const device_call<C>& p, index_t b, index_t s, index_t c) 
   return load<C>(p.k, p.positions, b, s, c / (p.d / p.hk));
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

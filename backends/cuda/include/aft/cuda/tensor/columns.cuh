@@ -4,9 +4,7 @@
 
 #include "call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 struct column {
   index_t b, c;
@@ -37,6 +35,4 @@ inline columns columns_of(const problem& p) {
   return {p.bias.heads, p.B, p.d / p.bias.heads, batched};
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,9 +4,7 @@
 
 #include "call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The tap r[h, s - t + left] (AFT Eq. 6, DAFT Eq. 8), or false outside the filter's box.
 template <class C>
@@ -74,6 +72,4 @@ AFT_DEVICE C visible_weight(const device_call<C>& p, index_t b, index_t h, index
   return pair_hidden(p, b, t, s) ? -number<C>::infinity : weight(p, b, h, t, s);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl
