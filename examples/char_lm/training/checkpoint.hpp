@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training run in a file: weights, moments, history, and the settings that make it continue.
+#pragma once
+
+#include "common/training/optimizer.hpp"
+#include "common/training/safetensors.hpp"
+#include "char_lm/training/settings.hpp"
+
+namespace examples::char_lm {
+
+/// What the plots show, one value a step.
+struct history {
+  std::vector<double> bits;     // training loss, bits a character
+  std::vector<double> seconds;  // since the start, without the time between interruption and resumption
+};
+
+struct checkpoint {
+  training_settings settings;
+  std::uint64_t text_fingerprint = 0;
+  std::int64_t steps_done = 0;
+  safetensors::file tensors;
+
+  /// Throws user_error if the file is damaged or is not a checkpoint of this program.
+  static checkpoint read(const std::filesystem::path& path);
+  /// Copies everything, or throws user_error before anything is changed.
+  void restore(optimizer& target, history& past) const;
+};
+
+/// Throws user_error; the file that was there is then as before.
+void save_checkpoint(const std::filesystem::path& path, const training_settings& settings,
+                     std::uint64_t text_fingerprint, optimizer& state, const history& past);
+
+}  // namespace examples::char_lm
