@@ -2,9 +2,10 @@
 //
 // char_lm: trains the same language model with several mixers and compares them.
 
-#include "common/report/progress.hpp"
 #include "char_lm/report/report.hpp"
 #include "char_lm/training/training.hpp"
+#include "common/report/progress.hpp"
+#include "common/report/results_file.hpp"
 #include "common/support/user_error.hpp"
 
 #include <algorithm>

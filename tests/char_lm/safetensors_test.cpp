@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
-#include "common/training/safetensors.hpp"
 #include "common/support/user_error.hpp"
+#include "common/training/safetensors.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,8 +6,8 @@
 
 #include "common/layers/layer_norm.hpp"
 #include "common/layers/linear.hpp"
-#include "common/mixers/mixer.hpp"
 #include "common/layers/mlp.hpp"
+#include "common/mixers/mixer.hpp"
 
 #include <cstdint>
 #include <limits>

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "char_lm/model/embedding.hpp"
-#include "common/mixers/mixer.hpp"
 #include "common/layers/mlp.hpp"
+#include "common/mixers/mixer.hpp"
 
 #include <chrono>
 #include <deque>

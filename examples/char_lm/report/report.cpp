@@ -2,29 +2,11 @@
 
 #include "char_lm/report/report.hpp"
 
-#include "common/support/atomic_file.hpp"
+#include "common/report/results_file.hpp"
 
 #include <nlohmann/json.hpp>
 
 namespace examples::char_lm {
-
-namespace {
-
-#if defined(__clang__)
-constexpr const char* compiler = "clang++ " __clang_version__;
-#elif defined(__GNUC__)
-constexpr const char* compiler = "g++ " __VERSION__;
-#else
-constexpr const char* compiler = "unknown";
-#endif
-
-#ifdef EXAMPLES_WITH_ONEDNN
-constexpr const char* products = "oneDNN";
-#else
-constexpr const char* products = "Eigen";
-#endif
-
-}  // namespace
 
 void print_table(std::FILE* out, const std::vector<result>& results) {
   std::fprintf(out, "%-10s %12s %10s %14s %14s %12s\n", "mixer", "parameters", "bits/char", "mixer ms/step",
@@ -38,8 +20,6 @@ void print_table(std::FILE* out, const std::vector<result>& results) {
 void write_json(const std::filesystem::path& file, const std::vector<result>& results, const std::string& text_name,
                 int threads, double order1_bits) {
   nlohmann::json json;
-  json["compiler"] = compiler;
-  json["products"] = products;
   json["text"] = printable(text_name);
   json["threads"] = threads;
   json["order1_bits"] = order1_bits;
@@ -68,17 +48,7 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
     for (const result::bias& b : r.biases) one["biases"].push_back({{"shape", b.shape}, {"values", b.values}});
     json["results"].push_back(std::move(one));
   }
-  const std::string whole = json.dump(1) + "\n";
-  atomic_file out(file);
-  out.append(whole.data(), whole.size());
-  out.commit();
-}
-
-std::string printable(const std::string& bytes) {
-  std::string s = bytes;
-  for (char& c : s)
-    if (c != '\n' && c != '\t' && (c < ' ' || c > '~')) c = '?';
-  return s;
+  write_results(file, std::move(json));
 }
 
 }  // namespace examples::char_lm

@@ -32,7 +32,4 @@ void print_table(std::FILE* out, const std::vector<result>& results);
 void write_json(const std::filesystem::path& file, const std::vector<result>& results, const std::string& text_name,
                 int threads, double order1_bits);
 
-/// The text as a terminal can show it: anything but printable ASCII and line ends becomes '?'.
-std::string printable(const std::string& bytes);
-
 }  // namespace examples::char_lm

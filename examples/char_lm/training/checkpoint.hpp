@@ -3,17 +3,10 @@
 // A training run in a file: weights, moments, history, and the settings that make it continue.
 #pragma once
 
-#include "common/training/optimizer.hpp"
-#include "common/training/safetensors.hpp"
 #include "char_lm/training/settings.hpp"
+#include "common/training/training_state.hpp"
 
 namespace examples::char_lm {
-
-/// What the plots show, one value a step.
-struct history {
-  std::vector<double> bits;     // training loss, bits a character
-  std::vector<double> seconds;  // since the start, without the time between interruption and resumption
-};
 
 struct checkpoint {
   training_settings settings;

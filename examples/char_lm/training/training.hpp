@@ -3,8 +3,8 @@
 // One model on one text: steps, evaluation, checkpoints, and what the trained model writes.
 #pragma once
 
-#include "char_lm/training/checkpoint.hpp"
 #include "char_lm/data/text.hpp"
+#include "char_lm/training/checkpoint.hpp"
 
 #include <optional>
 

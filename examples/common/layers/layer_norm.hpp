@@ -3,8 +3,8 @@
 // Layer norm over the channels of a row, y = gain * (x - mean) / std + bias, and its backward.
 #pragma once
 
-#include "common/support/parallel.hpp"
 #include "common/layers/parameter.hpp"
+#include "common/support/parallel.hpp"
 #include "common/support/simd.hpp"
 
 namespace examples {
