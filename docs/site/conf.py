@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The site around the reference. scripts/docs builds it; docs/ is its source, this folder its configuration."""
+
+import pathlib
+import re
+
+from docutils import nodes
+from latex2mathml.converter import convert
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+
+project = "aft"
+copyright = "the authors of aft, Apache-2.0"
+header = (TOP / "include/aft/core/version.hpp").read_text(encoding="utf-8")
+version = release = ".".join(re.search(rf"AFT_VERSION_{part} +(\d+)", header).group(1)
+                             for part in ("MAJOR", "MINOR", "PATCH"))
+
+extensions = ["myst_parser", "sphinxcontrib.doxylink"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 4
+exclude_patterns = ["site", "programs", "results", "pictures/README.md"]
+highlight_language = "none"
+
+# {cpp}`aft::full` names a page of the reference.
+doxylink = {"cpp": (str(TOP / "build/docs/reference.tag"), "reference/")}
+
+html_theme = "furo"
+html_title = f"aft {release}"
+html_static_path = ["style.css"]
+html_css_files = ["style.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_math_renderer = "mathml"
+
+
+def draw_formula(display):
+    """Browsers draw MathML themselves; a script that draws would have to come from a network."""
+    def visit(writer, node):
+        writer.body.append(convert(node.astext(), display=display))
+        raise nodes.SkipNode
+    return visit
+
+
+def name_folder(app, env, node, content):
+    """Documents link folders of the tree, which is right where the tree is browsed; here there is nothing to open."""
+    if node.get("reftype") != "myst" or not (TOP / "docs" / env.docname).parent.joinpath(node["reftarget"]).is_dir():
+        return None
+    return nodes.inline("", "", *content.children) if content.children else content
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", inline_renderers=(draw_formula("inline"), None),
+                               block_renderers=(draw_formula("block"), None))
+    app.connect("missing-reference", name_folder)
+    return {"parallel_read_safe": True}
