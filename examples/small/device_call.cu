@@ -39,20 +39,22 @@ int main() {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(0.1F * static_cast<float>(i));
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = std::cos(0.3F * static_cast<float>(i));
 
-  const auto host = aft::as_view(x.data(), {B, T, d});
-  aft::full(host, host, host, aft::dense_bias{aft::as_view(w.data(), {T, T})}, aft::as_view(expected.data(), {B, T, d}),
+  const aft::tensor_view<const float, 3> host{x.data(), {B, T, d}};
+  const aft::tensor_view<float, 3> out{expected.data(), {B, T, d}};
+  aft::full(host, host, host, aft::dense_bias{aft::tensor_view<const float, 2>{w.data(), {T, T}}}, out,
             aft::options{.causal = true});
 
   // The space is part of a view's type: a host view in this call would not compile.
   float* const device_x = copy_to_device(x);
   float* const device_w = copy_to_device(w);
   float* const device_y = copy_to_device(y);
-  const auto in = aft::as_view<aft::device_space>(static_cast<const float*>(device_x), {B, T, d});
-  const auto bias = aft::as_view<aft::device_space>(static_cast<const float*>(device_w), {T, T});
+  using aft::device_space;
+  const aft::tensor_view<const float, 3, device_space> in{device_x, {B, T, d}};
+  const aft::tensor_view<float, 3, device_space> device_out{device_y, {B, T, d}};
+  const aft::dense_bias bias{aft::tensor_view<const float, 2, device_space>{device_w, {T, T}}};
   cudaStream_t stream = nullptr;
   check(cudaStreamCreate(&stream));
-  aft::full(aft::cuda{stream}, in, in, in, aft::dense_bias{bias}, aft::as_view<aft::device_space>(device_y, {B, T, d}),
-            aft::options{.causal = true});
+  aft::full(aft::cuda{stream}, in, in, in, bias, device_out, aft::options{.causal = true});
   check(cudaMemcpyAsync(y.data(), device_y, y.size() * sizeof(float), cudaMemcpyDeviceToHost, stream));
   check(cudaStreamSynchronize(stream));
 
