@@ -37,7 +37,8 @@ html_math_renderer = "mathml"
 def draw_formula(display):
     """Browsers draw MathML themselves; a script that draws would have to come from a network."""
     def visit(writer, node):
-        writer.body.append(convert(node.astext(), display=display))
+        formula = convert(node.astext(), display=display)
+        writer.body.append(f'<div class="formula">{formula}</div>' if display == "block" else formula)
         raise nodes.SkipNode
     return visit
 
