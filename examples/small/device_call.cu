@@ -54,14 +54,13 @@ int main() {
   check(cudaMemcpyAsync(y.data(), device_y, y.size() * sizeof(float), cudaMemcpyDeviceToHost, stream));
   check(cudaStreamSynchronize(stream));
 
-  // The mean of 0 to t is t/2. Sums of so few integers are exact in float; the division, the gate and the exponential
-  // are not.
+  // The mean of 0 to t is t/2. What a call promises is 8 units in the last place of the largest value, 2^-15 each here,
+  // and three times the error of a plain loop, which is smaller.
   float worst = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
-    const float expected = static_cast<float>(i / d % T) / 4;
-    worst = std::fmax(worst, std::fabs(y[i] - expected) / std::fmax(expected, 1.0F));
+    worst = std::fmax(worst, std::fabs(y[i] - static_cast<float>(i / d % T) / 4));
   }
-  const bool right = worst < 16 * 6e-8F;
+  const bool right = worst < 16 * 0x1p-15F;
   std::printf("the device's averages are %s\n", right ? "right" : "wrong");
   for (float* p : {device_zeros, device_values, device_w, device_y}) check(cudaFree(p));
   check(cudaStreamDestroy(stream));
