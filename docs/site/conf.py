@@ -43,15 +43,17 @@ def draw_formula(display):
     return visit
 
 
-def name_folder(app, env, node, content):
-    """Documents link folders of the tree, which is right where the tree is browsed; here there is nothing to open."""
-    if node.get("reftype") != "myst" or not (TOP / "docs" / env.docname).parent.joinpath(node["reftarget"]).is_dir():
-        return None
-    return nodes.inline("", "", *content.children) if content.children else content
+# Documents at the top of the tree, and the pages that include them.
+INCLUDED = {"CONTRIBUTING.md": "/developing/contributing.md", "CHANGELOG.md": "/developing/changelog.md"}
+
+
+def lead_inside(app, docname, source):
+    for name, page in INCLUDED.items():
+        source[0] = re.sub(rf"\]\((\.\./)+{re.escape(name)}", f"]({page}", source[0])
 
 
 def setup(app):
+    app.connect("source-read", lead_inside)
     app.add_html_math_renderer("mathml", inline_renderers=(draw_formula("inline"), None),
                                block_renderers=(draw_formula("block"), None))
-    app.connect("missing-reference", name_folder)
     return {"parallel_read_safe": True}
