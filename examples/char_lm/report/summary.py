@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md says about a run of the demo.
+"""What docs/demo.md says about a run of the demo.
 
 summary.py RESULTS.json SUMMARY.json       keeps the table of a run, and adds machine and commit
 summary.py --table SUMMARY.json            prints it as Markdown
-summary.py --check SUMMARY.json README.md  fails if README.md holds another table
+summary.py --check SUMMARY.json PAGE.md    fails if the page holds another table
 """
 
 import json
