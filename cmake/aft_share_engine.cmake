@@ -4,7 +4,7 @@
 # them stays written as a user would write it.
 function(aft_share_engine target flag)
   string(MAKE_C_IDENTIFIER "aft_engine${flag}" engine)
-  set(support "${aft_SOURCE_DIR}/tests/support")
+  set(support "${aft_SOURCE_DIR}/tests/support/engines")
   if(NOT TARGET ${engine})
     add_library(${engine} STATIC EXCLUDE_FROM_ALL "${support}/engine_f32.cpp" "${support}/engine_f64.cpp")
     target_compile_options(${engine} PRIVATE ${flag})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Helpers of the test tree.
+include(aft_test_engines)
 
 # The compilers that the compile-only tests use: all that the project supports and this machine has.
 set(AFT_TEST_COMPILERS "")
@@ -48,44 +49,57 @@ function(aft_need_test_harness)
     return()
   endif()
   set(support "${aft_SOURCE_DIR}/tests/support")
-  file(GLOB sources CONFIGURE_DEPENDS "${support}/*.cpp")
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  file(GLOB sources CONFIGURE_DEPENDS "${support}/call/*.cpp" "${support}/harness/*.cpp" "${support}/engines/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/loaded_engine\\.cpp$")
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     list(FILTER sources EXCLUDE REGEX "/oracle\\.cpp$")
   endif()
   add_library(aft_test_harness STATIC ${sources})
   # The oracle's time is that of long-double exponentials, whatever the level, and at -O3 it compiles twice as long.
-  set_property(SOURCE "${support}/oracle.cpp" APPEND PROPERTY COMPILE_OPTIONS -O1)
+  set_property(SOURCE "${support}/harness/oracle.cpp" APPEND PROPERTY COMPILE_OPTIONS -O1)
   target_link_libraries(aft_test_harness PUBLIC aft::aft doctest::doctest PRIVATE aft_warnings)
-  # Threads on small sizes too: what depends on their number must show in every test. PUBLIC, since all files of a
-  # program have to agree on it.
-  target_compile_definitions(aft_test_harness PUBLIC AFT_PARALLEL_GRAIN=1)
-  # Longer sequences go by parts, shorter ones at once.
-  target_compile_definitions(aft_test_harness PUBLIC AFT_SEQUENCE_KEYS=24)
+  # Threads on small sizes too: what depends on their number must show in every test. Longer sequences go by parts,
+  # shorter ones at once.
+  set(AFT_TEST_HOOKS AFT_PARALLEL_GRAIN=1 AFT_SEQUENCE_KEYS=24)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     # Blocks of weights that the tests' sizes exceed, and slabs.
-    target_compile_definitions(aft_test_harness PUBLIC AFT_WEIGHT_BYTES=2048 AFT_SLAB_BYTES=256 AFT_SLAB_KEYS=2)
+    list(APPEND AFT_TEST_HOOKS ${AFT_TEST_SMALL_BLOCKS})
   endif()
-  target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
   if("device" IN_LIST AFT_TEST_SUITES)
     aft_need_device_emulator()
-    target_compile_definitions(aft_test_harness PUBLIC AFT_TEST_DEVICE)
+    list(APPEND AFT_TEST_HOOKS AFT_TEST_DEVICE)
     target_link_libraries(aft_test_harness PUBLIC aft_device_emulator)
+  endif()
+  # PUBLIC, since all files of a program have to agree on them.
+  target_compile_definitions(aft_test_harness PUBLIC ${AFT_TEST_HOOKS})
+  target_include_directories(aft_test_harness PUBLIC "${aft_SOURCE_DIR}/tests" "${support}")
+
+  aft_add_test_engines()
+  get_property(engines GLOBAL PROPERTY AFT_TEST_ENGINES)
+  get_property(targets GLOBAL PROPERTY AFT_TEST_ENGINE_TARGETS)
+  set_property(SOURCE "${support}/engines/engines.cpp" APPEND PROPERTY COMPILE_DEFINITIONS "AFT_TEST_ENGINES=${engines}")
+  # Loaded engines take the harness's functions from the program.
+  target_link_libraries(aft_test_harness PUBLIC ${CMAKE_DL_LIBS})
+  if(targets)
+    target_link_options(aft_test_harness INTERFACE -rdynamic)
+    add_dependencies(aft_test_harness ${targets})
   endif()
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     # Watched, it took most of the tests' time. Last of all, so that every function that another file has as well is
     # taken from there, where it is watched.
-    add_library(aft_test_oracle STATIC "${support}/oracle.cpp")
+    add_library(aft_test_oracle STATIC "${support}/harness/oracle.cpp")
     target_compile_options(aft_test_oracle PRIVATE -fno-sanitize=all)
-    _aft_leave_uncounted("${support}/oracle.cpp")
+    _aft_leave_uncounted("${support}/harness/oracle.cpp")
     foreach(property COMPILE_DEFINITIONS INCLUDE_DIRECTORIES)
       set_property(TARGET aft_test_oracle PROPERTY ${property} "$<TARGET_PROPERTY:aft_test_harness,${property}>")
     endforeach()
     target_link_libraries(aft_test_oracle PRIVATE aft::aft aft_warnings)
     target_link_libraries(aft_test_harness PRIVATE aft_test_oracle)
-    target_compile_definitions(aft_test_harness PRIVATE AFT_TEST_WATCHED)
+    if(NOT AFT_TEST_FULL)
+      target_compile_definitions(aft_test_harness PRIVATE AFT_TEST_WATCHED)
+    endif()
     # The engine, which is in the harness too, keeps the build's own flags: it takes long to compile.
-    file(GLOB sources "${support}/harness*.cpp")
+    file(GLOB sources "${support}/harness/harness*.cpp")
     set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
     _aft_leave_uncounted(${sources})
   endif()

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "support/setup.hpp"
+#include "call/setup.hpp"
 
 namespace fuzz {
 

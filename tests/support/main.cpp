@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <omp.h>
+
+#include <iostream>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -30,3 +32,23 @@ namespace {
 }  // namespace
 #endif
 #endif
+
+// Programs with a harness run their cases once with each of its engines (engines.hpp). Weak: others have none.
+extern "C" [[gnu::weak]] int aft_test_runs();
+extern "C" [[gnu::weak]] const char* aft_test_begin_run(int number);
+
+int main(int argc, char** argv) {
+  doctest::Context context(argc, argv);
+  const int runs = aft_test_runs != nullptr ? aft_test_runs() : 1;
+  int failed = 0;
+  for (int i = 0; i < runs; ++i) {
+    const char* const name = aft_test_begin_run != nullptr ? aft_test_begin_run(i) : "";
+    if (context.run() != 0) {
+      failed = 1;
+      if (runs > 1) std::cout << "failed with the engine: " << name << std::endl;
+    }
+    // It was asked for a list, which is the same for all.
+    if (context.shouldExit()) break;
+  }
+  return failed;
+}

@@ -6,7 +6,7 @@
 #include <cfenv>
 #include <thread>
 
-#include "support/harness.hpp"
+#include "harness/harness.hpp"
 
 using namespace aft::test;
 

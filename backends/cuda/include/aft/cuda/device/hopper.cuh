@@ -4,8 +4,8 @@
 /// A product of a warpgroup reads both operands from shared memory while the threads go on: rows of 64 keys in 128
 /// bytes, in the order of chunk_at(), as swizzled_matrix() describes them. D, 64 x 256, has its elements where mma.sync
 /// has them: with lane = 4 g + j of warp i, d[4 n], d[4 n + 1] are row 16 i + g, columns 8 n + 2 j and 8 n + 2 j + 1,
-/// and d[4 n + 2], d[4 n + 3] the same of row 16 i + g + 8. tests/cuda/hopper_test.cpp holds the emulated twins to
-/// that.
+/// and d[4 n + 2], d[4 n + 3] the same of row 16 i + g + 8. tests/cuda/kernels/hopper_test.cpp holds the emulated twins
+/// to that.
 #pragma once
 
 #include "mma.cuh"

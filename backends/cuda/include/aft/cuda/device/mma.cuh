@@ -6,7 +6,7 @@
 ///   B, 8 columns: word 0 is column g, word 1 the same column in the second half of the depth
 ///   a word is depth j of its half (TF32), or depths 2j and 2j + 1 (half and bfloat16, the first in the low bits)
 ///   D: elements 0, 1 are row g, columns 2j and 2j + 1; elements 2, 3 the same of row g + 8
-/// tests/cuda/mma_test.cpp holds the emulated twins to that.
+/// tests/cuda/kernels/mma_test.cpp holds the emulated twins to that.
 #pragma once
 
 #include "device.cuh"

@@ -7,6 +7,7 @@
 /// two parts of dk would cancel where v[s] and o lie far from 0.
 #pragma once
 
+#include "../tensor/columns.cuh"
 #include "saved_rows.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file typed_call.hpp  The tensors of a call in one storage type, and the calls themselves. Included by the files
+/// that instantiate the library for a type, not by tests.
+#pragma once
+
+#include "engines/engine.hpp"
+#include <aft/reference/reference.hpp>
+
+#include "harness/harness.hpp"
+
+namespace aft::test {
+
+/// Owns every tensor of a call as its caller would. Space is what its views say; memory of the emulated device is the
+/// host's.
+template <class T, class Space = host_space>
+struct typed_call {
+  using C = compute_t<T>;
+
+  setup s;
+  strided<T> q, k, v, y, dy, dq, dk, dv;
+  strided<T> w, u, f, r, dw, du, df, dr;
+  strided<T> narrow_average;
+  strided<C> wide_average, lse;
+  strided<std::uint8_t> mask;
+  strided<std::int8_t> signed_mask;
+  strided<std::int64_t> lengths, query_lengths;
+  strided<std::int32_t> short_lengths, short_query_lengths;
+
+  typed_call(const setup& raw, const numbers& x) : s(completed(raw)) {
+    const auto input = [&](strided<T>& t, std::vector<index_t> extents, const std::vector<double>& values) {
+      t = strided<T>(std::move(extents), s.inputs);
+      t.assign(values);
+    };
+    const auto sequence = [&](index_t length, index_t channels) { return sequence_extents(s, length, channels); };
+    input(q, sequence(s.Tq, s.d), x.q);
+    // An operator that writes over q needs a q that an output may be.
+    if (s.in_place) {
+      q = strided<T>(sequence(s.Tq, s.d), s.outputs);
+      q.assign(x.q);
+    }
+    input(k, sequence(s.Tk, s.hk), x.k);
+    input(v, sequence(s.Tk, s.d), x.v);
+    input(dy, sequence(s.Tq, s.d), x.dy);
+    if (!w_extents(s).empty()) input(w, w_extents(s), x.w);
+    if (!u_extents(s).empty()) input(u, u_extents(s), x.u);
+    if (!f_extents(s).empty()) input(f, f_extents(s), x.f);
+    if (!filter_extents(s).empty()) input(r, filter_extents(s), x.r);
+    y = strided<T>(sequence(s.Tq, s.d), s.outputs);
+    dq = y;
+    dk = strided<T>(k.extents(), s.outputs);
+    dv = strided<T>(v.extents(), s.outputs);
+    dw = strided<T>(w.extents(), s.outputs);
+    du = strided<T>(u.extents(), s.outputs);
+    df = strided<T>(f.extents(), s.outputs);
+    dr = strided<T>(r.extents(), s.outputs);
+    narrow_average = y;
+    wide_average = strided<C>(sequence(s.Tq, s.d), s.outputs);
+    lse = strided<C>(sequence(s.Tq, s.hk), s.outputs);
+    const layout flags = s.inputs == layout::broadcast ? layout::row_major : s.inputs;
+    if (s.mask != mask_form::none) {
+      mask = strided<std::uint8_t>(mask_extents(s), flags);
+      mask.assign(x.mask);
+      signed_mask = strided<std::int8_t>(mask_extents(s), flags);
+      signed_mask.assign(x.mask);
+    }
+    const auto both = [&](auto& wide, auto& narrow, const std::vector<std::int64_t>& values) {
+      wide = strided<std::int64_t>({s.B}, flags);
+      wide.assign(values);
+      narrow = strided<std::int32_t>({s.B}, flags);
+      narrow.assign(values);
+    };
+    if (s.lengths) both(lengths, short_lengths, x.lengths);
+    if (s.query_lengths) both(query_lengths, short_query_lengths, x.query_lengths);
+  }
+
+  options call_options(bool backward = false) {
+    options o{.causal = s.causal, .gate_fn = s.gate_fn};
+    if (s.call == op::local || s.call == op::conv) o.outside = s.outside;
+    o.first_query = s.first_query;
+    o.arithmetic = s.arithmetic;
+    const auto narrowed = [&](auto& wide, auto& narrow) {
+      return s.narrow_integers ? narrow.template any<Space>() : wide.template any<Space>();
+    };
+    if (s.mask != mask_form::none) o.mask = narrowed(mask, signed_mask);
+    if (s.lengths) o.key_lengths = narrowed(lengths, short_lengths);
+    if (s.query_lengths) o.query_lengths = narrowed(query_lengths, short_query_lengths);
+    if (s.save && s.has_lse()) o.lse = lse.template any<Space>();
+    // A backward call takes both or neither.
+    if (s.save && (!backward || s.has_lse()))
+      o.average = s.narrow_average ? narrow_average.template any<Space>() : wide_average.template any<Space>();
+    return o;
+  }
+
+  /// Calls f(bias, gradient) with the bias in the form that the setup names.
+  template <class F>
+  void with_bias(F f_) {
+    switch (s.bias) {
+      case bias_form::dense_tt: return f_(dense_bias{in<2>(w)}, dense_bias{view<2>(dw)});
+      case bias_form::dense_htt: return f_(dense_bias{in<3>(w)}, dense_bias{view<3>(dw)});
+      case bias_form::dense_bhtt:
+      case bias_form::dense_1htt: return f_(dense_bias{in<4>(w)}, dense_bias{view<4>(dw)});
+      case bias_form::factorized_tn:
+        return f_(factorized_bias{in<2>(u), in<2>(f)}, factorized_bias{view<2>(du), view<2>(df)});
+      case bias_form::factorized_htn:
+        return f_(factorized_bias{in<3>(u), in<3>(f)}, factorized_bias{view<3>(du), view<3>(df)});
+      case bias_form::factorized_mixed:
+        return f_(factorized_bias{in<2>(u), in<3>(f)}, factorized_bias{view<2>(du), view<3>(df)});
+      case bias_form::banded_tj: return f_(banded_bias{in<2>(w)}, banded_bias{view<2>(dw)});
+      case bias_form::banded_htj: return f_(banded_bias{in<3>(w)}, banded_bias{view<3>(dw)});
+    }
+  }
+
+  /// Calls f.operator()<Rank>() with the rank of the sequences of a convolution.
+  template <class F>
+  void with_grid(F f_) {
+    switch (s.grid.size()) {
+      case 1: return f_.template operator()<3>();
+      case 2: return f_.template operator()<4>();
+      default: return f_.template operator()<5>();
+    }
+  }
+
+  template <class Exec>
+  void forward(const Exec& exec) {
+    const options o = call_options();
+    strided<T>& out = s.in_place ? q : y;
+    switch (s.call) {
+      case op::simple: return aft::simple(exec, in3(q), in3(k), in3(v), out3(out), o);
+      case op::full:
+        return with_bias([&](auto bias, auto) {
+          if constexpr (!is_banded_bias<decltype(bias)>) aft::full(exec, in3(q), in3(k), in3(v), bias, out3(out), o);
+        });
+      case op::local:
+        return with_bias([&](auto bias, auto) { aft::local(exec, in3(q), in3(k), in3(v), bias, s.win, out3(out), o); });
+      case op::conv:
+        return with_grid(
+            [&]<std::size_t R>() { aft::conv(exec, in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), view<R>(out), o); });
+    }
+  }
+
+  template <class Exec>
+  void backward(const Exec& exec) {
+    const options o = call_options(true);
+    switch (s.call) {
+      case op::simple:
+        return aft::simple_backward(exec, in3(q), in3(k), in3(v), in3(dy), out3(dq), out3(dk), out3(dv), o);
+      case op::full:
+        return with_bias([&](auto bias, auto dbias) {
+          if constexpr (!is_banded_bias<decltype(bias)>)
+            aft::full_backward(exec, in3(q), in3(k), in3(v), bias, in3(dy), out3(dq), out3(dk), out3(dv), dbias, o);
+        });
+      case op::local:
+        return with_bias([&](auto bias, auto dbias) {
+          aft::local_backward(exec, in3(q), in3(k), in3(v), bias, s.win, in3(dy), out3(dq), out3(dk), out3(dv), dbias,
+                              o);
+        });
+      case op::conv:
+        return with_grid([&]<std::size_t R>() {
+          aft::conv_backward(exec, in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), in<R>(dy), view<R>(dq), view<R>(dk),
+                             view<R>(dv), view<R - 1>(dr), o);
+        });
+    }
+  }
+
+  template <class Real>
+  reference::forward_result<Real> reference_forward() {
+    const options o = call_options();
+    reference::forward_result<Real> result;
+    switch (s.call) {
+      case op::simple: result = reference::simple<Real>(in3(q), in3(k), in3(v), o); break;
+      case op::full:
+        with_bias([&](auto bias, auto) {
+          if constexpr (!is_banded_bias<decltype(bias)>)
+            result = reference::full<Real>(in3(q), in3(k), in3(v), bias, o);
+        });
+        break;
+      case op::local:
+        with_bias([&](auto bias, auto) { result = reference::local<Real>(in3(q), in3(k), in3(v), bias, s.win, o); });
+        break;
+      case op::conv:
+        with_grid(
+            [&]<std::size_t R>() { result = reference::conv<Real>(in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), o); });
+        break;
+    }
+    return result;
+  }
+
+  template <class Real>
+  reference::backward_result<Real> reference_backward() {
+    const options o = call_options(true);
+    reference::backward_result<Real> result;
+    switch (s.call) {
+      case op::simple: result = reference::simple_backward<Real>(in3(q), in3(k), in3(v), in3(dy), o); break;
+      case op::full:
+        with_bias([&](auto bias, auto) {
+          if constexpr (!is_banded_bias<decltype(bias)>)
+            result = reference::full_backward<Real>(in3(q), in3(k), in3(v), bias, in3(dy), o);
+        });
+        break;
+      case op::local:
+        with_bias([&](auto bias, auto) {
+          result = reference::local_backward<Real>(in3(q), in3(k), in3(v), bias, s.win, in3(dy), o);
+        });
+        break;
+      case op::conv:
+        with_grid([&]<std::size_t R>() {
+          result = reference::conv_backward<Real>(in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), in<R>(dy), o);
+        });
+        break;
+    }
+    return result;
+  }
+
+ private:
+  template <std::size_t Rank>
+  static auto in(strided<T>& t) {
+    return t.template in<Rank, Space>();
+  }
+  template <std::size_t Rank>
+  static auto view(strided<T>& t) {
+    return t.template view<Rank, T, Space>();
+  }
+  static auto in3(strided<T>& t) { return in<3>(t); }
+  static auto out3(strided<T>& t) { return view<3>(t); }
+};
+
+}  // namespace aft::test

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engines.hpp"
+
+#include <aft/core/config.hpp>
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <iostream>
+
+namespace aft::test {
+
+namespace {
+
+#define AFT_TEST_TEXT_(x) #x
+#define AFT_TEST_TEXT(x) AFT_TEST_TEXT_(x)
+const engine own{AFT_TEST_TEXT(AFT_HOST_ISA), &functions_f32, &functions_f64, &functions_f16, &functions_bf16};
+
+/// What the build says of an engine: its file, and the feature of a processor that it needs.
+struct built_engine {
+  const char *name, *file, *feature;
+};
+constexpr built_engine built[] = {
+#if defined(AFT_TEST_ENGINES)
+    AFT_TEST_ENGINES
+#endif
+    {nullptr, nullptr, nullptr}};
+
+bool has([[maybe_unused]] const std::string& feature) {
+  if (feature.empty()) return true;
+#if defined(__x86_64__)
+  // The compilers take literals alone.
+  if (feature == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool wide =
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (feature == "avx512") return wide;
+  if (feature == "avx512_bf16") return wide && __builtin_cpu_supports("avx512bf16");
+#endif
+  std::cerr << "nobody knows how to ask for " << feature << std::endl;
+  std::exit(1);
+}
+
+const engine* load(const built_engine& from) {
+  void* const object = dlopen(from.file, RTLD_NOW | RTLD_LOCAL);
+  void* const found = object == nullptr ? nullptr : dlsym(object, "aft_test_engine");
+  if (found == nullptr) {
+    // A run without it would look like one that had checked it.
+    std::cerr << "engine " << from.name << ": " << dlerror() << std::endl;
+    std::exit(1);
+  }
+  return static_cast<const engine*>(found);
+}
+
+struct all_engines {
+  std::vector<named_engine> runnable;
+  std::vector<std::string> left_out;
+
+  all_engines() {
+    const char* const only = std::getenv("AFT_TEST_ENGINE");
+    const auto wanted = [&](const char* name) { return only == nullptr || std::string(only) == name; };
+    if (on_device() || wanted("own")) runnable.push_back({"own", &own});
+    if (on_device()) return;
+    for (const built_engine& each : built) {
+      if (each.name == nullptr) continue;
+      if (!has(each.feature)) {
+        left_out.emplace_back(each.name);
+      } else if (wanted(each.name)) {
+        runnable.push_back({each.name, load(each)});
+      }
+    }
+    if (runnable.empty()) {
+      std::cerr << "no engine is called " << only << std::endl;
+      std::exit(1);
+    }
+  }
+};
+
+const all_engines& all() {
+  static const all_engines once;
+  return once;
+}
+
+std::size_t run = 0;
+const named_engine* current = nullptr;
+
+}  // namespace
+
+const std::vector<named_engine>& engines() {
+  return all().runnable;
+}
+
+const std::vector<std::string>& engines_left_out() {
+  return all().left_out;
+}
+
+const named_engine& current_engine() {
+  return current != nullptr ? *current : engines().front();
+}
+
+bool first_run() {
+  return run == 0;
+}
+
+with_engine::with_engine(const named_engine& chosen) : before_(current) {
+  current = &chosen;
+}
+with_engine::~with_engine() {
+  current = before_;
+}
+
+bool serves(dtype type) {
+  const engine& e = *current_engine().functions;
+  switch (type) {
+    case dtype::f64: return e.f64 != nullptr;
+    case dtype::f16: return e.f16 != nullptr;
+    case dtype::bf16: return e.bf16 != nullptr;
+    default: return e.f32 != nullptr;
+  }
+}
+
+}  // namespace aft::test
+
+// What main.cpp repeats the test cases for, in programs that have a harness.
+extern "C" {
+int aft_test_runs();
+int aft_test_runs() {
+  return static_cast<int>(aft::test::engines().size());
+}
+const char* aft_test_begin_run(int number);
+const char* aft_test_begin_run(int number) {
+  aft::test::run = static_cast<std::size_t>(number);
+  aft::test::current = &aft::test::engines()[aft::test::run];
+  return aft::test::current->name.c_str();
+}
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness.hpp"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <sstream>
+
+#include "engines/engines.hpp"
+#include "typed_functions.hpp"
+
+#if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
+#include <device_emulator.hpp>
+#include <warpgroup.hpp>
+#endif
+
+namespace aft::test {
+
+namespace {
+
+/// Of the current engine. One that serves some types alone leaves the others to the program's own.
+const typed_functions& functions_of(dtype type) {
+  const engine& e = *(serves(type) ? current_engine() : engines().front()).functions;
+  switch (type) {
+    case dtype::f64: return *e.f64;
+    case dtype::f16: return *e.f16;
+    case dtype::bf16: return *e.bf16;
+    default: return *e.f32;
+  }
+}
+
+const typed_oracle& oracle_of(dtype type) {
+  switch (type) {
+    case dtype::f64: return oracle_f64;
+    case dtype::f16: return oracle_f16;
+    case dtype::bf16: return oracle_bf16;
+    default: return oracle_f32;
+  }
+}
+
+/// The type in which a part of a result is stored.
+dtype storage_of(const part& p, dtype type, const setup& s) {
+  if (p.values == &results::lse) return arithmetic_of(type);
+  if (p.values == &results::average && !s.narrow_average) return arithmetic_of(type);
+  return type;
+}
+
+ran_on backend_of(const any_executor& exec) {
+  if (std::holds_alternative<cpu>(exec)) return ran_on::cpu;
+#if defined(AFT_TEST_ON_GPU)
+  return ran_on::gpu;
+#else
+  return ran_on::emulated_device;
+#endif
+}
+
+std::string name_of(const any_executor& exec) {
+  const cpu* host = std::get_if<cpu>(&exec);
+  if (host == nullptr) return "emulated device";
+  return current_engine().name + (host->threads == 1 ? ", one thread" : ", several threads");
+}
+
+}  // namespace
+
+bool on_device() {
+#if defined(AFT_TEST_DEVICE)
+  static const bool chosen = std::getenv("AFT_TEST_ON_DEVICE") != nullptr;
+  return chosen;
+#else
+  return false;
+#endif
+}
+
+namespace {
+
+/// Whether a call is one for this type where one of each kind is enough: float or double, half or bfloat16, by all that
+/// tells calls of a test apart.
+bool has_turn(dtype type, const setup& s) {
+  std::uint64_t mixed = 0;
+  const auto mix = [&](auto x) { mixed = (mixed + static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15u; };
+  for (index_t n : {s.B, s.Tq, s.Tk, s.d, s.hk, s.H, s.n, s.win.before, s.win.after}) mix(n);
+  for (index_t n : s.grid) mix(n);
+  for (index_t n : s.taps) mix(n);
+  mix(s.call);
+  mix(s.bias);
+  mix(s.mask);
+  mix(s.gate_fn);
+  mix(s.inputs);
+  mix(s.outputs);
+  mix(s.seed);
+  for (double x : {s.q_scale, s.k_scale, s.v_scale, s.w_scale}) mix(std::bit_cast<std::uint64_t>(x));
+  for (bool x : {s.causal, s.lengths, s.save, s.narrow_average, s.in_place, s.query_lengths, s.narrow_integers}) mix(x);
+  mix(s.first_query);
+  switch (type) {
+    case dtype::f16: return mixed >> 63 == 0;
+    case dtype::bf16: return mixed >> 63 == 1;
+    case dtype::f32: return (mixed >> 62 & 1) == 0;
+    default: return (mixed >> 62 & 1) == 1;
+  }
+}
+
+}  // namespace
+
+bool concerns(dtype type, const setup& s) {
+  static const bool quick = std::getenv("AFT_TEST_QUICK") != nullptr;
+  if (quick && !has_turn(type, s)) return false;
+#if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
+  if (on_device() && emulator::has_warpgroups()) return pair_error(type, s) > 0;
+#if defined(AFT_TEST_WATCHED)
+  // One kernel computes in float for both of them, and other trees compare all numbers.
+  if (on_device() && (type == dtype::f16 || type == dtype::bf16) && !has_turn(type, s)) return false;
+#endif
+  if (on_device() && emulator::product_forced()) {
+    const bool pair_mask = s.pair_mask() && completed(s).Tq > 1;
+    return type != dtype::f64 && s.call != op::simple && !pair_mask;
+  }
+#endif
+  return true;
+}
+
+any_executor default_executor() {
+#if defined(AFT_TEST_DEVICE)
+  if (on_device()) return cuda{};
+#endif
+  return cpu{.threads = 1};
+}
+
+std::vector<any_executor> executors() {
+  if (on_device()) return {default_executor()};
+  return {cpu{.threads = 1}, cpu{.threads = 3}};
+}
+
+std::vector<any_executor> equivalent_executors() {
+  // The emulator goes on with its random numbers, so each of these runs has another order.
+#if defined(AFT_TEST_WATCHED)
+  if (on_device()) return {default_executor()};
+#endif
+  if (on_device()) return {default_executor(), default_executor(), default_executor()};
+  return {cpu{.threads = 1}, cpu{.threads = 2}, cpu{.threads = 3}, cpu{.threads = 4}, cpu{.threads = 7}};
+}
+
+void expect_within(dtype type, const setup& s, const results& got, const oracle_result& oracle, std::string_view note) {
+  std::ostringstream wrong;
+  bool right = got.damage.empty();
+  if (!right) wrong << "written though it should not have been: " << got.damage << '\n';
+  for (const part& p : parts) {
+    // lse and average are there when they were asked for.
+    const bool optional = p.values == &results::lse || p.values == &results::average;
+    if (optional && (!s.save || (p.values == &results::lse && !s.has_lse()))) continue;
+    const auto& count = oracle.count.*p.values;
+    const auto& given = oracle.given_absolute.*p.values;
+    const comparison c{&(got.*p.values),
+                       &(oracle.value.*p.values),
+                       &(oracle.naive.*p.values),
+                       &(oracle.terms.*p.values),
+                       oracle.scale.*p.values,
+                       arithmetic_of(type),
+                       storage_of(p, type, s),
+                       oracle.given_error,
+                       count.empty() ? 0 : count.front(),
+                       given.empty() ? 0 : given.front()};
+    const std::string mismatch = first_mismatch(c);
+    if (mismatch.empty()) continue;
+    right = false;
+    wrong << p.name << ' ' << mismatch << '\n';
+  }
+  wrong << describe(completed(s), type) << ' ' << note;
+  CHECK_MESSAGE(right, wrong.str());
+  // Only what was compared: calls that were meant to fail, or have no query, say nothing.
+  const bool backward = !got.dk.empty();
+  if (right && !got.failed && (backward || !got.y.empty())) record_call(type, s, got.backend, backward);
+}
+
+namespace {
+
+/// Whether the device may take the bfloat16 product, as far as types and shapes say.
+bool multiplies_on_device(dtype type, const setup& s) {
+  if (type != dtype::bf16 || s.call == op::simple) return false;
+  bool forced = false;
+#if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
+  forced = emulator::product_forced();
+#endif
+  const setup whole = completed(s);
+  constexpr index_t least_channels = 16, least_keys = 64;
+  return forced || (whole.heads() > 0 && whole.d / whole.heads() >= least_channels && whole.Tk >= least_keys);
+}
+
+}  // namespace
+
+long double pair_error(dtype type, const setup& s) {
+  if (s.arithmetic == arithmetic::full) return 0;
+  // A lse, or an average in float, is as exact as float arithmetic.
+  if (s.save && (s.has_lse() || !s.narrow_average)) return 0;
+  if (on_device() ? !multiplies_on_device(type, s) : !functions_of(type).pairs) return 0;
+  // What docs/developing/performance.md states: both weights of a term are rounded, and their product with v, by u
+  // each. The first two move the average by (1 + u)^2 - 1 times the mean distance of v from it, which is at most
+  // max|v|.
+  constexpr long double u = 0x1p-8L;
+  const long double rounding = 3 * u * (1 + 4 * u);
+  if (!on_device()) return rounding;
+  // A tensor core cuts: num and den lose up to 22 2^-24 with each 16 keys (docs/cuda.md).
+  const index_t steps = completed(s).Tk / 16 + 1;
+  return rounding + 2 * 22 * 0x1p-24L * static_cast<long double>(steps);
+}
+
+results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec) {
+  results out = functions_of(type).run_forward(s, x, exec);
+  out.backend = backend_of(exec);
+  return out;
+}
+
+results run_backward(dtype type, const setup& s, const numbers& x, const any_executor& exec, const results* saved) {
+  results out = functions_of(type).run_backward(s, x, exec, saved);
+  out.backend = backend_of(exec);
+  return out;
+}
+
+oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x) {
+  return oracle_of(type).evaluate_forward(s, x);
+}
+
+oracle_result evaluate_backward(dtype type, const setup& s, const numbers& x) {
+  return oracle_of(type).evaluate_backward(s, x);
+}
+
+bool watched() {
+#if defined(AFT_TEST_WATCHED)
+  return true;
+#else
+  return false;
+#endif
+}
+
+namespace {
+
+/// Runs call(executor) on all, and looks at what it wrote beside its results.
+template <class F>
+void expect_no_damage(dtype type, const setup& s, F call) {
+  for (const auto& exec : executors()) {
+    const results got = call(exec);
+    CHECK_MESSAGE(got.damage.empty(), got.damage, '\n', describe(completed(s), type), ' ', name_of(exec));
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// Of engines beside the first, with several threads alone: that one thread gives the same bits is asked of each, by
+/// the tests of determinism among others.
+std::vector<any_executor> executors_to_compare() {
+  if (&current_engine() == &engines().front()) return executors();
+  return {executors().back()};
+}
+
+}  // namespace
+
+void check_forward(dtype type, const setup& s, const numbers& x) {
+  if (!concerns(type, s) || !first_run()) return;
+  if (watched()) return expect_no_damage(type, s, [&](const auto& exec) { return run_forward(type, s, x, exec); });
+  const auto oracle = evaluate_forward(type, s, x);
+  for_each_engine(type, [&] {
+    auto allowed = oracle;
+    allowed.given_error += pair_error(type, s);
+    for (const auto& exec : executors_to_compare())
+      expect_within(type, s, run_forward(type, s, x, exec), allowed, name_of(exec));
+  });
+}
+
+void check_backward(dtype type, const setup& s, const numbers& x) {
+  if (!concerns(type, s) || !first_run()) return;
+  if (watched()) return expect_no_damage(type, s, [&](const auto& exec) { return run_backward(type, s, x, exec); });
+  const auto oracle = evaluate_backward(type, s, x);
+  for_each_engine(type, [&] {
+    for (const auto& exec : executors_to_compare())
+      expect_within(type, s, run_backward(type, s, x, exec), oracle, name_of(exec));
+  });
+}
+
+void check(const setup& s) {
+  const numbers x = random_numbers(s);
+  for (dtype type : all_types) {
+    check_forward(type, s, x);
+    check_backward(type, s, x);
+  }
+}
+
+std::string first_difference(const results& a, const results& b) {
+  for (const results* r : {&a, &b})
+    if (!r->damage.empty()) return "written though it should not have been: " + r->damage;
+  for (const part& p : parts) {
+    const auto& left = a.*p.values;
+    const auto& right = b.*p.values;
+    if (left.size() != right.size()) return std::string(p.name) + " differs in size";
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      const bool same = std::isnan(left[i]) ? std::isnan(right[i])
+                                            : left[i] == right[i] && std::signbit(left[i]) == std::signbit(right[i]);
+      if (same) continue;
+      std::ostringstream out;
+      out.precision(20);
+      out << p.name << '[' << i << "]: " << left[i] << " and " << right[i];
+      return out.str();
+    }
+  }
+  return {};
+}
+
+}  // namespace aft::test

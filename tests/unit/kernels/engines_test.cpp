@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engines that this program loads: which, that each is another one, and that a wrong one would be seen.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "engines/engines.hpp"
+
+using namespace aft::test;
+
+namespace {
+
+const setup call{.B = 2, .Tq = 40, .Tk = 40, .d = 18, .H = 2};
+
+bool is_named(const std::vector<named_engine>& all, const std::string& name) {
+  return std::any_of(all.begin(), all.end(), [&](const named_engine& e) { return e.name == name; });
+}
+
+}  // namespace
+
+TEST_CASE("engines: all that were built and that the processor has instructions for") {
+  std::ifstream file("/proc/cpuinfo");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string built = AFT_TEST_ENGINES_BUILT;
+  for (const auto& [name, flag] : {std::pair{"avx2", " avx2 "}, {"avx512", " avx512bw "}}) {
+    if (built.find(name) == std::string::npos) continue;
+    CAPTURE(name);
+    const bool has = text.str().find(flag) != std::string::npos;
+    CHECK(is_named(engines(), name) == has);
+    CHECK((std::find(engines_left_out().begin(), engines_left_out().end(), name) == engines_left_out().end()) == has);
+  }
+  for (const char* name : {"clang", "blocks"})
+    if (built.find(name) != std::string::npos) CHECK(is_named(engines(), name));
+}
+
+TEST_CASE("engines: instruction sets are those that their names say") {
+  for (const named_engine& e : engines()) {
+    const std::string isa = e.functions->isa;
+    if (e.name == "avx2") CHECK(isa == "isa_avx2_fma");
+    if (e.name == "avx512") CHECK(isa == "isa_avx512");
+    if (e.name == "avx512_bf16") CHECK(isa.rfind("isa_avx512_", 0) == 0);
+  }
+}
+
+TEST_CASE("engines: each has functions of its own, which its run calls") {
+  std::set<const void*> seen;
+  for (const named_engine& e : engines()) {
+    const with_engine current(e);
+    CHECK(&current_engine() == &e);
+    if (e.functions->f32 != nullptr)
+      CHECK(seen.insert(reinterpret_cast<const void*>(e.functions->f32->run_forward)).second);
+  }
+}
+
+TEST_CASE("engines: results of several instruction sets differ in bits, or one stands in for another") {
+  // Sums in another order: a function that the linker or the loader took from another engine would give equal bits.
+  const numbers x = random_numbers(call);
+  std::set<std::vector<long double>> kinds;
+  std::set<std::string> sets;
+  for (const named_engine& e : engines()) {
+    const with_engine current(e);
+    if (!serves(aft::dtype::f32) || e.name == "clang" || e.name == "blocks") continue;
+    kinds.insert(run_backward(aft::dtype::f32, call, x).dw);
+    sets.insert(e.functions->isa);
+  }
+  CHECK(kinds.size() == sets.size());
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls on bfloat16 data that ask for no lse and no float average, large enough for products of bfloat16 numbers.
+#include <doctest/doctest.h>
+
+#include "harness/harness.hpp"
+
+using namespace aft::test;
+using aft::dtype;
+using aft::index_t;
+
+namespace {
+
+/// Forward only: gradients take other ways, whatever the call asks for.
+void check_call(const setup& s) {
+  check_forward(dtype::bf16, s, random_numbers(s));
+}
+
+/// More than a tile of rows, of keys, and of channels.
+constexpr index_t T = 140, d = 144;
+
+setup long_call(op call, bias_form form, unsigned seed) {
+  return {.call = call, .B = 2, .Tq = T, .Tk = T, .d = 32, .H = 2, .bias = form, .seed = seed, .save = false};
+}
+
+}  // namespace
+
+TEST_CASE("bfloat16: dense and factorized biases, causal or not, with lengths and masks of keys") {
+  unsigned seed = 0;
+  for (auto form : {bias_form::dense_tt, bias_form::dense_htt, bias_form::dense_bhtt, bias_form::factorized_htn})
+    for (bool causal : {false, true})
+      for (auto mask : {mask_form::none, mask_form::batch_keys}) {
+        setup s = long_call(op::full, form, ++seed);
+        s.causal = causal;
+        s.mask = mask;
+        s.lengths = seed % 3 == 0;
+        check_call(s);
+      }
+}
+
+TEST_CASE("bfloat16: more queries than keys, and keys than queries; channels for more than a block; shared keys") {
+  unsigned seed = 100;
+  for (auto [queries, keys] : {std::pair<index_t, index_t>{T, 70}, {70, T}, {1, 64}})
+    for (bool causal : {false, true}) {
+      setup s = long_call(op::full, bias_form::dense_htt, ++seed);
+      s.Tq = queries;
+      s.Tk = keys;
+      s.d = d;
+      s.hk = d / 4;
+      s.causal = causal;
+      check_call(s);
+    }
+}
+
+TEST_CASE("bfloat16: windows and filters that leave tiles of keys outside") {
+  unsigned seed = 200;
+  for (auto form : {bias_form::banded_htj, bias_form::dense_htt, bias_form::factorized_htn})
+    for (bool causal : {false, true}) {
+      setup s = long_call(op::local, form, ++seed);
+      s.B = 1;
+      s.Tq = s.Tk = 300;
+      s.win = seed % 2 == 0 ? aft::window{20, 11} : aft::window{60, -30};
+      s.causal = causal;
+      s.lengths = causal;
+      check_call(s);
+    }
+  for (bool causal : {false, true}) {
+    setup s = long_call(op::conv, bias_form::dense_htt, ++seed);
+    s.B = 1;
+    s.grid = {260};
+    s.taps = {9};
+    s.causal = causal;
+    check_call(s);
+  }
+  setup s = long_call(op::conv, bias_form::dense_htt, ++seed);
+  s.grid = {18, 20};
+  s.taps = {3, 5};
+  check_call(s);
+}
+
+TEST_CASE("bfloat16: every gate, in place, an average of the data's type, and any layout") {
+  unsigned seed = 300;
+  for (auto gate_fn :
+       {aft::gate::none, aft::gate::identity, aft::gate::sigmoid, aft::gate::relu, aft::gate::tanh, aft::gate::silu}) {
+    setup s = long_call(op::full, bias_form::dense_tt, ++seed);
+    s.H = 1;
+    s.Tq = s.Tk = 70;
+    s.gate_fn = gate_fn;
+    s.in_place = seed % 2 == 0;
+    s.inputs = static_cast<layout>(seed % 6);
+    check_call(s);
+  }
+  // A key channel that serves two heads has no lse to ask for.
+  setup s = long_call(op::full, bias_form::dense_htt, ++seed);
+  s.hk = 1;
+  s.save = s.narrow_average = true;
+  check_call(s);
+}
+
+TEST_CASE("bfloat16: logits and values that no proof covers") {
+  unsigned seed = 400;
+  for (double scale : {8.0, 40.0, 300.0})
+    for (double v_scale : {1.0, 1e-20, 1e20}) {
+      setup s = long_call(op::full, bias_form::dense_htt, ++seed);
+      s.B = 1;
+      s.k_scale = s.w_scale = scale;
+      s.v_scale = v_scale;
+      s.causal = seed % 2 == 0;
+      check_call(s);
+    }
+}
+
+TEST_CASE("bfloat16: on a device the product is taken where no lse is asked for, which shows in the bits") {
+  if (!on_device()) return;
+  setup s = long_call(op::full, bias_form::dense_htt, 500);
+  const numbers x = random_numbers(s);
+  const results product = run_forward(dtype::bf16, s, x);
+  s.save = true;
+  CHECK(product.y != run_forward(dtype::bf16, s, x).y);
+}
