@@ -46,6 +46,7 @@ for _folder, _seen in FOLDERS["cpu"].items():
 EXAMPLES = {
     "common": in_order("support layers mixers training report"),
     "char_lm": in_order("data model training report ."),
+    "small": in_order("."),
 }
 # Third-party headers that exactly one file may know, so that one file changes when they do.
 SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/vec.hpp"}

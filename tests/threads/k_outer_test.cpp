@@ -205,7 +205,7 @@ TEST_CASE_TEMPLATE("slabs: what is no number reaches the rows that see it, and n
   }
 }
 
-#if AFT_SLAB_BYTES == 1024
+#if AFT_OUTER_BYTES == 1024
 TEST_CASE_TEMPLATE("slabs: scratch does not grow with the sequence but by the scales of its rows", E, float, double) {
   const std::size_t few = call<E>{.B = 1, .T = 1056, .d = 16}.run(true, 2).peak;
   const std::size_t many = call<E>{.B = 1, .T = 2112, .d = 16}.run(true, 2).peak;
