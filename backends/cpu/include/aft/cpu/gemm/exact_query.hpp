@@ -10,7 +10,7 @@
 #include "../math/exp_weight.hpp"
 #include "../math/power_of_two.hpp"
 #include "../simd/bf16_dot.hpp"
-#include "../softmax/exact_result.hpp"
+#include "../softmax/exact_row.hpp"
 #include "../softmax/row_state.hpp"
 #include "band_edge.hpp"
 #include "bias_rows.hpp"
@@ -26,7 +26,6 @@ template <class C>
 [[gnu::noinline]] inline void exact_row(const problem& p, const pair_geometry& g, const pair_weights<C>& weights,
                                         const lane_tile<C>& tile, index_t t, bool paired, tile_edges edges,
                                         exact_row_result<C>& out) {
-  using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;  // 4 KiB of k and v
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -35,7 +34,6 @@ template <class C>
   const lane_field<C> values(p.v, p.grid, tile, 1);
   C w[chunk], k[chunk * L], v[chunk * L];
   const vec<C> zero(C(0));
-  const vec<C> range(k_::range);
   const auto stage = [&](index_t s0, index_t s1) {
     weights.row(t, s0, s1, w);
     keys.read(s0, s1, k, -inf);
@@ -43,75 +41,31 @@ template <class C>
     hide_keys(p, tile, s0, s1, k);
   };
 
-  // Pass 1: the largest exponent, the largest logit (for lanes beyond the range), the largest finite |v|.
-  vec<C> top(-inf), most_hi(-inf), most_lo(zero), vmax(zero), tainted(zero), beyond(zero);
+  exact_row_units<C> units;
   for (index_t s0 = 0; s0 < p.Tk; s0 += chunk) {
-    const index_t s1 = s0 + chunk < p.Tk ? s0 + chunk : p.Tk;
+    const index_t s1 = min_of(s0 + chunk, p.Tk);
     stage(s0, s1);
     for (index_t s = 0; s < s1 - s0; ++s) {
-      if (w[s] == -inf) continue;
-      const vec<C> weight(w[s]);
       const vec<C> key = load(k + s * L);
-      const vec<C> value = load(v + s * L);
-      const auto seen = differs<C>(key, vec<C>(-inf));
-      // A NaN fails every comparison, so "not within" also catches it.
-      const auto within = ((xsimd::abs)(key) <= range) && ((xsimd::abs)(weight) <= range);
-      beyond = xsimd::select(seen && !within, vec<C>(C(1)), beyond);
-      const half_sum<C> z = add_halves<C>(key, weight);
-      const auto ordinary = (xsimd::abs)(z.hi) < vec<C>(inf);
-      tainted = xsimd::select(seen && !ordinary, vec<C>(C(1)), tainted);
-      const auto higher = seen && ordinary && ((z.hi > most_hi) || ((z.hi == most_hi) && (z.lo > most_lo)));
-      most_hi = xsimd::select(higher, z.hi, most_hi);
-      most_lo = xsimd::select(higher, z.lo, most_lo);
-      const vec<C> e = exponent_of<C>(key) + exponent_of<C>(weight);
-      top = xsimd::select(seen && within && (e > top), e, top);
-      const vec<C> size = (xsimd::abs)(value);
-      vmax = xsimd::select(seen && (size < vec<C>(inf)) && (size > vmax), size, vmax);
+      if (w[s] != -inf) units.see(key, vec<C>(w[s]), load(v + s * L), differs<C>(key, vec<C>(-inf)));
     }
   }
   // Guard bits keep num below max |v| and den below 1 for any number of keys, so nothing overflows.
   index_t guard = 1;
   while ((index_t{1} << guard) < p.Tk) ++guard;
-  const vec<C> guard_bits(static_cast<C>(guard));
-  const auto exact_lane = beyond > zero;
-  // A power of two that takes max |v| near 1; clamped, since 2^-e must be a normal number both ways.
-  C scale[L], inverse_scale[L], largest[L];
-  store(largest, vmax);
-  for (index_t l = 0; l < L; ++l) value_scale(largest[l], scale[l], inverse_scale[l]);
-  const vec<C> value_scaled = load(scale);
-  top = xsimd::select(top > vec<C>(-inf), top, zero);
-  const vec<C> start_hi = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
+  units.settle(guard);
 
-  // Pass 2: the sums, cut and joined as the tile engine cuts and joins them.
-  struct term {
-    vec<C> factor = vec<C>(C(0)), mass = factor, weighted = factor;
-  };
+  // The sums, cut and joined as the tile engine cuts and joins them.
   const auto term_of = [&](index_t s, [[maybe_unused]] bool as_bf16) {
-    const vec<C> weight(w[s]);
     const vec<C> key = load(k + s * L);
-    const auto seen = differs<C>(key, vec<C>(-inf));
-    const vec<C> value = xsimd::select(seen, load(v + s * L) * value_scaled, zero);
-    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select((xsimd::abs)(key) <= range, key, zero));
-    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select((xsimd::abs)(weight) <= range, weight, zero));
-    term x;
-    x.factor = ew.mantissa;
-    x.mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top) - guard_bits);
-    if (xsimd::any(exact_lane)) {
-      const half_sum<C> z = add_halves<C>(key, weight);
-      const vec<C> logit = vec<C>(C(2)) * ((z.hi - start_hi) + (z.lo - most_lo));
-      x.mass = xsimd::select(exact_lane, exp_scaled<C>(logit, guard_bits), x.mass);
-      x.factor = xsimd::select(exact_lane, vec<C>(C(1)), x.factor);
-    }
-    x.mass = xsimd::select(seen, x.mass, zero);
+    const vec_mask<C> seen = differs<C>(key, vec<C>(-inf));
+    exact_term<C> x = units.term(key, vec<C>(w[s]), load(v + s * L), seen);
     if constexpr (has_bf16_dot<C>) {
       if (as_bf16) {
-        x.mass = round_to_bf16(x.mass);
-        x.weighted = round_to_bf16(x.mass * value);
-        x.factor = round_to_bf16(x.factor);
-        return x;
+        x = {round_to_bf16(x.factor), round_to_bf16(x.mass), x.weighted};
+        x.weighted = round_to_bf16(x.mass * units.scaled(load(v + s * L), seen));
       }
     }
-    x.weighted = x.mass * value;
     return x;
   };
   vec<C> num(zero), den(zero);
@@ -122,7 +76,7 @@ template <class C>
       if constexpr (has_bf16_dot<C>) {
         if (paired) {
           for (index_t s = 0; s < s1 - s0; s += 2) {
-            term first, second;
+            exact_term<C> first, second;
             if (w[s] != -inf) first = term_of(s, true);
             if (s + 1 < s1 - s0 && w[s + 1] != -inf) second = term_of(s + 1, true);
             const vec<C> factors = join_pairs(first.factor, second.factor);
@@ -134,7 +88,7 @@ template <class C>
       }
       for (index_t s = 0; s < s1 - s0; ++s) {
         if (w[s] == -inf) continue;
-        const term x = term_of(s, false);
+        const exact_term<C> x = term_of(s, false);
         block_num = mul_add(x.factor, x.weighted, block_num);
         block_den = mul_add(x.factor, x.mass, block_den);
       }
@@ -185,36 +139,7 @@ template <class C>
   }
   num = num + outer_num;
   den = den + outer_den;
-  // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons above made of it.
-  den = xsimd::select(tainted > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den);
-
-  const auto empty = den == zero;
-  const vec<C> safe = xsimd::select(empty, vec<C>(C(1)), den);
-  // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
-  // there, so that elsewhere the bits remain those of the fast path.
-  const vec<C> ratio = num / safe;
-  const vec<C> hull = load(largest) * value_scaled;
-  vec<C> average = ratio * load(inverse_scale);
-  const auto over = ((xsimd::abs)(average) == vec<C>(inf)) && ((xsimd::abs)(ratio) < vec<C>(inf));
-  average = xsimd::select(over, xsimd::select(ratio > zero, hull, -hull) * load(inverse_scale), average);
-  average = xsimd::select(empty, zero, average);
-  const vec<C> exponent = xsimd::select(exact_lane, guard_bits, top + guard_bits);
-  const vec<C> base_hi = xsimd::select(exact_lane, start_hi, zero);
-  const vec<C> base_lo = xsimd::select(exact_lane, most_lo, zero);
-  vec<C> lse = log_from_base<C>({base_hi, base_lo}, safe, exponent);
-  lse = xsimd::select(empty, vec<C>(-inf), lse);
-  lse = xsimd::select(differs<C>(den, den), den, lse);
-  store(out.average, average);
-  store(out.num, xsimd::select(over, xsimd::select(ratio > zero, hull, -hull), num));
-  store(out.den, xsimd::select(over, vec<C>(C(1)), safe));
-  store(out.inverse_scale, load(inverse_scale));
-  store(out.lse, lse);
-  const split_exp<C> parts = split_denominator<C>(safe);
-  const vec<C> inverse = xsimd::select(den == den, vec<C>(C(1)) / parts.mantissa, den);
-  store(out.inverse, xsimd::select(empty, zero, inverse));
-  store(out.exponent, exponent + parts.exponent);
-  store(out.base_hi, base_hi);
-  store(out.base_lo, base_lo);
+  units.result(num, den, out);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

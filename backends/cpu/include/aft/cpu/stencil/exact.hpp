@@ -6,8 +6,7 @@
 /// the same bits on either path, and a future key that sends it here changes nothing.
 #pragma once
 
-#include "../math/half_sum.hpp"
-#include "../softmax/exact_result.hpp"
+#include "../softmax/exact_row.hpp"
 #include "complement.hpp"
 #include "pack_keys.hpp"
 
@@ -52,14 +51,13 @@ inline void for_each_run(const stencil_shape& s, index_t t, const F& f) {
 template <class C>
 inline void exact_stencil_row(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile, const C* logs,
                               index_t t, exact_row_result<C>& out) {
-  using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
   const lane_field<C> values(p.v, p.grid, tile, 1);
   C k[chunk * L], v[chunk * L];
-  const vec<C> zero(C(0)), one(C(1)), two(C(2)), range(k_::range);
+  const vec<C> zero(C(0));
   // f(key, w, v, seen) for every key, in order.
   const auto visit = [&](const auto& f) {
     for_each_run(shape, t, [&](index_t i0, index_t i1, index_t tap) {
@@ -77,87 +75,26 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
     });
   };
 
-  vec<C> top(-inf), most_hi(-inf), most_lo(zero), largest(zero), tainted(zero), beyond(zero);
+  exact_row_units<C> units;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool) {
-    // A NaN fails every comparison, so "not within" catches it too.
-    const auto within = ((xsimd::abs)(key) <= range) && ((xsimd::abs)(weight) <= range);
-    beyond = xsimd::select(seen && !within, one, beyond);
-    const half_sum<C> z = add_halves<C>(key, weight);
-    const auto ordinary = (xsimd::abs)(z.hi) < vec<C>(inf);
-    tainted = xsimd::select(seen && !ordinary, one, tainted);
-    const auto higher = seen && ordinary && ((z.hi > most_hi) || ((z.hi == most_hi) && (z.lo > most_lo)));
-    most_hi = xsimd::select(higher, z.hi, most_hi);
-    most_lo = xsimd::select(higher, z.lo, most_lo);
-    const vec<C> e = exponent_of<C>(key) + exponent_of<C>(weight);
-    top = xsimd::select(seen && within && (e > top), e, top);
-    const vec<C> size = (xsimd::abs)(value);
-    largest = xsimd::select(seen && (size < vec<C>(inf)) && (size > largest), size, largest);
+    units.see(key, weight, value, seen);
   });
-  C max_abs[L], scales[L], inverse_scales[L];
-  store(max_abs, largest);
-  for (index_t l = 0; l < L; ++l) value_scale(max_abs[l], scales[l], inverse_scales[l]);
-  const vec<C> by = load(scales);
-  const auto distant = beyond > zero;
-  top = xsimd::select(top > vec<C>(-inf), top, zero);
-  const vec<C> start = xsimd::select(most_hi > vec<C>(-inf), most_hi, zero);
+  units.settle();
 
   vec<C> box_num(zero), box_den(zero);
   row_sum<C> rest = row_sum<C>::zero();
   index_t outside = 0;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
-    const split_exp<C> ek = exp_weight_whole<C>(xsimd::select((xsimd::abs)(key) <= range, key, zero));
-    const split_exp<C> ew = exp_weight_whole<C>(xsimd::select((xsimd::abs)(weight) <= range, weight, zero));
-    vec<C> factor = ew.mantissa;
-    vec<C> mass = ek.mantissa * pow2<C>((ek.exponent + ew.exponent) - top);
-    if (xsimd::any(distant)) {
-      const half_sum<C> z = add_halves<C>(key, weight);
-      const vec<C> x = two * ((z.hi - start) + (z.lo - most_lo));
-      mass = xsimd::select(distant, exp_scaled<C>(x, zero), mass);
-      factor = xsimd::select(distant, one, factor);
-    }
-    mass = xsimd::select(seen, mass, zero);
-    const vec<C> moment = xsimd::select(seen, mass * (value * by), zero);
+    const exact_term<C> x = units.term(key, weight, value, seen);
     if (in_box) {
-      // A hidden tap may be NaN-free but infinite; its factor must not meet the zero mass.
-      factor = xsimd::select(seen, factor, zero);
-      box_num = mul_add(factor, moment, box_num);
-      box_den = mul_add(factor, mass, box_den);
+      box_num = mul_add(x.factor, x.weighted, box_num);
+      box_den = mul_add(x.factor, x.mass, box_den);
     } else {
-      rest.add({moment, mass});
+      rest.add({x.weighted, x.mass});
       if (++outside % (index_t{1} << row_sum<C>::group) == 0) rest.join();
     }
   });
-  const vec<C> num = box_num + rest.total().a;
-  vec<C> den = box_den + rest.total().b;
-  // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons above made of it.
-  den = xsimd::select(tainted > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den);
-
-  const auto empty = den == zero;
-  const vec<C> safe = xsimd::select(empty, one, den);
-  // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
-  // there, so that elsewhere the bits remain those of the fast path.
-  const vec<C> inverse_scale = load(inverse_scales);
-  const vec<C> ratio = num / safe;
-  vec<C> average = ratio * inverse_scale;
-  const auto over = ((xsimd::abs)(average) == vec<C>(inf)) && ((xsimd::abs)(ratio) < vec<C>(inf));
-  const vec<C> hull = xsimd::select(ratio > zero, largest * by, -(largest * by));
-  average = xsimd::select(over, hull * inverse_scale, average);
-  const vec<C> exponent = xsimd::select(distant, zero, top);
-  const vec<C> base_hi = xsimd::select(distant, start, zero);
-  const vec<C> base_lo = xsimd::select(distant, most_lo, zero);
-  vec<C> lse = log_from_base<C>({base_hi, base_lo}, safe, exponent);
-  lse = xsimd::select(den == den, lse, den);
-  const split_exp<C> parts = split_denominator<C>(safe);
-  const vec<C> inverse = xsimd::select(den == den, one / parts.mantissa, den);
-  store(out.average, xsimd::select(empty, zero, average));
-  store(out.num, xsimd::select(over, hull, num));
-  store(out.den, xsimd::select(over, one, safe));
-  store(out.inverse_scale, inverse_scale);
-  store(out.lse, xsimd::select(empty, vec<C>(-inf), lse));
-  store(out.inverse, xsimd::select(empty, zero, inverse));
-  store(out.exponent, exponent + parts.exponent);
-  store(out.base_hi, base_hi);
-  store(out.base_lo, base_lo);
+  units.result(box_num + rest.total().a, box_den + rest.total().b, out);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl
