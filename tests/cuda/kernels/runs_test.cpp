@@ -27,7 +27,7 @@ void fill(key_sum<C>& fold, std::mt19937& random) {
   std::normal_distribution<double> normal;
   fold.num = static_cast<C>(normal(random));
   fold.den = static_cast<C>(std::abs(normal(random)));
-  fold.top = static_cast<C>(static_cast<int>(random() % 41) - 20);
+  fold.max = static_cast<C>(static_cast<int>(random() % 41) - 20);
   fold.largest = static_cast<C>(std::abs(normal(random)));
 }
 
@@ -36,7 +36,7 @@ void fill(query_sum<C>& fold, std::mt19937& random) {
   std::normal_distribution<double> normal;
   fold.a = static_cast<C>(normal(random));
   fold.b = static_cast<C>(normal(random));
-  fold.top = static_cast<C>(static_cast<int>(random() % 41) - 20);
+  fold.max = static_cast<C>(static_cast<int>(random() % 41) - 20);
   fold.centre = static_cast<C>(3 + normal(random));
 }
 
@@ -102,15 +102,15 @@ void check_sums(const key_sum<C>* from, const key_sum<C>& got, index_t n, index_
   C largest = C(0);
   for (index_t i = 0; i < n; ++i) {
     const auto& f = from[i * columns];
-    if (f.top == no_exponent<C>) continue;
-    const long double unit = std::exp2(static_cast<long double>(f.top));
+    if (f.max == no_exponent<C>) continue;
+    const long double unit = std::exp2(static_cast<long double>(f.max));
     num += f.num * unit;
     den += f.den * unit;
     terms += std::abs(f.num) * unit;
     largest = std::max(largest, f.largest);
   }
   const long double u = std::numeric_limits<C>::epsilon() / 2, least = std::numeric_limits<C>::min();
-  const long double unit = got.den == 0 ? 0 : std::exp2(static_cast<long double>(got.top));
+  const long double unit = got.den == 0 ? 0 : std::exp2(static_cast<long double>(got.max));
   const long double most = static_cast<long double>(joins) * u;
   const long double lost = static_cast<long double>(n) * least * unit;
   CHECK(std::abs(got.num * unit - num) <= most * terms + lost);
@@ -125,8 +125,8 @@ void check_sums(const query_sum<C>* from, const query_sum<C>& got, index_t n, in
   long double a = 0, b = 0, terms_a = 0, terms_b = 0, apart = 0;
   for (index_t i = 0; i < n; ++i) {
     const auto& f = from[i * columns];
-    if (f.top == no_exponent<C>) continue;
-    const long double unit = std::exp2(static_cast<long double>(f.top));
+    if (f.max == no_exponent<C>) continue;
+    const long double unit = std::exp2(static_cast<long double>(f.max));
     const long double shift = static_cast<long double>(f.centre) - got.centre;
     a += f.a * unit;
     b += (f.b + f.a * shift) * unit;
@@ -135,7 +135,7 @@ void check_sums(const query_sum<C>* from, const query_sum<C>& got, index_t n, in
     apart = std::max(apart, std::abs(shift));
   }
   const long double u = std::numeric_limits<C>::epsilon() / 2, least = std::numeric_limits<C>::min();
-  const long double unit = got.top == no_exponent<C> ? 0 : std::exp2(static_cast<long double>(got.top));
+  const long double unit = got.max == no_exponent<C> ? 0 : std::exp2(static_cast<long double>(got.max));
   const long double most = static_cast<long double>(joins) * u;
   const long double lost = static_cast<long double>(n) * least * unit * (1 + 2 * apart);
   CHECK(std::abs(got.a * unit - a) <= most * terms_a + lost);
@@ -245,7 +245,7 @@ TEST_CASE("runs: chunks of AFT-simple are replaced by what lies before, and quer
       for (std::size_t i = 0; i < queries.size() && causal; ++i) {
         const auto& beyond = after[i + columns];
         query_sum<float> kept;
-        kept.centre = given[i].top == no_exponent<float> ? beyond.centre : given[i].centre;
+        kept.centre = given[i].max == no_exponent<float> ? beyond.centre : given[i].centre;
         CHECK(same_bits(queries[i], merge(kept, beyond)));
       }
     }

@@ -39,10 +39,10 @@ AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<ke
   if (!empty) {
     sum.num = pair.x[0];
     sum.den = pair.x[1];
-    sum.top = unit + at.unit;
+    sum.max = unit + at.unit;
   }
   sum = with_uniform_keys(sum, uniform, inner, col.b, col.c);
-  const bool nothing = empty && sum.den == 0.0f && sum.top == no_exponent<float>;
+  const bool nothing = empty && sum.den == 0.0f && sum.max == no_exponent<float>;
   return {average_of(sum), fits && (nothing || (proven(sum) && sum.den >= gemm_least_den))};
 }
 

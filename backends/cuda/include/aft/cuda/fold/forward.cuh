@@ -100,7 +100,7 @@ AFT_DEVICE bool stage_weights(const device_call<C>& p, index_t b, index_t h, ind
 /// Adds a tile to a row. With `hiding` some pairs of it are hidden, and what is behind them may be NaN.
 template <bool hiding, class C>
 AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, key_sum<C>& sum) {
-  C top = sum.top;
+  C top = sum.max;
   AFT_UNROLL_BY(8)
   for (int s = 0; s < tuning::depth; ++s)
     top = larger(top, tile.keys[s][lane].exponent + tile.weights[row][s].exponent);
@@ -116,10 +116,10 @@ AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, key_sum
     num = fused(factor, value, num);
     den += factor;
   }
-  const C scale = pow2<C>(sum.top - top);
+  const C scale = pow2<C>(sum.max - top);
   sum.num = fused(sum.num, scale, num);
   sum.den = fused(sum.den, scale, den);
-  sum.top = top;
+  sum.max = top;
 }
 
 template <class C>
@@ -170,7 +170,7 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
     row_result<C> result;
     result.average = average_of(sum);
     result.den = sum.den;
-    result.exponent = sum.top;
+    result.exponent = sum.max;
     row_epilogue(p, col.b, t, col.c, result);
   }
 }

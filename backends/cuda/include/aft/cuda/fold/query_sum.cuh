@@ -12,10 +12,10 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
-/// A and B in units of 2^top.
+/// A and B in units of 2^max.
 template <class C>
 struct query_sum {
-  C a = C(0), b = C(0), top = no_exponent<C>;
+  C a = C(0), b = C(0), max = no_exponent<C>;
   C centre = C(0);
 };
 
@@ -23,9 +23,9 @@ struct query_sum {
 template <class C>
 AFT_DEVICE query_sum<C> merge(const query_sum<C>& to, const query_sum<C>& from) {
   query_sum<C> sum = to;
-  sum.top = larger(to.top, from.top);
-  const C left = pow2<C>(to.top - sum.top);
-  const C right = pow2<C>(from.top - sum.top);
+  sum.max = larger(to.max, from.max);
+  const C left = pow2<C>(to.max - sum.max);
+  const C right = pow2<C>(from.max - sum.max);
   // Nothing was added yet: its centre is no average, and may be far away.
   const C shift = from.a == C(0) && from.b == C(0) ? C(0) : from.centre - to.centre;
   sum.a = fused(to.a, left, from.a * right);
@@ -40,25 +40,25 @@ AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t,
   if (u.inverse == C(0)) return;
   const bool within = u.base_hi == C(0) && u.base_lo == C(0);
   const C g = within ? u.g * u.inverse : number<C>::nan;
-  const C top = larger(sum.top, -u.exponent);
-  const C scale = pow2<C>(sum.top - top);
+  const C top = larger(sum.max, -u.exponent);
+  const C scale = pow2<C>(sum.max - top);
   const C weight = pow2<C>(-u.exponent - top);
   sum.a = fused(sum.a, scale, g * weight);
   sum.b = fused(sum.b, scale, g * weight * (u.o - sum.centre));
-  sum.top = top;
+  sum.max = top;
 }
 
 /// The fold one chunk or tile further on, around its centre: keys ahead have values like those near by.
 template <class C>
 AFT_DEVICE query_sum<C> carried(const query_sum<C>& sum, const query_sum<C>& next) {
   // The exponent of queries without a number is none either; their sum is NaN, and has to stay.
-  return next.top == no_exponent<C> && next.a == C(0) ? sum : merge(next, sum);
+  return next.max == no_exponent<C> && next.a == C(0) ? sum : merge(next, sum);
 }
 
 /// Adds to dv and dk of a key what the folded queries give it; false where only the exact sums will do.
 template <class C>
 AFT_DEVICE bool add_queries(const query_sum<C>& sum, const split_exp<C>& weight, C value, C& dv, C& dk) {
-  const C e = weight.exponent + sum.top;
+  const C e = weight.exponent + sum.max;
   // A visible weight is at most 1; more than that is a sum that has lost its small terms below the normal numbers.
   if (!(e <= C(number<C>::mantissa_bits))) return false;
   const C factor = weight.mantissa * pow2<C>(e);

@@ -2,26 +2,29 @@
 /// @file math/exp_sum.cuh  num and den of a row in a column, in units of the largest power of two of a weight.
 #pragma once
 
+#include <aft/math/exp_sum.hpp>
+
 #include "arithmetic.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
-/// The sums of one row, in units of 2^top.
+/// The sums of one row, in units of 2^max instead of e^max: a power of two, so that a change of units does not round.
 template <class C>
-struct key_sum {
-  C num = C(0), den = C(0), top = no_exponent<C>;
+struct key_sum : exp_sum<C> {
   C largest = C(0);  ///< of |v| over what the row sees
+
+  AFT_HOST_DEVICE key_sum() : exp_sum<C>{no_exponent<C>, C(0), C(0)} {}
 };
 
-/// Both sums in units of the larger power of two.
+/// The sums over the keys of both. One product of each sum is fused: not aft::merge, which leaves that to the compiler.
 template <class C>
 AFT_DEVICE key_sum<C> merge(const key_sum<C>& a, const key_sum<C>& b) {
   key_sum<C> sum;
-  sum.top = larger(a.top, b.top);
-  const C left = pow2<C>(a.top - sum.top);
-  const C right = pow2<C>(b.top - sum.top);
-  sum.num = fused(a.num, left, b.num * right);
-  sum.den = fused(a.den, left, b.den * right);
+  sum.max = larger(a.max, b.max);
+  const C a_unit = pow2<C>(a.max - sum.max);
+  const C b_unit = pow2<C>(b.max - sum.max);
+  sum.num = fused(a.num, a_unit, b.num * b_unit);
+  sum.den = fused(a.den, a_unit, b.den * b_unit);
   sum.largest = larger(a.largest, b.largest);
   return sum;
 }

@@ -67,14 +67,14 @@ AFT_DEVICE void add_key(const device_call<C>& p, const column& col, index_t s, k
   if (key == -number<C>::infinity) return;
   const split_exp<C> weight = stage_logit(key);
   const C value = load<C>(p.v, p.positions, col.b, s, col.c);
-  const C top = larger(sum.top, weight.exponent);
-  const C scale = pow2<C>(sum.top - top);
+  const C top = larger(sum.max, weight.exponent);
+  const C scale = pow2<C>(sum.max - top);
   // A logit beyond the range is NaN, and so are the sums from here on.
   const C factor = weight.mantissa * pow2<C>(weight.exponent - top);
   sum.num = fused(sum.num, scale, factor * value);
   sum.den = fused(sum.den, scale, factor);
   sum.largest = larger(sum.largest, magnitude(value));
-  sum.top = top;
+  sum.max = top;
 }
 
 template <class C>
@@ -100,7 +100,7 @@ scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER run_
   if (proven(sum)) {
     result.average = average_of(sum);
     result.den = sum.den;
-    result.exponent = sum.top;
+    result.exponent = sum.max;
   } else {
     result = exact_row(p, col.b, 0, col.c, 0);
   }
@@ -151,7 +151,7 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
     row_result<C> result;
     result.average = average_of(sum);
     result.den = sum.den;
-    result.exponent = sum.top;
+    result.exponent = sum.max;
     row_epilogue(p, at.col.b, t, at.col.c, result);
   }
 }

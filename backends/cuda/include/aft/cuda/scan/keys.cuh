@@ -63,7 +63,7 @@ scan_reverse_kernel(const AFT_PARAMETER run_plan runs, query_sum<C>* const folds
   through_run(runs, at, folds, after, [&](index_t step, const query_sum<C>& beyond, const query_sum<C>& own) {
     query_sum<C> kept;
     // A chunk of which no row sees a key has no centre of its own.
-    kept.centre = own.top == no_exponent<C> ? beyond.centre : own.centre;
+    kept.centre = own.max == no_exponent<C> ? beyond.centre : own.centre;
     folds[sum_index(runs, at, step)] = merge(kept, beyond);
   });
 }

@@ -109,7 +109,7 @@ AFT_DEVICE void product_epilogue(const device_call<float>& p, const product_plan
     row_result<float> result;
     result.average = average_of(sum);
     result.den = sum.den;
-    result.exponent = sum.top;
+    result.exponent = sum.max;
     row_epilogue(p, col.b, t, col.c, result);
   }
 }

@@ -80,10 +80,10 @@ struct key_gradient {
 template <class Operand>
 AFT_DEVICE key_gradient gradient_of(const key_sum<float>& sum, float key, float value, float terms) {
   const split_exp<float> k = stage_logit(key);
-  const float exponent = k.exponent + sum.top;
+  const float exponent = k.exponent + sum.max;
   const auto ordinary = [](float x) { return x == 0.0f || magnitude(x) >= number<float>::least_value; };
   // Nothing was added but zeros.
-  if (sum.den == 0.0f && sum.num == 0.0f && sum.top < no_exponent<float> / 2.0f && k.mantissa == k.mantissa &&
+  if (sum.den == 0.0f && sum.num == 0.0f && sum.max < no_exponent<float> / 2.0f && k.mantissa == k.mantissa &&
       is_finite(value))
     return {0.0f, 0.0f, true};
   // In two steps, for a result among the denormal numbers.

@@ -103,12 +103,12 @@ AFT_DEVICE void multiply_tile(const std::byte* left, const std::byte* right, con
 
 /// Merges a tile's sums, which are in units of 2^unit, to a row's.
 AFT_DEVICE void merge_into(key_sum<float>& sum, float num, float den, float unit, float value_unit) {
-  const float top = larger(sum.top, unit);
-  const float keep = pow2<float>(sum.top - top);
+  const float top = larger(sum.max, unit);
+  const float keep = pow2<float>(sum.max - top);
   const float scale = pow2<float>(unit - top);
   sum.den = fused(sum.den, keep, den * scale);
   sum.num = fused(sum.num, keep, num * scale * value_unit);
-  sum.top = top;
+  sum.max = top;
 }
 
 template <class Operand>

@@ -45,7 +45,7 @@ AFT_DEVICE void add_hidden(const hidden_buffers& tile, const row_view (&view)[pr
     part[m][half] = view[at.row(m, half)] == row_view::part;
     AFT_UNROLL
     for (int n = 0; n < columns; ++n) {
-      top[m][n][half] = sums[m][n][half].top;
+      top[m][n][half] = sums[m][n][half].max;
       acc[m][n][2 * half] = acc[m][n][2 * half + 1] = 0.0f;
     }
   }
