@@ -117,7 +117,7 @@ function(aft_need_device_emulator)
   target_link_libraries(aft_device_emulator PUBLIC aft::aft PRIVATE aft_warnings)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     # What moves between stacks, what counts every stop of every thread, and the arithmetic of tensor cores.
-    foreach(name fiber device_emulator tensor_unit)
+    foreach(name fiber block_runner device_emulator tensor_unit)
       set_source_files_properties("${aft_SOURCE_DIR}/tests/support/emulator/${name}.cpp"
                                   PROPERTIES COMPILE_OPTIONS "-fno-sanitize=all" COMPILE_DEFINITIONS AFT_ASAN_FIBERS)
     endforeach()
