@@ -102,6 +102,8 @@ def version_rules(top):
     version = ".".join(re.search(rf"AFT_VERSION_{part} +(\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
     if json.loads((top / "vcpkg.json").read_text(encoding="utf-8")).get("version-semver") != version:
         yield f"vcpkg.json: its version is not {version}"
+    if f"\nversion: {version}\n" not in (top / "CITATION.cff").read_text(encoding="utf-8"):
+        yield f"CITATION.cff: its version is not {version}"
     if f"\n## {version}\n" not in (top / "CHANGELOG.md").read_text(encoding="utf-8"):
         yield f"CHANGELOG.md: has no section {version}"
 
