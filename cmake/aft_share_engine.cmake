@@ -14,3 +14,16 @@ function(aft_share_engine target flag)
   set_property(SOURCE ${ARGN} APPEND PROPERTY OBJECT_DEPENDS "${support}/engine.hpp")
   target_link_libraries(${target} PUBLIC ${engine})
 endfunction()
+
+# aft_share_native_engine(<target> <source>...): the same with kernels for this machine, which the benchmark and char_lm
+# have compiled already where they are built; builds that name an instruction set or a sanitizer keep to theirs.
+include(CheckCXXCompilerFlag)
+function(aft_share_native_engine target)
+  check_cxx_compiler_flag(-march=native AFT_HAVE_MARCH_NATIVE)
+  set(flag "")
+  if(AFT_HAVE_MARCH_NATIVE AND NOT CMAKE_CXX_FLAGS MATCHES "-march=|-mavx|-msse|-fsanitize")
+    set(flag -march=native)
+    target_compile_options(${target} PRIVATE ${flag})
+  endif()
+  aft_share_engine(${target} "${flag}" ${ARGN})
+endfunction()

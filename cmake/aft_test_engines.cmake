@@ -71,7 +71,7 @@ endfunction()
 # that this machine has, from the least to the most, and AFT_TEST_FLAGS_<isa> their flags.
 set(AFT_TEST_ENGINES "" CACHE STRING "Engines beside the tree's own: avx2, avx512, clang, blocks")
 # Blocks of weights that the tests' sizes exceed, and slabs.
-set(AFT_TEST_SMALL_BLOCKS AFT_WEIGHT_BYTES=2048 AFT_SLAB_BYTES=256 AFT_SLAB_KEYS=2)
+set(AFT_TEST_SMALL_BLOCKS AFT_WEIGHT_BYTES=2048 AFT_OUTER_BYTES=256 AFT_OUTER_KEYS=2)
 set(AFT_TEST_FLAGS_avx2 -march=x86-64-v3)
 set(AFT_TEST_FLAGS_avx512 -march=x86-64-v4)
 set(AFT_TEST_FLAGS_avx512_bf16 -march=x86-64-v4 -mavx512bf16)

@@ -2,10 +2,11 @@
 //
 // char_lm: trains the same language model with several mixers and compares them.
 
-#include "progress.hpp"
-#include "report.hpp"
-#include "training.hpp"
-#include "user_error.hpp"
+#include "char_lm/report/report.hpp"
+#include "char_lm/training/training.hpp"
+#include "common/report/progress.hpp"
+#include "common/report/results_file.hpp"
+#include "common/support/user_error.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -14,7 +15,8 @@
 
 namespace {
 
-using namespace char_lm;
+using namespace examples;
+using namespace examples::char_lm;
 
 // The current step is finished and saved first; a second Ctrl-C ends the program at once.
 volatile std::sig_atomic_t interrupted = 0;
@@ -111,9 +113,9 @@ int main(int argc, char** argv) {
     parsed arguments = parse(argc, argv);
     command_line& line = arguments.line;
     if (!arguments.finished && line.mixers.empty())
-      line.mixers = {char_lm::checkpoint::read(line.load).settings.shape.mixer};
+      line.mixers = {examples::char_lm::checkpoint::read(line.load).settings.shape.mixer};
     return arguments.finished ? EXIT_SUCCESS : run(line);
-  } catch (const char_lm::user_error& e) {
+  } catch (const examples::user_error& e) {
     std::fprintf(stderr, "char_lm: %s\n", e.what());
     return exit_user_error;
   } catch (const std::filesystem::filesystem_error& e) {

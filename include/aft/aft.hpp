@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file aft.hpp  The Attention Free Transformer operators: the one header that users include.
+
+/// @namespace aft
+/// The whole interface. Calls are ([executor,] inputs, outputs [, options]) on views of the caller's memory; indices
+/// are b (batch), h (head), t (query position), s (key position), c (channel). Every function that computes checks all
+/// its arguments before it writes anything, and throws aft::shape_error.
 #pragma once
 
 // First of all: what follows does not compile where it refuses.

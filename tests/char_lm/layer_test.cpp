@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "finite_difference.hpp"
 
-#include "embedding.hpp"
-#include "gelu.hpp"
-#include "layer_norm.hpp"
-#include "mlp.hpp"
+#include "char_lm/model/embedding.hpp"
+#include "common/layers/gelu.hpp"
+#include "common/layers/layer_norm.hpp"
+#include "common/layers/mlp.hpp"
 
-using namespace char_lm;
-using namespace char_lm::test;
+using namespace examples;
+using namespace examples::char_lm;
+using namespace examples::char_lm::test;
 
 namespace {
 

@@ -7,8 +7,9 @@
 
 #include <chrono>
 
-using namespace char_lm;
-using namespace char_lm::test;
+using namespace examples;
+using namespace examples::char_lm;
+using namespace examples::char_lm::test;
 
 namespace {
 

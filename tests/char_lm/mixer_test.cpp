@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "finite_difference.hpp"
 
-#include "mixer.hpp"
+#include "common/mixers/mixer.hpp"
 
 #include <limits>
 #include <memory>
 
-using namespace char_lm;
-using namespace char_lm::test;
+using namespace examples;
+using namespace examples::char_lm;
+using namespace examples::char_lm::test;
 
 namespace {
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "finite_difference.hpp"
 
-#include "model.hpp"
+#include "char_lm/model/model.hpp"
 
 #include <vector>
 
-using namespace char_lm;
-using namespace char_lm::test;
+using namespace examples;
+using namespace examples::char_lm;
+using namespace examples::char_lm::test;
 
 namespace {
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
-#include "safetensors.hpp"
-#include "user_error.hpp"
+#include "common/support/user_error.hpp"
+#include "common/training/safetensors.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <vector>
 
-using namespace char_lm;
-using namespace char_lm::test;
+using namespace examples;
+using namespace examples::char_lm;
+using namespace examples::char_lm::test;
 
 namespace {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "text.hpp"
-#include "training.hpp"
+#include "char_lm/data/text.hpp"
+#include "char_lm/training/training.hpp"
 
 #include <cstdio>
 #include <filesystem>
@@ -11,7 +11,7 @@
 #include <string>
 #include <unistd.h>
 
-namespace char_lm::test {
+namespace examples::char_lm::test {
 
 /// A directory of this test's own, gone when it ends.
 class scratch_directory {
@@ -86,4 +86,4 @@ inline training_settings small_settings(mixer_kind mixer) {
   return s;
 }
 
-}  // namespace char_lm::test
+}  // namespace examples::char_lm::test

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
-#include "user_error.hpp"
+#include "common/support/user_error.hpp"
 
 #include <doctest/doctest.h>
 
-using namespace char_lm;
-using namespace char_lm::test;
+using namespace examples;
+using namespace examples::char_lm;
+using namespace examples::char_lm::test;
 
 TEST_CASE("text: entropies of counts that can be done by hand") {
   const std::vector<std::uint8_t> same(100, 'a');

@@ -42,6 +42,12 @@ for _folder, _seen in FOLDERS["cpu"].items():
         _seen -= set("softmax gemm epilogue bias_gradient window pairs".split())
     if _folder.startswith("stencil"):
         _seen -= set("gemm epilogue bias_gradient window pairs scan scan/backward".split())
+# The examples: what they share, then each example's own folders, which see all of the shared ones. "." is the program.
+EXAMPLES = {
+    "common": in_order("support layers mixers training report"),
+    "char_lm": in_order("data model training report ."),
+    "small": in_order("."),
+}
 # Third-party headers that exactly one file may know, so that one file changes when they do.
 SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/vec.hpp"}
 # What is included where nothing may follow; it does not exist on purpose.
@@ -121,6 +127,27 @@ def violations(name, text, exists):
                 yield f"{name}:{number}: {wrong}"
 
 
+def example_violations(name, text, exists):
+    """Complaints about one source of the examples, which include each other by their paths in examples/."""
+    own, _, rest = name.partition("/")
+    own_folder = posixpath.dirname(rest) or "."
+    if own_folder not in EXAMPLES.get(own, {}):
+        yield f"examples/{name}: {own}/{own_folder} has no place in the order of the examples"
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match or match.group(1) != '"':
+            continue
+        seen, _, rest = match.group(2).partition("/")
+        seen_folder = posixpath.dirname(rest) or "."
+        if not exists(match.group(2)):
+            yield f"examples/{name}:{number}: \"{match.group(2)}\" is not a file of the examples"
+        elif seen not in (own, "common"):
+            yield f"examples/{name}:{number}: {own}/ must not see {match.group(2)}"
+        elif seen == own and seen_folder != own_folder and seen_folder not in EXAMPLES[own][own_folder]:
+            yield f"examples/{name}:{number}: {own_folder}/ must not see {match.group(2)}"
+
+
 def included(name, text, headers):
     """The project's headers that one header includes."""
     for match in filter(None, map(INCLUDE.match, text.splitlines())):
@@ -187,6 +214,18 @@ def self_test():
     assert not bad("aft/cuda/kernels.cuh", '#include "launch/b.cuh"')
     assert not bad("aft/core/checks/a.hpp", '#include "../config.hpp"')
 
+    def bad_example(name, line):
+        return list(example_violations(name, line, lambda target: target != "common/layers/gone.hpp"))
+    assert bad_example("common/layers/a.hpp", '#include "common/mixers/b.hpp"')
+    assert bad_example("common/layers/a.hpp", '#include "char_lm/data/b.hpp"')
+    assert bad_example("char_lm/data/a.hpp", '#include "char_lm/model/b.hpp"')
+    assert bad_example("char_lm/main.cpp", '#include "other/data/b.hpp"')
+    assert bad_example("char_lm/new/a.hpp", "")
+    assert bad_example("char_lm/main.cpp", '#include "common/layers/gone.hpp"')
+    assert not bad_example("char_lm/data/a.cpp", '#include "char_lm/data/a.hpp"')
+    assert not bad_example("char_lm/data/a.hpp", '#include "common/report/b.hpp"')
+    assert not bad_example("char_lm/main.cpp", '#include "char_lm/report/b.hpp"')
+
 
 def main():
     self_test()
@@ -203,10 +242,15 @@ def main():
     for name, text in texts.items():
         found += violations(name, text, headers.__contains__)
         found += unknown_in_comments(name, text, known)
+    examples = {path.relative_to(top / "examples").as_posix(): path.read_text(encoding="utf-8")
+                for path in sorted((top / "examples").rglob("*.[hc]pp"))}
+    for name, text in examples.items():
+        found += example_violations(name, text, examples.__contains__)
     found += [f"{name}: neither {' nor '.join(ENTRIES)} leads here" for name in unreachable(texts, ENTRIES)]
-    print("\n".join(found) if found else f"{len(headers)} headers follow the include order")
-    if not headers:
-        sys.exit("no headers found")
+    print("\n".join(found) if found else f"{len(headers)} headers and {len(examples)} files of the examples follow the "
+          "include order")
+    if not headers or not examples:
+        sys.exit("no headers or no examples found")
     sys.exit(1 if found else 0)
 
 

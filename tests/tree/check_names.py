@@ -13,7 +13,7 @@ TYPE = re.compile(r"^(?:struct|class|enum class|union)\s+(?:alignas\(\d+\)\s+)?(
 FUNCTION = re.compile(r"^(?:\[\[[^\]]*\]\]\s*|template\s*<.*>\s*|inline\s+|constexpr\s+|static\s+|__\w+__\s+|AFT_\w+\s+)*"
                       r"[\w:<>,*& ]+?[\s*&](\w+)\((?!.*\)\s*;\s*$)")
 # One name for all types of an argument, in files of their own by design.
-OVERLOADS = {"prefetch", "main"}
+OVERLOADS = {"prefetch", "main", "merge", "carried"}
 
 
 def banned(glossary):

@@ -91,7 +91,7 @@ def document_paths(name, text, files):
         pattern = re.sub(r"<[^>]*>", "*", path.rstrip("/"))
         # Headers are named without their root, those of a backend also from its own folder on.
         backends = ("backends/cpu/include/aft/cpu/", "backends/cuda/include/aft/cuda/")
-        options = [root + pattern for root in ("", "include/", "backends/cpu/include/", *backends)]
+        options = [root + pattern for root in ("", "include/", "include/aft/", "backends/cpu/include/", *backends)]
         if not any(fnmatch.fnmatchcase(f, o) for o in options for f in (*files, *dirs)):
             yield f"{name}: names {shown}, which is not in the tree"
 

@@ -58,6 +58,13 @@
 #define AFT_COMPILE_ONCE [[gnu::noipa]]
 #endif
 
+/// A function of plain numbers that kernels call too.
+#if defined(__CUDACC__)
+#define AFT_ALSO_ON_DEVICE __host__ __device__
+#else
+#define AFT_ALSO_ON_DEVICE
+#endif
+
 namespace aft {
 
 /// Sizes, offsets and strides. Signed, so that strides may be negative, and 64-bit on every platform.

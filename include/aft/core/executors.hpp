@@ -13,19 +13,24 @@ namespace aft {
 /// Scratch comes from `memory` (null: new and delete); it is asked for by the calling thread only, so the resource need
 /// not be thread-safe unless two calls share it.
 struct cpu {
+  /// The most threads that a call may use. Results do not depend on it.
   int threads = 0;
+  /// Where scratch comes from, and goes back to before the call returns or throws; not owned.
   std::pmr::memory_resource* memory = nullptr;
 };
 
 /// Runs on the device of a CUDA stream, asynchronously. Null is the default stream.
 struct cuda {
+  /// A cudaStream_t.
   void* stream = nullptr;
 };
 
 /// Stands for a gradient that is not wanted; the work for it is then left out.
 struct no_grad_t {};
+/// The value to pass: aft::full_backward(q, k, v, bias, dy, dq, dk, dv, aft::no_grad).
 inline constexpr no_grad_t no_grad{};
 
+/// aft::cpu or aft::cuda.
 template <class E>
 concept executor = std::is_same_v<std::remove_cvref_t<E>, cpu> || std::is_same_v<std::remove_cvref_t<E>, cuda>;
 

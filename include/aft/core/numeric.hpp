@@ -58,10 +58,14 @@ namespace detail {
 
 /// IEEE binary16, a storage type: arithmetic happens in float. Conversion from float rounds to nearest even.
 struct [[gnu::may_alias]] half {
+  /// Sign, 5 bits of exponent, 10 of fraction.
   std::uint16_t bits = 0;
   half() = default;
+  /// Rounds to nearest even; beyond 65504 and half a step, to infinity.
   [[gnu::always_inline]] constexpr explicit half(float f) : bits(detail::float_to_half_bits(f)) {}
+  /// Exact.
   [[gnu::always_inline]] constexpr operator float() const { return detail::half_bits_to_float(bits); }
+  /// The number with these bits.
   [[gnu::always_inline]] static constexpr half from_bits(std::uint16_t b) {
     half h;
     h.bits = b;
@@ -71,10 +75,14 @@ struct [[gnu::may_alias]] half {
 
 /// The upper half of a float, a storage type: arithmetic happens in float. Conversion rounds to nearest even.
 struct [[gnu::may_alias]] bfloat16 {
+  /// Sign, 8 bits of exponent, 7 of fraction.
   std::uint16_t bits = 0;
   bfloat16() = default;
+  /// Rounds to nearest even.
   [[gnu::always_inline]] constexpr explicit bfloat16(float f) : bits(detail::float_to_bfloat16_bits(f)) {}
+  /// Exact.
   [[gnu::always_inline]] constexpr operator float() const { return detail::bfloat16_bits_to_float(bits); }
+  /// The number with these bits.
   [[gnu::always_inline]] static constexpr bfloat16 from_bits(std::uint16_t b) {
     bfloat16 h;
     h.bits = b;
@@ -104,8 +112,10 @@ consteval dtype integer_dtype() {
   }
 }
 
+/// The run-time name of a type.
 template <class T>
 inline constexpr dtype dtype_of = integer_dtype<T>();
+/// @cond
 template <>
 inline constexpr dtype dtype_of<float> = dtype::f32;
 template <>
@@ -124,10 +134,13 @@ inline constexpr const char* names_of_types[] = {"float",  "double", "half",    
 inline constexpr std::uint8_t sizes_of_types[] = {4, 8, 2, 2, 1, 1, 4, 8, 2, 2, 4, 8, sizeof(long double), 1};
 static_assert(static_cast<std::size_t>(dtype::other) + 1 == std::size(names_of_types));
 static_assert(static_cast<std::size_t>(dtype::other) + 1 == std::size(sizes_of_types));
+/// @endcond
 
+/// As errors spell it: "float", "int64".
 [[gnu::always_inline]] constexpr const char* name_of(dtype t) {
   return names_of_types[static_cast<std::size_t>(t)];
 }
+/// Bytes of an element.
 [[gnu::always_inline]] constexpr index_t size_of(dtype t) {
   return sizes_of_types[static_cast<std::size_t>(t)];
 }

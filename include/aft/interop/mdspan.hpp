@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file mdspan.hpp  aft::as_view for std::mdspan and whatever has its shape: Kokkos' mdspan, a caller's own.
 ///
-/// An mdspan is recognised by the members that it has; <mdspan> is not included here and need not exist.
+/// An mdspan is recognised by the members that it has; its header is not included here and need not exist.
 #pragma once
 
 #include <concepts>

@@ -42,8 +42,9 @@ template <class W>
 struct dense_bias {
   static_assert(is_tensor_view<W>, "aft::dense_bias: w must be an aft::tensor_view");
   static_assert(detail::rank_within<W, 2, 4>(), "aft::dense_bias: w has rank 2 (Tq,Tk), 3 (H,Tq,Tk) or 4 (B,H,Tq,Tk)");
-  W w;
+  W w;  ///< w[t,s]
 };
+/// @cond
 template <class T, std::size_t R, class S>
 dense_bias(tensor_view<T, R, S>) -> dense_bias<tensor_view<T, R, S>>;
 
@@ -66,6 +67,7 @@ requires(!is_tensor_view<X> && !detail::is_bias<X>) dense_bias(X)
 ->dense_bias<detail::not_a_view>;
 template <class X, class Y, class... Z>
 dense_bias(X, Y, Z...) -> dense_bias<detail::not_a_view>;
+/// @endcond
 
 /// w = u v^T with u (Tq,n) or (H,Tq,n) and v (Tk,n) or (H,Tk,n) (AFT Eq. 7); never expanded to T x T as a whole. The
 /// sum over n is formed in float (double for double data): no part of it may leave that type's range, or the pair
@@ -75,9 +77,10 @@ struct factorized_bias {
   static_assert(is_tensor_view<U> && is_tensor_view<V>, "aft::factorized_bias: u and v must be aft::tensor_view");
   static_assert(detail::rank_within<U, 2, 3>(), "aft::factorized_bias: u has rank 2 (Tq,n) or 3 (H,Tq,n)");
   static_assert(detail::rank_within<V, 2, 3>(), "aft::factorized_bias: v has rank 2 (Tk,n) or 3 (H,Tk,n)");
-  U u;
-  V v;
+  U u;  ///< Rows of queries.
+  V v;  ///< Rows of keys.
 };
+/// @cond
 template <class TU, std::size_t RankU, class SpaceU, class TV, std::size_t RankV, class SpaceV>
 factorized_bias(tensor_view<TU, RankU, SpaceU>, tensor_view<TV, RankV, SpaceV>)
     -> factorized_bias<tensor_view<TU, RankU, SpaceU>, tensor_view<TV, RankV, SpaceV>>;
@@ -103,6 +106,7 @@ requires(!is_tensor_view<X> || !is_tensor_view<Y>) factorized_bias(X, Y)
 ->factorized_bias<detail::not_a_view, detail::not_a_view>;
 template <class X, class Y, class Z, class... More>
 factorized_bias(X, Y, Z, More...) -> factorized_bias<detail::not_a_view, detail::not_a_view>;
+/// @endcond
 
 /// For `local` only: (Tq,width) or (H,Tq,width), entry j of row t belongs to key s = t - before + j, where width is
 /// before + after + 1 of the window. Entries whose key does not exist are never read; their gradient is 0.
@@ -110,8 +114,9 @@ template <class W>
 struct banded_bias {
   static_assert(is_tensor_view<W>, "aft::banded_bias: w must be an aft::tensor_view");
   static_assert(detail::rank_within<W, 2, 3>(), "aft::banded_bias: w has rank 2 (Tq,width) or 3 (H,Tq,width)");
-  W w;
+  W w;  ///< w[t,j]
 };
+/// @cond
 template <class T, std::size_t R, class S>
 banded_bias(tensor_view<T, R, S>) -> banded_bias<tensor_view<T, R, S>>;
 
@@ -145,5 +150,6 @@ template <class B>
 inline constexpr bool is_banded_bias = false;
 template <class W>
 inline constexpr bool is_banded_bias<banded_bias<W>> = true;
+/// @endcond
 
 }  // namespace aft

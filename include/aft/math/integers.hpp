@@ -2,6 +2,8 @@
 /// @file integers.hpp  Arithmetic of sizes, in the words that blocked loops use.
 #pragma once
 
+#include <aft/core/config.hpp>
+
 #include <concepts>
 #include <type_traits>
 
@@ -15,23 +17,23 @@ concept same_signedness = std::integral<A> && std::integral<B> &&(std::is_signed
 // for NaN is a question that a kernel answers for itself.
 
 template <class A, same_signedness<A> B>
-constexpr std::common_type_t<A, B> min_of(A a, B b) {
+AFT_ALSO_ON_DEVICE constexpr std::common_type_t<A, B> min_of(A a, B b) {
   return b < a ? b : a;
 }
 template <class A, same_signedness<A> B>
-constexpr std::common_type_t<A, B> max_of(A a, B b) {
+AFT_ALSO_ON_DEVICE constexpr std::common_type_t<A, B> max_of(A a, B b) {
   return a < b ? b : a;
 }
 
 /// The number of parts of `size` that n takes, for n >= 0 and size > 0.
 template <class A, same_signedness<A> B>
-constexpr std::common_type_t<A, B> ceil_div(A n, B size) {
+AFT_ALSO_ON_DEVICE constexpr std::common_type_t<A, B> ceil_div(A n, B size) {
   return (n + size - 1) / size;
 }
 
 /// The least multiple of `size` that is n or more, for n >= 0 and size > 0.
 template <class A, same_signedness<A> B>
-constexpr std::common_type_t<A, B> round_up(A n, B size) {
+AFT_ALSO_ON_DEVICE constexpr std::common_type_t<A, B> round_up(A n, B size) {
   return ceil_div(n, size) * size;
 }
 

@@ -8,8 +8,8 @@ namespace aft {
 
 /// Keys t - before <= s <= t + after. An empty window (no key at all) is before + after + 1 == 0.
 struct window {
-  index_t before = 0;
-  index_t after = 0;
+  index_t before = 0;  ///< Keys before the query; negative for a window that begins after it.
+  index_t after = 0;   ///< Keys after the query; negative for a window that ends before it.
 
   /// |t - s'| < s (AFT Eq. 4 and the labml code). strict(0) holds no key, which makes `local` AFT-simple.
   [[gnu::always_inline]] static constexpr window strict(index_t s) { return {s - 1, s > 0 ? s - 1 : 0}; }

@@ -233,11 +233,12 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
   }
 }
 
-/// Both without an executor.
+/// aft::attention_map on the executor that works on the views' memory.
 template <detail::not_executor K, class Bias, class Out>
 void attention_map(const K& k, const Bias& bias, const Out& out, const options& opt = default_options) {
   attention_map(typename detail::executor_for<K>::type{}, k, bias, out, opt);
 }
+/// The map of aft::local on the executor that works on the views' memory.
 template <detail::not_executor K, class Bias, class Out>
 void attention_map(const K& k, const Bias& bias, const window& win, const Out& out,
                    const options& opt = default_options) {

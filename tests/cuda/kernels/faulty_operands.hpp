@@ -14,7 +14,7 @@ struct no_cross_terms : half_operand {
   static void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     // The last quarter of a tile's products are those of the high parts.
     constexpr int all = 4 * together;
-    static thread_local int calls[tensor_threads];
+    static thread_local int calls[product_threads];
     if (calls[thread_index()]++ % all >= all - together) half_operand::multiply(d, a, b);
   }
 };

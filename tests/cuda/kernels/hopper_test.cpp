@@ -105,7 +105,7 @@ TEST_CASE("hopper: a product of a warpgroup has its sums where the manual says, 
           operand_tiles& tiles = dynamic_shared<operand_tiles>();
           if (thread_index() == 0) tiles = x->tiles;
           aft::cuda_impl::sync();
-          group_sums own;
+          wgmma_sums own;
           for (int v = 0; v < 128; ++v) own[v] = static_cast<float>(place_of(thread_index(), v) % 100);
           const std::uint64_t a = swizzled_matrix(tiles.left), b = swizzled_matrix(tiles.right);
           begin_products(own);
@@ -205,7 +205,7 @@ void pipeline(const operand_tiles* in, float* out) {
     return;
   }
   const bool signals = thread_index() % warp_size == 0;
-  group_sums d{};
+  wgmma_sums d{};
   for (int i = 0; i < tiles_of_test; ++i) {
     const unsigned parity = static_cast<unsigned>(i / 2) & 1u;
     if (planted != mistake::no_wait_for_copy)

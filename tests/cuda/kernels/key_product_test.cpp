@@ -79,9 +79,9 @@ key_results run_keys(inputs x, std::vector<float> g) {
   const call_stream stream("product", nullptr);
   stream.launch(pack_queries_kernel<Operand>, (packed.count() + pack_warps - 1) / pack_warps, pack_threads, call,
                 packed, packed.count());
-  const tensor_plan plan = plan_product(rows, packed);
-  stream.launch(tensor_keys_kernel<Operand>, plan.blocks(), tensor_threads, call, plan,
-                outer_folds<query_fold<float>>{});
+  const product_plan plan = plan_product(rows, packed);
+  stream.launch(key_product_kernel<Operand>, plan.blocks(), product_threads, call, plan,
+                uniform_sums<query_sum<float>>{});
 
   for (index_t b = 0; b < x.B; ++b)
     for (index_t s = 0; s < x.Tk; ++s)
@@ -96,7 +96,7 @@ key_results run_keys(inputs x, std::vector<float> g) {
   return result;
 }
 
-std::vector<float> upstream_of(const inputs& x, float scale) {
+std::vector<float> incoming_of(const inputs& x, float scale) {
   std::mt19937 engine(17);
   std::normal_distribution<float> normal;
   std::vector<float> g;
@@ -117,12 +117,12 @@ key_verdict judge(const key_results& r) {
       CHECK((std::isnan(e.dv) && std::isnan(e.dk)));
       continue;
     }
-    const auto join = [](long double& worst, float got, long double want, long double scale) {
+    const auto merge_into = [](long double& worst, float got, long double want, long double scale) {
       const long double error = std::isnan(got) ? std::numeric_limits<long double>::infinity() : std::abs(got - want);
       if (error > 0) worst = std::max(worst, error / scale * 0x1p24L);
     };
-    join(all.dv, e.dv, e.exact_dv, r.scale_dv);
-    join(all.dk, e.dk, e.exact_dk, r.scale_dk);
+    merge_into(all.dv, e.dv, e.exact_dv, r.scale_dv);
+    merge_into(all.dk, e.dk, e.exact_dk, r.scale_dk);
   }
   return all;
 }
@@ -135,7 +135,7 @@ TEST_CASE_TEMPLATE("key product: ordinary gradients are proven and right, at any
     for (float scale : {1.0f, 1e-20f, 1e20f}) {
       inputs x = inputs::random(11, 1, 1);
       x.causal = causal;
-      const key_verdict all = judge(run_keys<Operand>(x, upstream_of(x, scale)));
+      const key_verdict all = judge(run_keys<Operand>(x, incoming_of(x, scale)));
       // Keys beyond the last query see nothing and are exact zeros.
       CHECK(all.flagged == 0);
       CHECK(all.dv <= bound(x));
@@ -149,7 +149,7 @@ TEST_CASE_TEMPLATE("key product: of logits at any scale, what is not flagged is 
   for (float scale : {0.0f, 3.0f, 10.0f, 30.0f, 100.0f, 1000.0f}) {
     CAPTURE(scale);
     const inputs x = inputs::random(13, scale, scale);
-    const key_verdict all = judge(run_keys<Operand>(x, upstream_of(x, 1)));
+    const key_verdict all = judge(run_keys<Operand>(x, incoming_of(x, 1)));
     CHECK(all.dv <= bound(x));
     CHECK(all.dk <= 2 * bound(x));
     // Signs may cancel to anything.
@@ -167,7 +167,7 @@ TEST_CASE_TEMPLATE("key product: nothing upstream gives zeros, not flags; NaN fl
     CHECK(e.dv == 0);
     CHECK(e.dk == 0);
   }
-  std::vector<float> g = upstream_of(x, 1);
+  std::vector<float> g = incoming_of(x, 1);
   const auto clean = run_keys<Operand>(x, g);
   g[static_cast<std::size_t>(30 * x.d + 7)] = std::nanf("");  // b = 0, t = 30, c = 7
   const auto got = run_keys<Operand>(x, g);
@@ -182,7 +182,7 @@ TEST_CASE_TEMPLATE("key product: nothing upstream gives zeros, not flags; NaN fl
 TEST_CASE("key product: a mistake in the operands shows") {
   const inputs x = inputs::random(1, 1, 1);
   const auto wrong = [&](const key_verdict& v) { return v.dv > bound(x) && v.dk > 2 * bound(x); };
-  const auto g = upstream_of(x, 1);
+  const auto g = incoming_of(x, 1);
   CHECK(wrong(judge(run_keys<unsplit>(x, g))));
   CHECK(wrong(judge(run_keys<wrong_half>(x, g))));
   CHECK(wrong(judge(run_keys<unswizzled>(x, g))));

@@ -26,7 +26,7 @@ struct pair_element {
   long double exact, scale;
 };
 
-std::vector<float> upstream_of(const inputs& x, float scale) {
+std::vector<float> incoming_of(const inputs& x, float scale) {
   std::mt19937 engine(23);
   std::normal_distribution<float> normal;
   std::vector<float> g;
@@ -102,7 +102,7 @@ std::vector<pair_element> run_pairs(inputs x, std::vector<float> g) {
   plan.pairs.width = x.Tk;
   std::vector<std::uint32_t> flags(static_cast<std::size_t>(plan.pairs.row_tiles * plan.pairs.key_tiles), 77);
   plan.pairs.flags = flags.data();
-  stream.launch(tensor_pairs_kernel<Operand>, plan.blocks(), tensor_threads, call, plan);
+  stream.launch(pair_product_kernel<Operand>, plan.blocks(), product_threads, call, plan);
 
   std::vector<pair_element> result;
   for (index_t t = 0; t < x.Tq; ++t)
@@ -157,7 +157,7 @@ TEST_CASE("pair product: ordinary gradients are proven, and every pair is within
       for (float scale : {1.0f, 1e-20f, 1e20f}) {
         inputs x = inputs::random(seed, 1, 1);
         x.causal = causal;
-        const pair_verdict all = judge(run_pairs<tf32_operand>(x, upstream_of(x, scale)));
+        const pair_verdict all = judge(run_pairs<tf32_operand>(x, incoming_of(x, scale)));
         // Causal, the first row has one key, whose value is average and centre: nothing but zeros, which may be a sum
         // that has lost everything.
         const std::size_t first = causal ? std::size_t{tuning::pairs} * tuning::pairs : 0;
@@ -170,7 +170,7 @@ TEST_CASE("pair product: ordinary gradients are proven, and every pair is within
 TEST_CASE("pair product: values far from 0 do not cancel") {
   inputs x = inputs::random(5, 1, 1);
   for (float& v : x.v) v += 1000;
-  const pair_verdict all = judge(run_pairs<tf32_operand>(x, upstream_of(x, 1)));
+  const pair_verdict all = judge(run_pairs<tf32_operand>(x, incoming_of(x, 1)));
   CHECK(all.flagged == 0);
   CHECK(all.worst <= pair_bound(x));
 }
@@ -181,7 +181,7 @@ TEST_CASE("pair product: of logits and values at any scale, what is not flagged 
       CAPTURE(scale);
       CAPTURE(values);
       const inputs x = inputs::random(13, scale, scale, values);
-      const pair_verdict all = judge(run_pairs<tf32_operand>(x, upstream_of(x, 1)));
+      const pair_verdict all = judge(run_pairs<tf32_operand>(x, incoming_of(x, 1)));
       CHECK(all.worst <= pair_bound(x));
       // Both sides have a factor of the values' size, so that their range is half of float's.
       if (scale < 5 && values == 1.0f) CHECK(all.flagged == 0);
@@ -200,7 +200,7 @@ TEST_CASE("pair product: nothing upstream gives zeros, not flags") {
 
 TEST_CASE("pair product: NaN flags the pairs that see it, and no other changes by a bit") {
   inputs x = inputs::random(9, 1, 1);
-  std::vector<float> g = upstream_of(x, 1);
+  std::vector<float> g = incoming_of(x, 1);
   const auto clean = run_pairs<tf32_operand>(x, g);
   const float nan = std::nanf("");
   g[static_cast<std::size_t>(30 * x.d + 7)] = nan;  // query 30
@@ -222,7 +222,7 @@ TEST_CASE("pair product: NaN flags the pairs that see it, and no other changes b
 
 TEST_CASE("pair product: a mistake in the operands shows") {
   const inputs x = inputs::random(1, 1, 1);
-  const auto g = upstream_of(x, 1);
+  const auto g = incoming_of(x, 1);
   CHECK(judge(run_pairs<unsplit>(x, g)).worst > pair_bound(x));
   CHECK(judge(run_pairs<swapped_halves>(x, g)).worst > pair_bound(x));
 }

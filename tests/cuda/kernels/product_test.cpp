@@ -61,10 +61,10 @@ std::vector<element> run(inputs x) {
   std::vector<packed_tile> tiles(static_cast<std::size_t>(keys.count()));
   keys.tiles = tiles.data();
   const call_stream stream("product", nullptr);
-  stream.launch(pack_kernel<Operand>, (keys.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys,
+  stream.launch(pack_keys_kernel<Operand>, (keys.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys,
                 keys.count());
-  const tensor_plan plan = plan_product(rows, keys);
-  stream.launch(tensor_kernel<Operand>, plan.blocks(), tensor_threads, call, plan, outer_folds<running_fold<float>>{});
+  const product_plan plan = plan_product(rows, keys);
+  stream.launch(product_kernel<Operand>, plan.blocks(), product_threads, call, plan, uniform_sums<key_sum<float>>{});
 
   std::vector<element> result;
   for (index_t b = 0; b < x.B; ++b)

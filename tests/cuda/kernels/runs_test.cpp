@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folds of a column joined by a block (aft/cuda/fold/runs.cuh), without the kernels that fold the tiles.
+// The folds of a column merged by a block (aft/cuda/fold/runs.cuh), without the kernels that fold the tiles.
 #include <doctest/doctest.h>
 
 #include <aft/cuda/fold/uniform_keys.cuh>
@@ -23,7 +23,7 @@ template <class Fold>
 using folds = std::vector<Fold>;
 
 template <class C>
-void fill(running_fold<C>& fold, std::mt19937& random) {
+void fill(key_sum<C>& fold, std::mt19937& random) {
   std::normal_distribution<double> normal;
   fold.num = static_cast<C>(normal(random));
   fold.den = static_cast<C>(std::abs(normal(random)));
@@ -32,7 +32,7 @@ void fill(running_fold<C>& fold, std::mt19937& random) {
 }
 
 template <class C>
-void fill(query_fold<C>& fold, std::mt19937& random) {
+void fill(query_sum<C>& fold, std::mt19937& random) {
   std::normal_distribution<double> normal;
   fold.a = static_cast<C>(normal(random));
   fold.b = static_cast<C>(normal(random));
@@ -64,7 +64,7 @@ run_plan plan_of(index_t count, index_t columns) {
   return plan_runs(columns, count, run_warps<Fold>);
 }
 
-/// What outer_folds_kernel makes of the folds of tiles; it starts from NaN patterns.
+/// What uniform_sums_kernel makes of the folds of tiles; it starts from NaN patterns.
 template <class Fold>
 both_sides<Fold> run_outer(folds<Fold> tiles, index_t count, index_t columns) {
   both_sides<Fold> to;
@@ -72,15 +72,15 @@ both_sides<Fold> run_outer(folds<Fold> tiles, index_t count, index_t columns) {
     side->resize(static_cast<std::size_t>((count + 1) * columns));
     aft::emulator::fill_poison(side->data(), side->size() * sizeof(Fold));
   }
-  outer_folds<Fold> outer;
-  outer.used = true;
-  outer.columns = outer.channels = columns;
-  outer.tiles = count;
-  outer.partials = tiles.data();
-  outer.before = to.before.data();
-  outer.after = to.after.data();
+  uniform_sums<Fold> uniform;
+  uniform.used = true;
+  uniform.columns = uniform.channels = columns;
+  uniform.tiles = count;
+  uniform.partials = tiles.data();
+  uniform.before = to.before.data();
+  uniform.after = to.after.data();
   const run_plan runs = plan_of<Fold>(count, columns);
-  call_stream("runs", nullptr).launch(outer_folds_kernel<Fold>, 2 * runs.blocks(), runs.threads(), outer, runs);
+  call_stream("runs", nullptr).launch(uniform_sums_kernel<Fold>, 2 * runs.blocks(), runs.threads(), uniform, runs);
   return to;
 }
 
@@ -89,15 +89,15 @@ bool same_bits(const Fold& a, const Fold& b) {
   return std::memcmp(&a, &b, sizeof(Fold)) == 0;
 }
 
-/// Joins that a result has behind it at most.
+/// Merges that a result has behind it at most.
 index_t steps(const run_plan& plan) {
   return 2 * ((plan.count + plan.warps - 1) / plan.warps) + plan.warps - 1;
 }
 
-/// Every join rounds each of num and den once, relative to a sum of at most all absolute terms; powers of two do not
+/// Every merge rounds each of num and den once, relative to a sum of at most all absolute terms; powers of two do not
 /// round, and what they push below the normal numbers is far below u of the largest.
 template <class C>
-void check_sums(const running_fold<C>* from, const running_fold<C>& got, index_t n, index_t columns, index_t joins) {
+void check_sums(const key_sum<C>* from, const key_sum<C>& got, index_t n, index_t columns, index_t joins) {
   long double num = 0, den = 0, terms = 0;
   C largest = C(0);
   for (index_t i = 0; i < n; ++i) {
@@ -118,10 +118,10 @@ void check_sums(const running_fold<C>* from, const running_fold<C>& got, index_t
   CHECK(got.largest == largest);
 }
 
-/// Every join rounds a once and b twice. What a has lost is multiplied by how far the centre moves from there on, which
-/// is at most the distance D between two centres: 3 roundings of sum |b| + |a| D.
+/// Every merge rounds a once and b twice. What a has lost is multiplied by how far the centre moves from there on,
+/// which is at most the distance D between two centres: 3 roundings of sum |b| + |a| D.
 template <class C>
-void check_sums(const query_fold<C>* from, const query_fold<C>& got, index_t n, index_t columns, index_t joins) {
+void check_sums(const query_sum<C>* from, const query_sum<C>& got, index_t n, index_t columns, index_t joins) {
   long double a = 0, b = 0, terms_a = 0, terms_b = 0, apart = 0;
   for (index_t i = 0; i < n; ++i) {
     const auto& f = from[i * columns];
@@ -162,14 +162,14 @@ void check_all(index_t count, index_t columns) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("runs: every fold before and from a tile, of one tile and of runs in all warps", Fold,
-                   running_fold<float>, running_fold<double>, query_fold<float>, query_fold<double>) {
+                   key_sum<float>, key_sum<double>, query_sum<float>, query_sum<double>) {
   // 2048: as many warps as there can be; 35: a run that is cut short, and warps without one.
   for (index_t count : {0, 1, 2, 4, 5, 35, 1025, 2048}) check_all<Fold>(count, 1);
   check_all<Fold>(35, 33);
 }
 
-TEST_CASE_TEMPLATE("runs: a column gives the same bits alone and beside others", Fold, running_fold<float>,
-                   query_fold<float>, query_fold<double>) {
+TEST_CASE_TEMPLATE("runs: a column gives the same bits alone and beside others", Fold, key_sum<float>, query_sum<float>,
+                   query_sum<double>) {
   for (index_t count : {7, 150}) {
     const auto alone = run_outer(random_folds<Fold>(count, 1), count, 1);
     for (index_t columns : {2, 40}) {
@@ -185,7 +185,7 @@ TEST_CASE_TEMPLATE("runs: a column gives the same bits alone and beside others",
 
 TEST_CASE("runs: a tile's NaN reaches those that see it, and what comes later changes no bit of what was before") {
   constexpr index_t count = 150, columns = 2;
-  const auto tiles = random_folds<running_fold<float>>(count, columns);
+  const auto tiles = random_folds<key_sum<float>>(count, columns);
   const auto whole = run_outer(tiles, count, columns);
   for (index_t marked : {0, 9, 10, 77, 149}) {
     auto changed = tiles;
@@ -209,7 +209,7 @@ TEST_CASE("runs: a tile's NaN reaches those that see it, and what comes later ch
 TEST_CASE("runs: queries without a number have no exponent, and are not taken for none") {
   constexpr index_t count = 150;
   for (index_t marked : {0, 77, 149}) {
-    auto tiles = random_folds<query_fold<float>>(count, 1);
+    auto tiles = random_folds<query_sum<float>>(count, 1);
     auto& fold = tiles[static_cast<std::size_t>(marked)];
     fold = {};
     fold.a = fold.b = std::numeric_limits<float>::quiet_NaN();
@@ -226,27 +226,27 @@ TEST_CASE("runs: chunks of AFT-simple are replaced by what lies before, and quer
   constexpr index_t columns = 3;
   const call_stream stream("runs", nullptr);
   for (index_t count : {1, 6, 150}) {
-    auto keys = random_folds<running_fold<float>>(count, columns);
+    auto keys = random_folds<key_sum<float>>(count, columns);
     const auto before = run_outer(keys, count, columns).before;
-    const run_plan runs = plan_of<running_fold<float>>(count, columns);
+    const run_plan runs = plan_of<key_sum<float>>(count, columns);
     stream.launch(scan_prefix_kernel<float>, runs.blocks(), runs.threads(), runs, keys.data());
     for (std::size_t i = 0; i < keys.size(); ++i) CHECK(same_bits(keys[i], before[i]));
 
     for (bool causal : {false, true}) {
-      const auto given = random_folds<query_fold<float>>(count, columns);
+      const auto given = random_folds<query_sum<float>>(count, columns);
       const auto after = run_outer(given, count, columns).after;
       auto queries = given;
-      run_plan back = plan_of<query_fold<float>>(count, columns);
+      run_plan back = plan_of<query_sum<float>>(count, columns);
       back.forwards = false;
-      stream.launch(scan_suffix_kernel<float>, back.blocks(), back.threads(), back, queries.data(), causal);
-      // Of all queries there is no need to go through the runs again: other joins, the same sum.
+      stream.launch(scan_reverse_kernel<float>, back.blocks(), back.threads(), back, queries.data(), causal);
+      // Of all queries there is no need to go through the runs again: other merges, the same sum.
       for (index_t c = 0; c < columns && !causal; ++c)
         check_sums(given.data() + c, queries[static_cast<std::size_t>(c)], count, columns, steps(back));
       for (std::size_t i = 0; i < queries.size() && causal; ++i) {
         const auto& beyond = after[i + columns];
-        query_fold<float> kept;
+        query_sum<float> kept;
         kept.centre = given[i].top == no_exponent<float> ? beyond.centre : given[i].centre;
-        CHECK(same_bits(queries[i], joined(kept, beyond)));
+        CHECK(same_bits(queries[i], merge(kept, beyond)));
       }
     }
   }

@@ -40,8 +40,8 @@ HGMMA, USETMAXREG = 0x9F0, 0x9C8
 # HMMA of a tensor kernel: steps of depth, tiles of 16 x 8 a warp, and products of split operands.
 TF32, HALF = 4 * 8 * 4, 2 * 8 * 4
 GEMM, GEMM_GROUP = 4 * 4 * 8, 4
-PRODUCTS = {"gemm<float>": GEMM, "tensor<tf32_operand>": TF32, "tensor<half_operand>": HALF, "tensor_keys<tf32_operand>": TF32,
-            "tensor_keys<half_operand>": HALF, "tensor_pairs<tf32_operand>": TF32}
+PRODUCTS = {"gemm_mma<float>": GEMM, "product<tf32_operand>": TF32, "product<half_operand>": HALF, "key_product<tf32_operand>": TF32,
+            "key_product<half_operand>": HALF, "pair_product<tf32_operand>": TF32}
 
 
 def children_seconds():
@@ -140,10 +140,10 @@ def missing_instructions(found, arch):
         for opcode, what in ((LDSM, "LDSM (ldmatrix)"), (LDGSTS, "LDGSTS (cp.async)")):
             if have.get(opcode, 0) == 0:
                 yield f"{name}: no {what} instruction"
-    have = found.get("gemm_group<float>", {})
+    have = found.get("gemm_wgmma<float>", {})
     for opcode, what, wanted in ((HGMMA, "HGMMA (wgmma)", GEMM_GROUP), (USETMAXREG, "USETMAXREG (setmaxnreg)", 2)):
         if have.get(opcode, 0) != (wanted if arch == "90a" else 0):
-            yield f"gemm_group<float>: {have.get(opcode, 0)} {what} instructions"
+            yield f"gemm_wgmma<float>: {have.get(opcode, 0)} {what} instructions"
 
 
 def remarks(report):
@@ -172,9 +172,9 @@ ptxas info    : Used 32 registers, used 1 barriers, 2176 bytes smem, 520 bytes c
     assert not list(faults(parse(report.replace("8 bytes", "0 bytes").replace("4 bytes", "0 bytes"))))
     good = {name: {HMMA: products, LDSM: 1, LDGSTS: 1} for name, products in PRODUCTS.items()}
     assert not list(missing_instructions(good, "80"))
-    assert len(list(missing_instructions({**good, "tensor<half_operand>": {HMMA: 63, LDSM: 1}}, "80"))) == 2
+    assert len(list(missing_instructions({**good, "product<half_operand>": {HMMA: 63, LDSM: 1}}, "80"))) == 2
     assert len(list(missing_instructions(good, "90a"))) == 2
-    assert not list(missing_instructions({**good, "gemm_group<float>": {HGMMA: GEMM_GROUP, USETMAXREG: 2}}, "90a"))
+    assert not list(missing_instructions({**good, "gemm_wgmma<float>": {HGMMA: GEMM_GROUP, USETMAXREG: 2}}, "90a"))
     assert len(remarks("ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async is serialized")) == 1
     assert not remarks(report)
 

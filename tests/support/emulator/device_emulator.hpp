@@ -114,7 +114,8 @@ T fused(T a, T b, T c) {
 }
 #endif
 
-/// Twins of the functions in aft/cuda/device/mma.cuh.
+/// Twins of the functions in aft/cuda/device/mma.cuh. This one says where in the block's shared memory.
+unsigned shared_address(const void* p);
 std::uint32_t to_tf32(float x);
 void load_matrices(std::uint32_t (&words)[4], const void* row, const place& at);
 void multiply_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const place& at);

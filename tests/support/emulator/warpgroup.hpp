@@ -13,9 +13,6 @@
 
 namespace aft::emulator {
 
-/// Where in the block's shared memory.
-unsigned shared_address(const void* p);
-
 void init_barrier(void* barrier, int arrivals);
 /// To the copies: a barrier that they do not see is an error.
 void show_barriers();

@@ -9,7 +9,7 @@
 namespace aft {
 
 /// The function of q that multiplies the average (AFT Eq. 2 has the sigmoid). `none` does not read q at all;
-/// `identity` is y = q * average.
+/// `identity` is y = q * average; silu is q sigmoid(q).
 enum class gate : std::uint8_t { none, identity, sigmoid, relu, tanh, silu };
 
 /// What pairs outside a window mean: bias 0, the papers' global connectivity, or not seen at all (their ablation).
@@ -22,6 +22,7 @@ enum class arithmetic : std::uint8_t { automatic, full };
 /// The streams of a later version, which go on from earlier calls. There are none yet: it is always empty.
 class any_stream {
  public:
+  /// Always true.
   [[gnu::always_inline]] constexpr bool empty() const { return true; }
 };
 
@@ -29,7 +30,9 @@ class any_stream {
 struct options {
   /// Key s is visible to query t iff s <= first_query + t.
   bool causal = false;
+  /// What q does to the average.
   gate gate_fn = gate::sigmoid;
+  /// Pairs outside the window of aft::local or the filter of aft::conv; the other operators refuse `excluded`.
   aft::outside outside = outside::zero_bias;
   /// (B|1, Tq|1, Tk), (Tq|1, Tk) or (Tk) of uint8, int8 or bool: 0 hides the pair.
   any_view mask{};
@@ -55,9 +58,9 @@ struct options {
   /// For later versions: streams, which rows of them a batch element continues, and packed sequences. Anything in them
   /// is a shape_error in this one.
   any_stream stream{};
-  any_view slot_ids{};
-  any_view query_offsets{};
-  any_view key_offsets{};
+  any_view slot_ids{};       ///< As stream.
+  any_view query_offsets{};  ///< As stream.
+  any_view key_offsets{};    ///< As stream.
 };
 
 /// What a call without options gets. One object for all: to make one for every call took a twentieth of a call on one

@@ -20,10 +20,12 @@ namespace aft {
 /// contiguous channels have it, so that no check and no kernel has to know.
 class any_view {
  public:
+  /// The most axes that it holds.
   static constexpr std::size_t max_rank = 8;
 
   [[gnu::always_inline]] constexpr any_view() = default;
 
+  /// The same memory, with its type, space and const as values.
   template <class T, std::size_t Rank, class Space>
   [[gnu::always_inline]] constexpr any_view(const tensor_view<T, Rank, Space>& v)
       : data_(const_cast<std::remove_cv_t<T>*>(v.data())),
@@ -52,6 +54,7 @@ class any_view {
                   "aft::options: this member takes an aft::tensor_view, not a container, pointer or matrix: write "
                   "aft::tensor_view<T, Rank>{pointer, {extents}}, or aft::as_view(matrix)");
   }
+  /// @cond
   constexpr any_view(const detail::not_a_view&) {}
   template <class T, class Extent>
   constexpr any_view(T*, std::initializer_list<Extent>) {
@@ -61,15 +64,25 @@ class any_view {
                   "aft::tensor_view<T, Rank>{pointer, {extents}}");
   }
 
+  /// @endcond
+
   /// True for a default-constructed view, the mark of an option that was not given.
   [[gnu::always_inline]] constexpr bool empty() const { return !set_; }
+  /// The opposite of empty().
   [[gnu::always_inline]] constexpr explicit operator bool() const { return set_; }
+  /// The element at index 0 of every axis.
   [[gnu::always_inline]] constexpr void* data() const { return data_; }
+  /// The element type.
   [[gnu::always_inline]] constexpr dtype type() const { return type_; }
+  /// False where it was made from a view of const.
   [[gnu::always_inline]] constexpr bool writable() const { return writable_; }
+  /// True where it was made from a view in device_space.
   [[gnu::always_inline]] constexpr bool on_device() const { return on_device_; }
+  /// The number of axes.
   [[gnu::always_inline]] constexpr std::size_t rank() const { return rank_; }
+  /// The number of elements along an axis.
   [[gnu::always_inline]] constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
+  /// The distance in elements from one index of an axis to the next.
   [[gnu::always_inline]] constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
   /// The same with only the first index of an axis.
   [[gnu::always_inline]] constexpr any_view first_of(std::size_t axis) const {

@@ -82,6 +82,7 @@ constexpr auto find_storage() {
 ///     template <> struct aft::storage_of<my::half> { using type = aft::half; };
 template <class T>
 struct storage_of {
+  /// The type that is read.
   using type = typename decltype(detail::find_storage<T>())::type;
 };
 

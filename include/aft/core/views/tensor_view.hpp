@@ -13,12 +13,13 @@ namespace aft {
 
 /// A slice argument of tensor_view::subview that keeps a whole axis.
 struct all_t {};
+/// The value to pass: v.subview(0, aft::all, aft::range{0, 8}).
 inline constexpr all_t all{};
 
 /// A slice argument of tensor_view::subview: the half-open interval [begin, end) of an axis.
 struct range {
-  index_t begin = 0;
-  index_t end = 0;
+  index_t begin = 0;  ///< The first index kept.
+  index_t end = 0;    ///< One past the last index kept.
 };
 
 namespace detail {
@@ -48,10 +49,11 @@ class tensor_view {
   static_assert(Rank >= 1, "aft::tensor_view: a view has at least one axis");
 
  public:
-  using element_type = T;
-  using value_type = std::remove_cv_t<T>;
-  using space = Space;
-  using array = std::array<index_t, Rank>;
+  using element_type = T;                   ///< With its const, as in std::span.
+  using value_type = std::remove_cv_t<T>;   ///< Without it.
+  using space = Space;                      ///< Where the memory lies: host_space or device_space.
+  using array = std::array<index_t, Rank>;  ///< Extents or strides.
+  /// The number of axes.
   [[gnu::always_inline]] static constexpr std::size_t rank() { return Rank; }
 
   /// Empty: null data, all extents zero.
@@ -72,15 +74,21 @@ class tensor_view {
   [[gnu::always_inline]] constexpr tensor_view(T* data, detail::dims<Rank> extents, detail::dims<Rank> strides)
       : data_(data), extents_(extents.value), strides_(strides.value) {}
 
+  /// A view to read of a view to write.
   template <class U>
   requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
       [[gnu::always_inline]] constexpr tensor_view(const tensor_view<U, Rank, Space>& other)
       : data_(other.data()), extents_(other.extents()), strides_(other.strides()) {}
 
+  /// The element at index 0 of every axis; not the lowest address where a stride is negative.
   [[gnu::always_inline]] constexpr T* data() const { return data_; }
+  /// The number of elements along an axis.
   [[gnu::always_inline]] constexpr index_t extent(std::size_t axis) const { return extents_[axis]; }
+  /// The distance in elements from one index of an axis to the next.
   [[gnu::always_inline]] constexpr index_t stride(std::size_t axis) const { return strides_[axis]; }
+  /// Of all axes.
   [[gnu::always_inline]] constexpr const array& extents() const { return extents_; }
+  /// Of all axes, in elements.
   [[gnu::always_inline]] constexpr const array& strides() const { return strides_; }
 
   /// The number of elements, the product of the extents.
@@ -90,6 +98,7 @@ class tensor_view {
     return static_cast<index_t>(n);
   }
 
+  /// The element at an index of every axis. Indices are not checked.
   template <class... Index>
   requires(sizeof...(Index) == Rank && (std::convertible_to<Index, index_t> && ...)) [[gnu::always_inline]] constexpr T&
   operator()(Index... index) const {
@@ -162,9 +171,12 @@ class tensor_view {
   array strides_{};
 };
 
+/// True of every tensor_view.
 template <class V>
 inline constexpr bool is_tensor_view = false;
+/// @cond
 template <class T, std::size_t R, class S>
 inline constexpr bool is_tensor_view<tensor_view<T, R, S>> = true;
+/// @endcond
 
 }  // namespace aft

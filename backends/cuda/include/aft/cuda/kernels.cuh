@@ -7,9 +7,7 @@
 #include "maps/attention_map.cuh"
 #include "maps/reparameterize.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Builds for debugging look at every pointer: a host pointer in a device view is found here by its name, and not by a
 /// fault on the device.
@@ -97,9 +95,7 @@ inline void run_reparameterize(const filter_problem& p, void* stream) {
              to_filter_call(p));
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl
 
 /// In one .cu file of a program: what its other files link against.
 #define AFT_CUDA_INSTANTIATE(C)                                                                                   \

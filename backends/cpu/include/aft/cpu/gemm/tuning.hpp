@@ -48,11 +48,11 @@ struct tuning {
   /// Packed keys of a outer block of keys, see gemm/loop_nest_k_outer.hpp: half of a second-level cache, so that a
   /// thread has them all at hand for every panel. 1 MiB, half the passes, took as long on two threads, and longer while
   /// other programs used the third-level cache (Zen 5, 2026-11, full on 1 x 4096 x 512; so are the numbers below).
-  static constexpr index_t outer_bytes = AFT_SLAB_BYTES;
+  static constexpr index_t outer_bytes = AFT_OUTER_BYTES;
   /// Calls go by outer blocks of keys from so many keys on, if the packed ones of all tiles take 12 MiB. It took 1.03
   /// to 1.08 of the time with 4096 keys and an eighth of the memory, 0.96 to 1.0 with 8192 and 0.87 with 16384, where
   /// packed keys leave the caches; 1.06 to 1.12 with 1024 and 2048 keys, and with 4096 of half as many channels.
-  static constexpr index_t outer_keys = AFT_SLAB_KEYS;
+  static constexpr index_t outer_keys = AFT_OUTER_KEYS;
   /// Causal calls, whose rows see half of the keys that are formed for them, lose more: 1.07 to 1.16 of the time with
   /// 4096 keys, by the minute, 0.96 with 8192.
   static constexpr index_t outer_keys_causal = 2 * outer_keys;

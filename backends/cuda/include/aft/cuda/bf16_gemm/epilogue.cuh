@@ -5,9 +5,7 @@
 
 #include "tiles.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Sums of a warp on their way through shared memory: num and den of a pair meet in a thread's registers, and change
 /// hands so that a warp has 32 channels of a row, which are whole lines to write and one word of flags.
@@ -23,27 +21,27 @@ struct gemm_row {
   bool shown;
 };
 
-AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const outer_folds<running_fold<float>>& outer,
+AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
                               const tile_span& inner, const column& col, const gemm_column& at, index_t t, float unit,
                               const two_floats& pair) {
   if (is_padding(p, col.b, t)) return {0.0f, true};
-  const index_t last_seen = p.causal ? t + p.ahead : p.Tk;
+  const index_t last_seen = p.causal ? t + p.diagonal : p.Tk;
   // The unit of a special row is NaN, and its sums are 0.
   const bool fits = at.special > last_seen && is_finite(unit);
   // A row of the bias that is -inf sees no key, and a causal one none before the column's first.
   const bool empty = unit == no_exponent<float> || at.first > last_seen;
   // Sums of tiles alone are finite: all operands are, and small enough.
-  if (!outer.used) {
+  if (!uniform.used) {
     const float den = empty ? 1.0f : pair.x[1];
     return {empty ? 0.0f : quick_quotient(pair.x[0], den), fits && den >= gemm_least_den};
   }
-  running_fold<float> sum;
+  key_sum<float> sum;
   if (!empty) {
     sum.num = pair.x[0];
     sum.den = pair.x[1];
     sum.top = unit + at.unit;
   }
-  sum = with_outside(sum, outer, inner, col.b, col.c);
+  sum = with_uniform_keys(sum, uniform, inner, col.b, col.c);
   const bool nothing = empty && sum.den == 0.0f && sum.top == no_exponent<float>;
   return {average_of(sum), fits && (nothing || (proven(sum) && sum.den >= gemm_least_den))};
 }
@@ -99,18 +97,18 @@ struct row_places {
 
 /// Rows [row, row + 8) of the block's tile in 32 of its channels, by one warp: no lse and no state, which these calls
 /// do not ask for, and q and y in bfloat16. All reads come first and all rows together, so that a warp waits once.
-AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
-                            const outer_folds<running_fold<float>>& outer, const gemm_place& place,
-                            const gemm_sums& sums, int row, int lane_tile) {
+AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan,
+                              const uniform_sums<key_sum<float>>& uniform, const gemm_place& place,
+                              const gemm_sums& sums, int row, int lane_tile) {
   constexpr int n = gemm_sums::rows;
   const fold_plan& rows = plan.rows;
   const int lane = thread_index() % warp_size;
   const index_t column_tile = place.channel_tile * gemm_lane_tiles + lane_tile;
   if (column_tile >= rows.column_tiles) return;
-  const column col = rows.cols.at(place.instance, column_tile * tuning::lanes + lane);
-  const index_t stripe = place.instance * plan.channel_tiles + place.channel_tile;
+  const column col = rows.cols.at(place.batch_item, column_tile * tuning::lanes + lane);
+  const index_t stripe = place.batch_item * plan.channel_tiles + place.channel_tile;
   const gemm_column at = plan.columns[stripe * gemm_channels + lane_tile * tuning::lanes + lane];
-  const float* const units = plan.row_units + (place.instance * plan.row_tiles + place.row_tile) * gemm_rows + row;
+  const float* const units = plan.row_units + (place.batch_item * plan.row_tiles + place.row_tile) * gemm_rows + row;
   const index_t t0 = place.first_row + row;
   const int exist = col.exists && t0 < place.last_row ? static_cast<int>(place.last_row - t0) : 0;
   const bool gated = p.y.set && p.gate_fn != gate::none;
@@ -126,20 +124,20 @@ AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
     }
   }
 
-  const tile_span inner = tiles_of(keys_of(p, outer, place.first_row, place.last_row));
+  const tile_span inner = tiles_of(window_keys_of(p, uniform, place.first_row, place.last_row));
   std::uint32_t flags = 0;
   bool shown[n];
   AFT_UNROLL
   for (int r = 0; r < n; ++r) {
     gemm_row found{0.0f, false};
-    if (r < exist) found = prove_row(p, outer, inner, col, at, t0 + r, unit[r], sums.pair[r][lane]);
+    if (r < exist) found = prove_row(p, uniform, inner, col, at, t0 + r, unit[r], sums.pair[r][lane]);
     const std::uint32_t word = ballot(r < exist && !found.shown);
     if (lane == r) flags = word;
     shown[r] = found.shown;
     out[r] = found.average;
   }
   // Words of rows that do not exist, up to whole tiles of flags, are read too.
-  const index_t first_flag = place.instance * rows.row_tiles * rows.column_tiles * fold_rows;
+  const index_t first_flag = place.batch_item * rows.row_tiles * rows.column_tiles * fold_rows;
   if (lane < n && t0 + lane - rows.r0 < rows.row_tiles * fold_rows)
     rows.flags[first_flag + flag_word(rows, t0 + lane, column_tile)] = flags;
 
@@ -158,6 +156,4 @@ AFT_DEVICE void finish_sums(const device_call<float>& p, const gemm_plan& plan,
     if (shown[r]) to[places.at[r]] = float_to_bfloat16(out[r]);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,9 +4,7 @@
 
 #include "epilogue.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The part of a block's tile that a warp computes: 64 rows and 64 columns, which are 32 channels.
 struct gemm_warp {
@@ -80,10 +78,10 @@ AFT_DEVICE void start_gemm_copy(const Tile& from, Tile& to) {
 
 template <class C>
 AFT_KERNEL(gemm_threads, 1)
-gemm_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
-            const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
+gemm_mma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
+                const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
   gemm_buffers& buffers = dynamic_shared<gemm_buffers>();
-  const gemm_place place = gemm_place::of(p, outer, plan, block_index());
+  const gemm_place place = gemm_place::of(p, uniform, plan, block_index());
   const gemm_warp at = gemm_warp::own();
   gemm_accumulators acc;
   AFT_UNROLL
@@ -96,7 +94,7 @@ gemm_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan 
     if (tile < place.end) {
       gemm_stage& stage = buffers.stages[(tile - place.begin) % 2];
       start_gemm_copy(place.left(plan, tile), stage.left);
-      const right_tile* const right = plan.right_of(place.instance, place.channel_tile, tile);
+      const right_tile* const right = plan.right_of(place.batch_item, place.channel_tile, tile);
       AFT_UNROLL
       for (int i = 0; i < gemm_lane_tiles; ++i)
         if (i < lane_tiles) start_gemm_copy(right[i], stage.right[i]);
@@ -127,11 +125,9 @@ gemm_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan 
         sums.pair[at.lane / 4][4 * n + at.lane % 4] = {{acc[m][n][2 * half], acc[m][n][2 * half + 1]}};
     }
     sync_warp();
-    finish_sums(p, plan, outer, place, sums, at.first_row + 8 * part, at.lane_tile);
+    gemm_epilogue(p, plan, uniform, place, sums, at.first_row + 8 * part, at.lane_tile);
     sync_warp();
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,9 +4,7 @@
 
 #include "tiles.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int gemm_column_threads = 128;
 
@@ -16,8 +14,8 @@ AFT_KERNEL(gemm_column_threads, 4)
 gemm_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   const index_t i = block_index() * gemm_column_threads + thread_index();
   if (i >= plan.right_columns()) return;
-  const index_t instance = i / (plan.channel_tiles * gemm_channels);
-  const column col = plan.rows.cols.at(instance, i - instance * plan.channel_tiles * gemm_channels);
+  const index_t batch_item = i / (plan.channel_tiles * gemm_channels);
+  const column col = plan.rows.cols.at(batch_item, i - batch_item * plan.channel_tiles * gemm_channels);
   gemm_column found{no_exponent<float>, no_key, no_key};
   for (index_t s = 0; s < p.Tk && col.exists; ++s) {
     const float key = load_key(p, col.b, s, col.c);
@@ -58,24 +56,24 @@ struct gemm_key {
   }
 };
 
-inline constexpr int gemm_right_threads = gemm_lane_tiles * warp_size;
+inline constexpr int gemm_keys_threads = gemm_lane_tiles * warp_size;
 
 /// A block packs the tiles that a block of the product looks at, a thread a channel.
 template <class C>
-AFT_KERNEL(gemm_right_threads, 4)
-gemm_right_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
+AFT_KERNEL(gemm_keys_threads, 4)
+gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   const index_t stripe = block_index() / plan.right_tiles;
   const index_t key_tile = block_index() - stripe * plan.right_tiles;
   const index_t s0 = key_tile * gemm_depth;
-  const index_t instance = stripe / plan.channel_tiles;
-  const index_t channel_tile = stripe - instance * plan.channel_tiles;
+  const index_t batch_item = stripe / plan.channel_tiles;
+  const index_t channel_tile = stripe - batch_item * plan.channel_tiles;
   const int lane_tile = thread_index() / warp_size;
   const int lane = thread_index() % warp_size;
   if (lane_tile >= plan.lane_tiles_in(channel_tile)) return;
-  const column col = plan.rows.cols.at(instance, channel_tile * gemm_channels + thread_index());
+  const column col = plan.rows.cols.at(batch_item, channel_tile * gemm_channels + thread_index());
   gemm_column& own = plan.columns[stripe * gemm_channels + thread_index()];
   const float unit = own.unit;
-  std::byte* const tile = plan.right_of(instance, channel_tile, key_tile)[lane_tile].operand;
+  std::byte* const tile = plan.right_of(batch_item, channel_tile, key_tile)[lane_tile].operand;
   int special = no_key;
   constexpr int keys = chunk_bytes / 2;
   AFT_UNROLL_BY(1)
@@ -99,6 +97,4 @@ gemm_right_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm
   if (special != no_key) lower_to(&own.special, special);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

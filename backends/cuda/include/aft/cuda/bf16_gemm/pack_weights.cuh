@@ -5,12 +5,10 @@
 #include "../split_mma/pack_weights.cuh"
 #include "tiles.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
-inline constexpr int gemm_left_warps = 8;
-inline constexpr int gemm_left_threads = gemm_left_warps * warp_size;
+inline constexpr int gemm_weights_warps = 8;
+inline constexpr int gemm_weights_threads = gemm_weights_warps * warp_size;
 
 /// A row of w. No pair mask and no excluding window come here: what hides a pair of the row is its end.
 struct any_row {
@@ -77,20 +75,20 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
 }
 
 template <class C>
-AFT_KERNEL(gemm_left_threads, 3)
-gemm_left_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
-                 const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
-  const index_t index = block_index() * gemm_left_warps + thread_index() / warp_size;
+AFT_KERNEL(gemm_weights_threads, 3)
+gemm_weights_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
+                    const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
+  const index_t index = block_index() * gemm_weights_warps + thread_index() / warp_size;
   if (index >= plan.left_rows()) return;
   const index_t tile = index / gemm_rows;
   const int r = static_cast<int>(index % gemm_rows);
-  const index_t instance = tile / plan.row_tiles;
-  const gemm_place place = gemm_place::of_rows(p, outer, plan, instance, tile - instance * plan.row_tiles, 0);
+  const index_t batch_item = tile / plan.row_tiles;
+  const gemm_place place = gemm_place::of_rows(p, uniform, plan, batch_item, tile - batch_item * plan.row_tiles, 0);
   const index_t t = place.first_row + r;
-  const span keys = keys_of(p, outer, place.first_row, place.last_row);
-  index_t end = p.causal && t + p.ahead < keys.hi ? t + p.ahead + 1 : keys.hi;
+  const span keys = window_keys_of(p, uniform, place.first_row, place.last_row);
+  index_t end = p.causal && t + p.diagonal < keys.hi ? t + p.diagonal + 1 : keys.hi;
   if (t >= place.last_row) end = keys.lo;
-  const index_t b = plan.rows.cols.batch(instance), h = plan.rows.cols.head(instance);
+  const index_t b = plan.rows.cols.batch(batch_item), h = plan.rows.cols.head(batch_item);
   left_tile* const tiles = plan.left + tile * plan.left_tiles;
   if (is_plain(p)) {
     pack_row(place, keys, end, plain_row::of(p, b, h, t), r, plan.row_units[index], tiles);
@@ -99,6 +97,4 @@ gemm_left_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -15,9 +15,7 @@
 #include "../fold/forward.cuh"
 #include "../split_mma/operands.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 using tuning::gemm_channels;
 using tuning::gemm_depth;
@@ -57,14 +55,14 @@ struct gemm_column {
   int first, special;
 };
 
-/// Rows [first, last) of all instances; `rows` says which rows the flags are of. Left tiles are in the order (instance,
-/// tile of rows, tile of keys that it looks at), right ones (instance, tile of channels, tile of keys, 32 of the
-/// channels).
+/// Rows [first, last) of all batch items; `rows` says which rows the flags are of. Left tiles are in the order (batch
+/// item, tile of rows, tile of keys that it looks at), right ones (batch item, tile of channels, tile of keys, 32 of
+/// the channels).
 struct gemm_plan {
   fold_plan rows{};
   index_t first = 0, last = 0;
   index_t row_tiles = 0, channel_tiles = 0;
-  index_t lane_tiles = 0;   ///< of an instance, which need not fill its last tile of channels
+  index_t lane_tiles = 0;   ///< of a batch item, which need not fill its last tile of channels
   index_t left_tiles = 0;   ///< of keys, for one tile of rows at most
   index_t right_tiles = 0;  ///< of keys, for one tile of channels
   left_tile* left = nullptr;
@@ -73,35 +71,35 @@ struct gemm_plan {
   gemm_column* columns = nullptr;
   index_t launched = 0;  ///< blocks that share the work, where it is not one each
 
-  AFT_HOST_DEVICE index_t blocks() const { return rows.cols.instances() * row_tiles * channel_tiles; }
-  AFT_HOST_DEVICE index_t left_rows() const { return rows.cols.instances() * row_tiles * gemm_rows; }
-  AFT_HOST_DEVICE index_t right_columns() const { return rows.cols.instances() * channel_tiles * gemm_channels; }
-  AFT_HOST_DEVICE index_t right_blocks() const { return rows.cols.instances() * channel_tiles * right_tiles; }
-  AFT_HOST_DEVICE index_t right_count() const { return rows.cols.instances() * lane_tiles * right_tiles; }
+  AFT_HOST_DEVICE index_t blocks() const { return rows.cols.batch_items() * row_tiles * channel_tiles; }
+  AFT_HOST_DEVICE index_t left_rows() const { return rows.cols.batch_items() * row_tiles * gemm_rows; }
+  AFT_HOST_DEVICE index_t right_columns() const { return rows.cols.batch_items() * channel_tiles * gemm_channels; }
+  AFT_HOST_DEVICE index_t right_blocks() const { return rows.cols.batch_items() * channel_tiles * right_tiles; }
+  AFT_HOST_DEVICE index_t right_count() const { return rows.cols.batch_items() * lane_tiles * right_tiles; }
   /// How many there are in a tile of channels.
   AFT_DEVICE int lane_tiles_in(index_t channel_tile) const {
     const index_t rest = lane_tiles - channel_tile * gemm_lane_tiles;
     return rest < gemm_lane_tiles ? static_cast<int>(rest) : gemm_lane_tiles;
   }
-  AFT_DEVICE right_tile* right_of(index_t instance, index_t channel_tile, index_t tile) const {
-    const index_t before = instance * lane_tiles + channel_tile * gemm_lane_tiles;
+  AFT_DEVICE right_tile* right_of(index_t batch_item, index_t channel_tile, index_t tile) const {
+    const index_t before = batch_item * lane_tiles + channel_tile * gemm_lane_tiles;
     return right + before * right_tiles + tile * lane_tiles_in(channel_tile);
   }
 };
 
 /// All keys, and as many tiles of rows at once as the scratch for the left side holds: at least one, of 256 bytes for
-/// each key and instance. `left_tiles`: the most tiles of keys that a tile of rows looks at.
+/// each key and batch item. `left_tiles`: the most tiles of keys that a tile of rows looks at.
 inline gemm_plan plan_gemm(const columns& cols, index_t queries, index_t keys, index_t left_tiles) {
   gemm_plan plan;
   plan.rows.cols = cols;
-  plan.lane_tiles = (cols.count() + tuning::lanes - 1) / tuning::lanes;
-  plan.channel_tiles = (plan.lane_tiles + gemm_lane_tiles - 1) / gemm_lane_tiles;
-  plan.right_tiles = (keys + gemm_depth - 1) / gemm_depth;
-  plan.left_tiles = left_tiles < plan.right_tiles ? left_tiles : plan.right_tiles;
-  const index_t all = (queries + gemm_rows - 1) / gemm_rows;
-  const index_t row_bytes = cols.instances() * plan.left_tiles * static_cast<index_t>(sizeof(left_tile));
+  plan.lane_tiles = ceil_div(cols.count(), tuning::lanes);
+  plan.channel_tiles = ceil_div(plan.lane_tiles, gemm_lane_tiles);
+  plan.right_tiles = ceil_div(keys, gemm_depth);
+  plan.left_tiles = min_of(plan.right_tiles, left_tiles);
+  const index_t all = ceil_div(queries, gemm_rows);
+  const index_t row_bytes = cols.batch_items() * plan.left_tiles * static_cast<index_t>(sizeof(left_tile));
   const index_t fit = row_bytes == 0 ? all : tuning::gemm_bytes / row_bytes;
-  plan.row_tiles = fit < 1 ? 1 : (fit < all ? fit : all);
+  plan.row_tiles = fit < 1 ? 1 : min_of(all, fit);
   return plan;
 }
 
@@ -111,47 +109,45 @@ inline gemm_plan plan_rows(const gemm_plan& whole, const fold_plan& rows, index_
   const index_t step = whole.row_tiles * gemm_rows;
   plan.rows = rows;
   plan.first = first;
-  plan.last = first + step < rows.r1 ? first + step : rows.r1;
-  plan.row_tiles = (plan.last - plan.first + gemm_rows - 1) / gemm_rows;
+  plan.last = min_of(rows.r1, first + step);
+  plan.row_tiles = ceil_div(plan.last - plan.first, gemm_rows);
   return plan;
 }
 
 /// What a block works on.
 struct gemm_place {
-  index_t instance, row_tile, channel_tile;
+  index_t batch_item, row_tile, channel_tile;
   index_t first_row, last_row;
   int begin, end;  ///< tiles of keys
 
   /// Blocks that run together are a group of row tiles by a few channel tiles, so that they share both sides. Causal,
   /// the longest rows come first.
-  AFT_DEVICE static gemm_place of(const device_call<float>& p, const outer_folds<running_fold<float>>& outer,
+  AFT_DEVICE static gemm_place of(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
                                   const gemm_plan& plan, index_t block) {
     const index_t within = plan.row_tiles * plan.channel_tiles;
-    const index_t instance = block / within;
-    const index_t rest = block - instance * within;
+    const index_t batch_item = block / within;
+    const index_t rest = block - batch_item * within;
     const index_t group = rest / (tuning::gemm_group * plan.channel_tiles);
     const index_t first = group * tuning::gemm_group;
     const index_t left = plan.row_tiles - first;
-    const index_t height = left < tuning::gemm_group ? left : index_t{tuning::gemm_group};
+    const index_t height = min_of(tuning::gemm_group, left);
     const index_t at = rest - first * plan.channel_tiles;
     const index_t tile = first + at % height;
-    return of_rows(p, outer, plan, instance, p.causal ? plan.row_tiles - 1 - tile : tile, at / height);
+    return of_rows(p, uniform, plan, batch_item, p.causal ? plan.row_tiles - 1 - tile : tile, at / height);
   }
-  AFT_DEVICE static gemm_place of_rows(const device_call<float>& p, const outer_folds<running_fold<float>>& outer,
-                                       const gemm_plan& plan, index_t instance, index_t row_tile,
+  AFT_DEVICE static gemm_place of_rows(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
+                                       const gemm_plan& plan, index_t batch_item, index_t row_tile,
                                        index_t channel_tile) {
-    gemm_place place{instance, row_tile, channel_tile, plan.first + row_tile * gemm_rows, plan.last, 0, 0};
+    gemm_place place{batch_item, row_tile, channel_tile, plan.first + row_tile * gemm_rows, plan.last, 0, 0};
     if (place.first_row + gemm_rows < plan.last) place.last_row = place.first_row + gemm_rows;
-    const span keys = keys_of(p, outer, place.first_row, place.last_row);
+    const span keys = window_keys_of(p, uniform, place.first_row, place.last_row);
     place.begin = static_cast<int>(keys.lo / gemm_depth);
-    place.end = keys.lo < keys.hi ? static_cast<int>((keys.hi + gemm_depth - 1) / gemm_depth) : place.begin;
+    place.end = keys.lo < keys.hi ? static_cast<int>(ceil_div(keys.hi, gemm_depth)) : place.begin;
     return place;
   }
   AFT_DEVICE const left_tile& left(const gemm_plan& plan, int tile) const {
-    return plan.left[(instance * plan.row_tiles + row_tile) * plan.left_tiles + (tile - begin)];
+    return plan.left[(batch_item * plan.row_tiles + row_tile) * plan.left_tiles + (tile - begin)];
   }
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

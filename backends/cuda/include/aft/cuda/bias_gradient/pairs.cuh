@@ -7,15 +7,13 @@
 #include "../tensor/columns.cuh"
 #include "../tensor/weights.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int pair_threads = tuning::pairs * tuning::pairs;
 
-/// Instances [first, first + count) of `cols` and queries [r0, r1); the tiles of keys cover the pairs inside the window
-/// or filter. Results go to `out`, a matrix of pairs or of bands, or to `scratch`, (count, r1 - r0, width), whose last
-/// axis is the key, the place in the window, or the tap of a filter.
+/// Batch items [first, first + count) of `cols` and queries [r0, r1); the tiles of keys cover the pairs inside the
+/// window or filter. Results go to `out`, a matrix of pairs or of bands, or to `scratch`, (count, r1 - r0, width),
+/// whose last axis is the key, the place in the window, or the tap of a filter.
 template <class C>
 struct pair_plan {
   columns cols{};
@@ -47,7 +45,7 @@ struct pair_buffers {
 };
 
 template <class C>
-AFT_DEVICE void store_pair(const device_call<C>& p, const pair_plan<C>& plan, index_t instance, index_t t, index_t s,
+AFT_DEVICE void store_pair(const device_call<C>& p, const pair_plan<C>& plan, index_t batch_item, index_t t, index_t s,
                            C x) {
   if (plan.scratch != nullptr) {
     index_t place = s;
@@ -59,13 +57,13 @@ AFT_DEVICE void store_pair(const device_call<C>& p, const pair_plan<C>& plan, in
       if (!find_tap(p, t, s, tap)) return;
       place = (tap.x0 * p.bias.taps.n1 + tap.x1) * p.bias.taps.n2 + tap.x2;
     }
-    plan.scratch[((instance - plan.first) * (plan.r1 - plan.r0) + t - plan.r0) * plan.width + place] = x;
+    plan.scratch[((batch_item - plan.first) * (plan.r1 - plan.r0) + t - plan.r0) * plan.width + place] = x;
     return;
   }
   // Entries outside the window have been cleared before; a band has no place for them.
   if (p.bias.bounded && !inside(p, t, s)) return;
   const matrix& m = plan.out;
-  const index_t at = plan.cols.batch(instance) * m.sb + plan.cols.head(instance) * m.sh + t * m.sr +
+  const index_t at = plan.cols.batch(batch_item) * m.sb + plan.cols.head(batch_item) * m.sh + t * m.sr +
                      (plan.banded ? s - t + p.bias.before : s) * m.sc;
   store<C>(m.data, m.type, at, x);
 }
@@ -76,15 +74,15 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
   if (plan.flags != nullptr && plan.flags[block_index()] == 0) return;
   pair_buffers<C>& tile = shared<pair_buffers<C>>();
   const index_t row_tile = block_index() / plan.key_tiles;
-  const index_t instance = plan.first + row_tile / plan.row_tiles;
+  const index_t batch_item = plan.first + row_tile / plan.row_tiles;
   const index_t t0 = plan.r0 + row_tile % plan.row_tiles * tuning::pairs;
   const index_t s0 = plan.first_key(p, t0) + block_index() % plan.key_tiles * tuning::pairs;
   const int across = thread_index() % tuning::pairs;
   const int down = thread_index() / tuning::pairs;
   const index_t t = t0 + down;
   const index_t s = s0 + across;
-  const index_t h = plan.cols.head(instance);
-  const index_t b = plan.cols.batch(instance);
+  const index_t h = plan.cols.head(batch_item);
+  const index_t b = plan.cols.batch(batch_item);
   const bool exists = t < plan.r1 && s < p.Tk;
   // A mask that differs between batch elements under a bias that does not is asked column by column.
   const bool mask_by_column = pair_mask(p) && p.mask_sb != 0 && !plan.cols.batched;
@@ -102,7 +100,7 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
   for (index_t j0 = 0; j0 < count; j0 += tuning::pair_channels) {
     sync();
     {
-      const column col = plan.cols.at(instance, j0 + across);
+      const column col = plan.cols.at(batch_item, j0 + across);
       if (down == 0) tile.columns_of_chunk[across] = col;
       const bool query = col.exists && t0 + down < plan.r1;
       tile.queries[down][across] = query ? stage_query(p, col.b, t0 + down, col.c) : staged_query<C>{C(0), C(0), C(0)};
@@ -126,7 +124,7 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
         factor = key.mantissa * own.mantissa * pow2<C>(e);
       } else {
         const column& col = tile.columns_of_chunk[c];
-        const upstream<C> u = load_upstream(p, col.b, t, col.c);
+        const saved_row<C> u = load_saved_row(p, col.b, t, col.c);
         if (u.inverse == C(0)) continue;
         factor = exact_weight(u, load_key(p, col.b, s, col.c), w);
       }
@@ -134,7 +132,7 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
     }
     sum += part;
   }
-  if (exists) store_pair(p, plan, instance, t, s, sum);
+  if (exists) store_pair(p, plan, batch_item, t, s, sum);
 }
 
 inline constexpr int clear_threads = 256;
@@ -151,6 +149,4 @@ clear_kernel(const AFT_PARAMETER matrix m, const index_t batch, const index_t he
   store<C>(m.data, m.type, head / heads * m.sb + head % heads * m.sh + row % rows * m.sr + i % width * m.sc, C(0));
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 #include "../device/tuning.hpp"
 #include "../tensor/call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// dw (heads, t1 - t0, width) of the keys [s0, s1) at s, or with `banded` at s - t + before; the other factor `f`
 /// (f_heads, positions, n), and the sums so far (sum_heads, sum_rows, n).
@@ -99,7 +97,7 @@ struct tap_buffers {
   C sums[tap_threads];
 };
 
-/// sums[h, j] += sum over rows of dw[h, t, j], a block for each. The threads' parts join as a tree.
+/// sums[h, j] += sum over rows of dw[h, t, j], a block for each. The threads' parts merge as a tree.
 template <class C>
 AFT_KERNEL(tap_threads, 8)
 tap_gradient_kernel(const C* dw, const index_t rows, const index_t taps, C* sums) {
@@ -119,7 +117,7 @@ tap_gradient_kernel(const C* dw, const index_t rows, const index_t taps, C* sums
 /// The taps of a filter from sums (heads, taps).
 template <class C>
 AFT_KERNEL(factor_threads, 2)
-store_taps_kernel(const AFT_PARAMETER bias_source out, const C* sums) {
+store_taps_kernel(const AFT_PARAMETER device_bias out, const C* sums) {
   const index_t taps = out.taps.n0 * out.taps.n1 * out.taps.n2;
   const index_t i = block_index() * factor_threads + thread_index();
   if (i >= out.heads * taps) return;
@@ -129,6 +127,4 @@ store_taps_kernel(const AFT_PARAMETER bias_source out, const C* sums) {
   store<C>(out.r, out.r_type, at, sums[i]);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <aft/core/config.hpp>
+#include <aft/math/integers.hpp>
 
 #if defined(AFT_DEVICE_EMULATOR)
 #include <device_emulator.hpp>
@@ -36,9 +37,7 @@
 #define AFT_UNROLL_BY(n) AFT_PRAGMA_(unroll n)
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int warp_size = 32;
 
@@ -157,6 +156,4 @@ __device__ __forceinline__ float quick_exp(float x) {
 
 #endif
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -14,9 +14,7 @@
 #include <warpgroup.hpp>
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int warpgroup_size = 128;
 
@@ -26,13 +24,10 @@ struct alignas(8) arrival_barrier {
 };
 
 /// Each thread's part of the 64 x 256 sums of a warpgroup.
-using group_sums = float[128];
+using wgmma_sums = float[128];
 
 #if defined(AFT_DEVICE_EMULATOR)
 
-inline unsigned shared_address(const void* p) {
-  return emulator::shared_address(p);
-}
 inline void init_barrier(arrival_barrier& barrier, int arrivals) {
   emulator::init_barrier(&barrier, arrivals);
 }
@@ -51,10 +46,10 @@ inline void wait_phase(const arrival_barrier& barrier, unsigned parity) {
 inline void copy_bulk(void* to, const void* from, int bytes, arrival_barrier& barrier) {
   emulator::copy_bulk(to, from, static_cast<std::size_t>(bytes), &barrier);
 }
-inline void begin_products(group_sums&) {
+inline void begin_products(wgmma_sums&) {
   emulator::begin_products();
 }
-inline void multiply_group(group_sums& d, std::uint64_t a, std::uint64_t b) {
+inline void multiply_group(wgmma_sums& d, std::uint64_t a, std::uint64_t b) {
   emulator::multiply_group(d, a, b);
 }
 inline void commit_products() {
@@ -64,7 +59,7 @@ template <int pending>
 void wait_products() {
   emulator::wait_products(pending);
 }
-inline void settle_products(group_sums&) {
+inline void settle_products(wgmma_sums&) {
   emulator::wait_products(0);
 }
 template <int registers>
@@ -114,12 +109,12 @@ __device__ __forceinline__ void copy_bulk(void* to, const void* from, int bytes,
 }
 
 /// The compiler may not move what it does with d to the other side of it.
-__device__ __forceinline__ void hold(group_sums& d) {
+__device__ __forceinline__ void hold(wgmma_sums& d) {
   AFT_UNROLL
   for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 /// Before products use sums that the threads have touched.
-__device__ __forceinline__ void begin_products(group_sums& d) {
+__device__ __forceinline__ void begin_products(wgmma_sums& d) {
   hold(d);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -133,7 +128,7 @@ __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 /// Until the sums are there.
-__device__ __forceinline__ void settle_products(group_sums& d) {
+__device__ __forceinline__ void settle_products(wgmma_sums& d) {
   wait_products<0>();
   hold(d);
 }
@@ -156,7 +151,7 @@ __device__ __forceinline__ void take_registers() {
                              "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 // clang-format on
 /// d += a b, 64 x 256 x 16, both by rows of the depth, for the warpgroup. Starts only.
-__device__ __forceinline__ void multiply_group(group_sums& d, std::uint64_t a, std::uint64_t b) {
+__device__ __forceinline__ void multiply_group(wgmma_sums& d, std::uint64_t a, std::uint64_t b) {
   asm volatile(
       "{\n"
       ".reg .pred add;\n"
@@ -194,6 +189,4 @@ AFT_DEVICE std::uint64_t further(std::uint64_t matrix, int bytes) {
   return matrix + static_cast<std::uint64_t>(bytes >> 4);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

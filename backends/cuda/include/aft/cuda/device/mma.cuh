@@ -11,12 +11,13 @@
 
 #include "device.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 #if defined(AFT_DEVICE_EMULATOR)
 
+inline unsigned shared_address(const void* p) {
+  return emulator::shared_address(p);
+}
 inline std::uint32_t to_tf32(float x) {
   return emulator::to_tf32(x);
 }
@@ -114,6 +115,4 @@ __device__ __forceinline__ void wait_copies() {
 
 #endif
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -15,9 +15,7 @@
 #include <warpgroup.hpp>
 #endif
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 #if defined(AFT_DEVICE_EMULATOR)
 
@@ -202,7 +200,7 @@ class call_stream {
   /// One thread for each of n items.
   template <class... P, class... A>
   void launch_each(void (*kernel)(P...), index_t n, int threads, const A&... arguments) const {
-    launch(kernel, (n + threads - 1) / threads, threads, arguments...);
+    launch(kernel, ceil_div(n, threads), threads, arguments...);
   }
   template <class T>
   void clear(T* p, index_t n) const {
@@ -231,7 +229,7 @@ class device_scratch {
     wanted_.push_back(
         {[](void* where, std::byte* p) { *static_cast<T**>(where) = reinterpret_cast<T*>(p); }, &pointer, bytes_});
     constexpr std::size_t alignment = 256;
-    bytes_ += (static_cast<std::size_t>(n) * sizeof(T) + alignment - 1) / alignment * alignment;
+    bytes_ += round_up(static_cast<std::size_t>(n) * sizeof(T), alignment);
   }
   void allocate() {
     if (bytes_ == 0) return;
@@ -251,6 +249,4 @@ class device_scratch {
   void* base_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -5,13 +5,11 @@
 
 #include <aft/core/config.hpp>
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl::tuning {
+namespace aft::inline AFT_ISA::cuda_impl::tuning {
 
 /// Columns of a tile: the lanes of a warp, so that 16-byte sectors of k and v are read whole.
 inline constexpr int lanes = 32;
-/// Depth of a tile: what is staged between two barriers, and how many terms are summed before they join the rest, so
+/// Depth of a tile: what is staged between two barriers, and how many terms are summed before they merge the rest, so
 /// part of a result's bits. 32 x 32 values of k (twice) and v take 12 KiB of float.
 inline constexpr int depth = 32;
 /// Warps of a block, and rows that one thread sums: 16 rows share a staged tile. Not measured.
@@ -20,12 +18,12 @@ inline constexpr int rows_per_thread = 2;
 /// Rows and warps of a block of the matrix product, 64 x 32 columns of num and den: two blocks and their 64 sums a
 /// thread fit the registers of a multiprocessor, one tile of keys in flight beside the one in work fits 48 KiB. Not
 /// measured.
-inline constexpr int tensor_rows = 64;
-inline constexpr int tensor_warps = 4;
+inline constexpr int product_rows = 64;
+inline constexpr int product_warps = 4;
 /// Channels of a head and keys from which on the matrix product is taken: half a tile of columns filled, and two tiles
 /// of keys. Not of the batch, whose size no element's bits may depend on. Not measured.
-inline constexpr index_t tensor_channels = 16;
-inline constexpr index_t tensor_keys = 64;
+inline constexpr index_t product_channels = 16;
+inline constexpr index_t product_keys = 64;
 /// Rows, channels (num and den of each) and keys of a block's tile of the bfloat16 product: 128 x 256 x 64, 43
 /// multiply-adds for each byte that is copied, and two tiles fit the 99 KiB that every device of compute capability 8.0
 /// gives. Not measured.
@@ -46,13 +44,11 @@ inline constexpr int pair_channels = 16;
 /// Positions that one warp scans on its own: 16 chunks of a sequence of 1024 keep a device busy that has 32 channels a
 /// warp. Part of a result's bits. Not measured.
 inline constexpr int scan_length = 64;
-/// Warps that join the folds of a column, at most: all that a block can have, and half of them for double or where a
+/// Warps that merge the folds of a column, at most: all that a block can have, and half of them for double or where a
 /// warp goes on to the exact sums, whose registers would not fit. Part of a result's bits. Not measured.
 inline constexpr int run_warps = 32;
 inline constexpr int wide_run_warps = 16;
 /// Scratch for parts of an expanded bias or of its gradient, far below the 64 MiB of tiles that the contract allows.
 inline constexpr index_t block_bytes = index_t{16} << 20;
 
-}  // namespace cuda_impl::tuning
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl::tuning

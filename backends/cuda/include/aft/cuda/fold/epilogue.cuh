@@ -5,9 +5,7 @@
 #include "../math/gates.cuh"
 #include "../tensor/call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// den 2^exponent exp(2 (base_hi + base_lo)) = sum exp(k + w); den is 0 for a row that sees no key, NaN where NaN or
 /// +inf is among what it sees.
@@ -37,7 +35,8 @@ AFT_DEVICE C log_sum(const row_result<C>& r) {
   return log_from_base<C>({r.base_hi, r.base_lo}, r.den, r.exponent);
 }
 
-/// Whether nothing more is to be summed for a row: its sums are proven, or it is padding, whose sums finish_row drops.
+/// Whether nothing more is to be summed for a row: its sums are proven, or it is padding, whose sums row_epilogue
+/// drops.
 template <class C>
 AFT_DEVICE bool settled(const device_call<C>& p, index_t b, index_t t, bool proven) {
   return proven || is_padding(p, b, t);
@@ -47,7 +46,7 @@ AFT_DEVICE bool settled(const device_call<C>& p, index_t b, index_t t, bool prov
 /// before y[b,t,c] is written, and by nobody else. A row of padding is one that sees no key, and its y is 0 even where
 /// q is no number.
 template <class C>
-AFT_DEVICE void finish_row(const device_call<C>& p, index_t b, index_t t, index_t c, const row_result<C>& summed) {
+AFT_DEVICE void row_epilogue(const device_call<C>& p, index_t b, index_t t, index_t c, const row_result<C>& summed) {
   const bool padding = is_padding(p, b, t);
   const row_result<C> r = padding ? row_result<C>{} : summed;
   if (p.y.set) {
@@ -63,6 +62,4 @@ AFT_DEVICE void finish_row(const device_call<C>& p, index_t b, index_t t, index_
     store_state(p, (b * p.Tq + t) * p.state_channels + c / per_state, r);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -7,9 +7,7 @@
 
 #include "forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// A pair as the exact sums see it.
 template <class C>
@@ -73,7 +71,7 @@ AFT_DEVICE row_result<C> exact_row(const device_call<C>& p, index_t b, index_t h
   // Cut where the fold cuts, so that long sums round no worse than there.
   for (index_t s0 = keys.lo / tuning::depth * tuning::depth; s0 < keys.hi; s0 += tuning::depth) {
     C part_num = C(0), part_den = C(0);
-    for (index_t s = s0 < keys.lo ? keys.lo : s0; s < s0 + tuning::depth && s < keys.hi; ++s) {
+    for (index_t s = max_of(s0, keys.lo); s < s0 + tuning::depth && s < keys.hi; ++s) {
       const exact_pair<C> x = read_pair(p, b, h, c, t, s);
       if (!x.seen) continue;
       C factor;
@@ -119,8 +117,8 @@ struct flagged_place {
     place.flagged = word < words && (plan.flags[word] >> lane & 1u) != 0;
     if (!place.flagged) return place;
     const fold_place at = fold_place::of(plan, word / fold_rows);
-    place.col = plan.cols.at(at.instance, at.first_column + lane);
-    place.head = plan.cols.head(at.instance);
+    place.col = plan.cols.at(at.batch_item, at.first_column + lane);
+    place.head = plan.cols.head(at.batch_item);
     place.row = at.first_row + word % fold_rows;
     return place;
   }
@@ -131,9 +129,7 @@ AFT_KERNEL(exact_threads, 2)
 exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan, const index_t words) {
   const flagged_place at = flagged_place::of(plan, words);
   if (!at.flagged) return;
-  finish_row(p, at.col.b, at.row, at.col.c, exact_row(p, at.col.b, at.head, at.col.c, at.row));
+  row_epilogue(p, at.col.b, at.row, at.col.c, exact_row(p, at.col.b, at.head, at.col.c, at.row));
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -13,22 +13,20 @@
 #include "epilogue.cuh"
 #include "uniform_keys.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int fold_threads = warp_size * tuning::warps;
 inline constexpr int fold_rows = tuning::warps * tuning::rows_per_thread;
 
-/// Rows [r0, r1) of all instances. flags has a word for each row and tile of columns, a bit for each lane.
+/// Rows [r0, r1) of all batch items. flags has a word for each row and tile of columns, a bit for each lane.
 struct fold_plan {
   columns cols{};
   index_t r0 = 0, r1 = 0;
   index_t row_tiles = 0, column_tiles = 0;
   std::uint32_t* flags = nullptr;
-  bool again = false;  ///< only rows and lanes that are flagged already
+  bool only_flagged = false;  ///< only rows and lanes that are flagged already
 
-  index_t blocks() const { return cols.instances() * row_tiles * column_tiles; }
+  index_t blocks() const { return cols.batch_items() * row_tiles * column_tiles; }
   index_t flag_words() const { return blocks() * fold_rows; }
 };
 
@@ -37,12 +35,12 @@ inline fold_plan plan_fold(const columns& cols, index_t r0, index_t r1) {
   plan.cols = cols;
   plan.r0 = r0;
   plan.r1 = r1;
-  plan.row_tiles = (r1 - r0 + fold_rows - 1) / fold_rows;
-  plan.column_tiles = (cols.count() + tuning::lanes - 1) / tuning::lanes;
+  plan.row_tiles = ceil_div(r1 - r0, fold_rows);
+  plan.column_tiles = ceil_div(cols.count(), tuning::lanes);
   return plan;
 }
 
-/// The word of a row and a tile of columns of the plan's first instance.
+/// The word of a row and a tile of columns of the plan's first batch item.
 AFT_HOST_DEVICE index_t flag_word(const fold_plan& plan, index_t row, index_t column_tile) {
   const index_t r = row - plan.r0;
   return (r / fold_rows * plan.column_tiles + column_tile) * fold_rows + r % fold_rows;
@@ -50,12 +48,12 @@ AFT_HOST_DEVICE index_t flag_word(const fold_plan& plan, index_t row, index_t co
 
 /// What a block works on. Tiles of one row follow each other, so that the blocks that run together share w.
 struct fold_place {
-  index_t instance, first_row, first_column, tile;
+  index_t batch_item, first_row, first_column, tile;
 
   AFT_DEVICE static fold_place of(const fold_plan& plan, index_t block) {
     const index_t row_tile = block / plan.column_tiles;
-    const index_t instance = row_tile / plan.row_tiles;
-    return {instance, plan.r0 + (row_tile - instance * plan.row_tiles) * fold_rows,
+    const index_t batch_item = row_tile / plan.row_tiles;
+    return {batch_item, plan.r0 + (row_tile - batch_item * plan.row_tiles) * fold_rows,
             (block - row_tile * plan.column_tiles) * tuning::lanes, block};
   }
 };
@@ -101,7 +99,7 @@ AFT_DEVICE bool stage_weights(const device_call<C>& p, index_t b, index_t h, ind
 
 /// Adds a tile to a row. With `hiding` some pairs of it are hidden, and what is behind them may be NaN.
 template <bool hiding, class C>
-AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, running_fold<C>& sum) {
+AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, key_sum<C>& sum) {
   C top = sum.top;
   AFT_UNROLL_BY(8)
   for (int s = 0; s < tuning::depth; ++s)
@@ -127,25 +125,25 @@ AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, running
 template <class C>
 AFT_KERNEL(fold_threads, 2)
 fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
-            const AFT_PARAMETER outer_folds<running_fold<C>> outer) {
+            const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
   fold_buffers<C>& tile = shared<fold_buffers<C>>();
   const fold_place at = fold_place::of(plan, block_index());
   const int lane = thread_index() % warp_size;
   const int first = thread_index() / warp_size * tuning::rows_per_thread;
-  const column col = plan.cols.at(at.instance, at.first_column + lane);
-  const index_t h = plan.cols.head(at.instance);
-  const index_t b = plan.cols.batch(at.instance);
+  const column col = plan.cols.at(at.batch_item, at.first_column + lane);
+  const index_t h = plan.cols.head(at.batch_item);
+  const index_t b = plan.cols.batch(at.batch_item);
   const index_t t_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
-  const span keys = keys_of(p, outer, at.first_row, t_end);
-  if (plan.again) {
+  const span keys = window_keys_of(p, uniform, at.first_row, t_end);
+  if (plan.only_flagged) {
     std::uint32_t flagged = 0;
     for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
     if (flagged == 0) return;
     sync();  // before anybody writes a word
   }
 
-  running_fold<C> sums[tuning::rows_per_thread];
-  // Tiles begin at multiples of their depth, so that a row's terms are joined alike wherever its block begins.
+  key_sum<C> sums[tuning::rows_per_thread];
+  // Tiles begin at multiples of their depth, so that a row's terms are merged alike wherever its block begins.
   for (index_t s0 = keys.lo / tuning::depth * tuning::depth; s0 < keys.hi; s0 += tuning::depth) {
     sync();
     stage_keys(p, col, s0, tile);
@@ -163,8 +161,8 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   for (int r = 0; r < tuning::rows_per_thread; ++r) {
     const index_t t = at.first_row + first + r;
     const index_t flag = at.tile * fold_rows + first + r;
-    const bool wanted = col.exists && t < t_end && (!plan.again || (plan.flags[flag] >> lane & 1u) != 0);
-    const running_fold<C> sum = wanted ? with_outside(sums[r], outer, tiles_of(keys), col.b, col.c) : sums[r];
+    const bool wanted = col.exists && t < t_end && (!plan.only_flagged || (plan.flags[flag] >> lane & 1u) != 0);
+    const key_sum<C> sum = wanted ? with_uniform_keys(sums[r], uniform, tiles_of(keys), col.b, col.c) : sums[r];
     const bool done = wanted && settled(p, col.b, t, proven(sum));
     const std::uint32_t word = ballot(wanted && !done);
     if (lane == 0) plan.flags[flag] = word;
@@ -173,10 +171,8 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
     result.average = average_of(sum);
     result.den = sum.den;
     result.exponent = sum.top;
-    finish_row(p, col.b, t, col.c, result);
+    row_epilogue(p, col.b, t, col.c, result);
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 #include "forward.cuh"
 #include "query_sum.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class C>
 struct key_fold_buffers {
@@ -49,29 +47,29 @@ AFT_DEVICE void stage_columns(const device_call<C>& p, index_t b, index_t h, ind
 
 /// Adds to a key's gradients those of the queries beyond the tiles; false where only the sum of all pairs will do.
 template <class C>
-AFT_DEVICE bool add_outside(const outer_folds<query_fold<C>>& outer, const tile_span& inner, const column& col,
-                            const split_exp<C>& weight, C value, C& dv, C& dk) {
-  return (outer.before == nullptr ||
-          add_queries(fold_at(outer, outer.before, inner.begin, col.b, col.c), weight, value, dv, dk)) &&
-         (outer.after == nullptr ||
-          add_queries(fold_at(outer, outer.after, inner.end, col.b, col.c), weight, value, dv, dk));
+AFT_DEVICE bool add_uniform_queries(const uniform_sums<query_sum<C>>& uniform, const tile_span& inner,
+                                    const column& col, const split_exp<C>& weight, C value, C& dv, C& dk) {
+  return (uniform.before == nullptr ||
+          add_queries(uniform_sum_at(uniform, uniform.before, inner.begin, col.b, col.c), weight, value, dv, dk)) &&
+         (uniform.after == nullptr ||
+          add_queries(uniform_sum_at(uniform, uniform.after, inner.end, col.b, col.c), weight, value, dv, dk));
 }
 
 /// With folds of the outside, flags what it cannot sum with them; without, it can sum anything.
 template <class C>
 AFT_KERNEL(fold_threads, sizeof(C) == 8 ? 1 : 2)
 fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
-                 const AFT_PARAMETER outer_folds<query_fold<C>> outer) {
+                 const AFT_PARAMETER uniform_sums<query_sum<C>> uniform) {
   key_fold_buffers<C>& tile = shared<key_fold_buffers<C>>();
   const fold_place at = fold_place::of(plan, block_index());
   const int lane = thread_index() % warp_size;
   const int first = thread_index() / warp_size * tuning::rows_per_thread;
-  const column col = plan.cols.at(at.instance, at.first_column + lane);
-  const index_t h = plan.cols.head(at.instance);
-  const index_t b = plan.cols.batch(at.instance);
+  const column col = plan.cols.at(at.batch_item, at.first_column + lane);
+  const index_t h = plan.cols.head(at.batch_item);
+  const index_t b = plan.cols.batch(at.batch_item);
   const index_t s_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
-  const span queries = queries_of(p, outer, at.first_row, s_end);
-  if (plan.again) {
+  const span queries = window_queries_of(p, uniform, at.first_row, s_end);
+  if (plan.only_flagged) {
     std::uint32_t flagged = 0;
     for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
     if (flagged == 0) return;
@@ -109,7 +107,7 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
         if (e == e) {
           factor = own.split.mantissa * weight.mantissa * pow2<C>(e);
         } else {
-          const upstream<C> u = load_upstream(p, col.b, t0 + t, col.c);
+          const saved_row<C> u = load_saved_row(p, col.b, t0 + t, col.c);
           if (u.inverse == C(0)) continue;
           factor = exact_weight(u, own.key, visible_weight(p, b, h, t0 + t, at.first_row + first + r));
         }
@@ -127,11 +125,11 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
     const index_t s = at.first_row + first + r;
     const index_t flag = at.tile * fold_rows + first + r;
     key_fold<C>& own = keys[r];
-    const bool wanted = col.exists && s < s_end && (!plan.again || (plan.flags[flag] >> lane & 1u) != 0);
+    const bool wanted = col.exists && s < s_end && (!plan.only_flagged || (plan.flags[flag] >> lane & 1u) != 0);
     bool done = wanted;
-    if (outer.used) {
+    if (uniform.used) {
       if (wanted && own.key != -number<C>::infinity)
-        done = add_outside(outer, tiles_of(queries), col, own.split, own.value, own.dv, own.dk);
+        done = add_uniform_queries(uniform, tiles_of(queries), col, own.split, own.value, own.dv, own.dk);
       const std::uint32_t word = ballot(wanted && !done);
       if (lane == 0) plan.flags[flag] = word;
     }
@@ -158,6 +156,4 @@ sum_shared_keys_kernel(const AFT_PARAMETER device_call<C> p, const C* per_channe
   store<C>(p.dk, p.positions, row / p.Tk, row % p.Tk, kc, sum);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

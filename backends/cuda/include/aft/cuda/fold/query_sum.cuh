@@ -10,21 +10,19 @@
 #include "../tensor/columns.cuh"
 #include "saved_rows.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// A and B in units of 2^top.
 template <class C>
-struct query_fold {
+struct query_sum {
   C a = C(0), b = C(0), top = no_exponent<C>;
   C centre = C(0);
 };
 
 /// Both sums around the centre of `to`.
 template <class C>
-AFT_DEVICE query_fold<C> joined(const query_fold<C>& to, const query_fold<C>& from) {
-  query_fold<C> sum = to;
+AFT_DEVICE query_sum<C> merge(const query_sum<C>& to, const query_sum<C>& from) {
+  query_sum<C> sum = to;
   sum.top = larger(to.top, from.top);
   const C left = pow2<C>(to.top - sum.top);
   const C right = pow2<C>(from.top - sum.top);
@@ -37,8 +35,8 @@ AFT_DEVICE query_fold<C> joined(const query_fold<C>& to, const query_fold<C>& fr
 
 /// Adds query t; one that sees no key adds nothing. A row with logits beyond the range makes the sums NaN.
 template <class C>
-AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t, query_fold<C>& sum) {
-  const upstream<C> u = load_upstream(p, col.b, t, col.c);
+AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t, query_sum<C>& sum) {
+  const saved_row<C> u = load_saved_row(p, col.b, t, col.c);
   if (u.inverse == C(0)) return;
   const bool within = u.base_hi == C(0) && u.base_lo == C(0);
   const C g = within ? u.g * u.inverse : number<C>::nan;
@@ -52,14 +50,14 @@ AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t,
 
 /// The fold one chunk or tile further on, around its centre: keys ahead have values like those near by.
 template <class C>
-AFT_DEVICE query_fold<C> carried(const query_fold<C>& sum, const query_fold<C>& next) {
+AFT_DEVICE query_sum<C> carried(const query_sum<C>& sum, const query_sum<C>& next) {
   // The exponent of queries without a number is none either; their sum is NaN, and has to stay.
-  return next.top == no_exponent<C> && next.a == C(0) ? sum : joined(next, sum);
+  return next.top == no_exponent<C> && next.a == C(0) ? sum : merge(next, sum);
 }
 
 /// Adds to dv and dk of a key what the folded queries give it; false where only the exact sums will do.
 template <class C>
-AFT_DEVICE bool add_queries(const query_fold<C>& sum, const split_exp<C>& weight, C value, C& dv, C& dk) {
+AFT_DEVICE bool add_queries(const query_sum<C>& sum, const split_exp<C>& weight, C value, C& dv, C& dk) {
   const C e = weight.exponent + sum.top;
   // A visible weight is at most 1; more than that is a sum that has lost its small terms below the normal numbers.
   if (!(e <= C(number<C>::mantissa_bits))) return false;
@@ -69,6 +67,4 @@ AFT_DEVICE bool add_queries(const query_fold<C>& sum, const split_exp<C>& weight
   return is_finite(dv) && is_finite(dk);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

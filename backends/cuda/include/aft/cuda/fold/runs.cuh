@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file fold/runs.cuh  Folds of a column joined in their order by a block: a column a lane, a run of folds a warp.
+/// @file fold/runs.cuh  Folds of a column merged in their order by a block: a column a lane, a run of folds a warp.
 ///
-/// One thread that joined all folds of a column would take as many steps as there are tiles, each waiting for memory.
-/// A warp folds its run, the runs' folds meet in shared memory, where each warp joins those before its own, and from
-/// there it goes through its run once more: 2 n / W + W steps for n folds and W warps, at twice the joins.
+/// One thread that merged all folds of a column would take as many steps as there are tiles, each waiting for memory.
+/// A warp folds its run, the runs' folds meet in shared memory, where each warp merges those before its own, and from
+/// there it goes through its run once more: 2 n / W + W steps for n folds and W warps, at twice the merges.
 #pragma once
 
 #include "../device/device.cuh"
 #include "../device/tuning.hpp"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class Fold>
 inline constexpr int run_warps = sizeof(Fold) <= 4 * sizeof(float) ? tuning::run_warps : tuning::wide_run_warps;
 template <class Fold>
-inline constexpr int join_threads = warp_size* run_warps<Fold>;
+inline constexpr int merge_threads = warp_size* run_warps<Fold>;
 
 /// Folds are (count, columns).
 struct run_plan {
@@ -36,7 +34,7 @@ inline run_plan plan_runs(index_t columns, index_t count, int most) {
   return plan;
 }
 
-/// What a thread joins: the folds at() of steps [begin, end), with those of the warps before it come before.
+/// What a thread merges: the folds at() of steps [begin, end), with those of the warps before it come before.
 struct run_place {
   index_t column, begin, end;
   int warp;
@@ -48,7 +46,7 @@ struct run_place {
     place.warp = thread_index() / warp_size;
     place.column = block * tuning::lanes + thread_index() % warp_size;
     place.exists = place.column < plan.columns;
-    const index_t length = (plan.count + plan.warps - 1) / plan.warps;
+    const index_t length = ceil_div(plan.count, plan.warps);
     const index_t begin = place.warp * length;
     place.begin = begin < plan.count ? begin : plan.count;
     const index_t end = place.begin + length;
@@ -59,7 +57,7 @@ struct run_place {
 };
 
 /// Index of a step's fold.
-AFT_DEVICE index_t fold_of(const run_plan& plan, const run_place& at, index_t step) {
+AFT_DEVICE index_t sum_index(const run_plan& plan, const run_place& at, index_t step) {
   return (plan.forwards ? step : plan.count - 1 - step) * plan.columns + at.column;
 }
 
@@ -71,13 +69,13 @@ struct run_buffers {
 /// The fold of the runs of warps [0, until). All threads of the block come here: it holds a barrier, before which every
 /// fold has been read.
 template <int most, class Fold>
-AFT_DEVICE Fold joined_runs(const run_plan& plan, const run_place& at, const Fold* folds, int until) {
+AFT_DEVICE Fold merged_runs(const run_plan& plan, const run_place& at, const Fold* folds, int until) {
   auto& shared_runs = shared<run_buffers<Fold, most>>();
   const int lane = thread_index() % warp_size;
   Fold own;
   if (at.exists) {
     AFT_UNROLL_BY(4)
-    for (index_t step = at.begin; step < at.end; ++step) own = carried(own, folds[fold_of(plan, at, step)]);
+    for (index_t step = at.begin; step < at.end; ++step) own = carried(own, folds[sum_index(plan, at, step)]);
   }
   shared_runs.runs[at.warp][lane] = own;
   sync();
@@ -92,17 +90,15 @@ template <class Fold, class Visit>
 AFT_DEVICE Fold through_run(const run_plan& plan, const run_place& at, const Fold* folds, Fold before,
                             const Visit& visit) {
   if (at.begin >= at.end) return before;
-  Fold next = folds[fold_of(plan, at, at.begin)];
+  Fold next = folds[sum_index(plan, at, at.begin)];
   for (index_t step = at.begin; step < at.end; ++step) {
     const Fold own = next;
     // Asked for ahead of the stores, which the compiler must not move it over.
-    if (step + 1 < at.end) next = folds[fold_of(plan, at, step + 1)];
+    if (step + 1 < at.end) next = folds[sum_index(plan, at, step + 1)];
     visit(step, before, own);
     before = carried(before, own);
   }
   return before;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,20 +4,18 @@
 
 #include "epilogue.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// One query in one channel: a[t,s,c] = exp(k + w - 2 (base_hi + base_lo)) 2^-exponent inverse. Of a row that sees no
 /// key inverse, g and o are 0.
 template <class C>
-struct upstream {
+struct saved_row {
   C g, o, inverse, exponent, base_hi, base_lo;
 };
 
 /// The weights of a row, from its state or from the caller's rounded lse.
 template <class C>
-AFT_DEVICE void load_row_weights(const device_call<C>& p, index_t b, index_t t, index_t c, upstream<C>& u) {
+AFT_DEVICE void load_row_weights(const device_call<C>& p, index_t b, index_t t, index_t c, saved_row<C>& u) {
   if (!p.from_lse) {
     const index_t at = (b * p.Tq + t) * p.state_channels + c / (p.d / p.state_channels);
     u.inverse = p.state.inverse[at];
@@ -41,8 +39,8 @@ AFT_DEVICE void load_row_weights(const device_call<C>& p, index_t b, index_t t, 
 }
 
 template <class C>
-AFT_DEVICE upstream<C> load_upstream(const device_call<C>& p, index_t b, index_t t, index_t c) {
-  upstream<C> u;
+AFT_DEVICE saved_row<C> load_saved_row(const device_call<C>& p, index_t b, index_t t, index_t c) {
+  saved_row<C> u;
   load_row_weights(p, b, t, c, u);
   u.g = p.g[(b * p.Tq + t) * p.d + c];
   u.o = u.inverse == C(0) ? C(0) : load<C>(p.average, p.positions, b, t, c);
@@ -59,21 +57,21 @@ struct staged_query {
 
 template <class C>
 AFT_DEVICE staged_query<C> stage_query(const device_call<C>& p, index_t b, index_t t, index_t c) {
-  const upstream<C> u = load_upstream(p, b, t, c);
+  const saved_row<C> u = load_saved_row(p, b, t, c);
   const bool ordinary = u.inverse != C(0) && u.base_hi == C(0) && u.base_lo == C(0);
   return {u.g * u.inverse, u.o, ordinary ? u.exponent : number<C>::nan};
 }
 
 /// The weight of any pair relative to the row's exponent, with logits of any size.
 template <class C>
-AFT_DEVICE C exact_weight(const upstream<C>& u, C key, C weight) {
+AFT_DEVICE C exact_weight(const saved_row<C>& u, C key, C weight) {
   const half_sum<C> z = add_halves<C>(key, weight);
   const C x = C(2) * ((z.hi - u.base_hi) + (z.lo - u.base_lo));
   // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
   const C relative = fused(u.exponent, -number<C>::ln2_lo, fused(u.exponent, -number<C>::ln2_hi, x));
   // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
   const C most = C(8);
-  return exp_scaled<C>(relative > most ? most : relative, C(0));
+  return exp_scaled<C>(smaller(relative, most), C(0));
 }
 
 /// sum + a (x - y), also where only x - y lies beyond the range.
@@ -97,7 +95,7 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p) {
   const index_t c = i % p.d;
   const index_t b = row / p.Tq;
   const index_t t = row % p.Tq;
-  upstream<C> u;
+  saved_row<C> u;
   load_row_weights(p, b, t, c, u);
   const bool empty = u.inverse == C(0);
   const C dy = load<C>(p.dy, p.positions, b, t, c);
@@ -112,6 +110,4 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p) {
   if (p.dq.set) store<C>(p.dq, p.positions, b, t, c, empty ? C(0) : slope);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

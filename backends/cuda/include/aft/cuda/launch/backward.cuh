@@ -9,9 +9,7 @@
 #include "bias_gradient.cuh"
 #include "forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Where value channels share key channels, dk is first one value for each of them, in scratch.
 template <class C>
@@ -45,7 +43,7 @@ template <class C>
 class key_product {
  public:
   key_product(const backward_problem& p, device_scratch& memory)
-      : chosen_(sizeof(C) == sizeof(float) && is_product(p) && (product_forced() || p.Tq >= tuning::tensor_keys)),
+      : chosen_(sizeof(C) == sizeof(float) && is_product(p) && (product_forced() || p.Tq >= tuning::product_keys)),
         halves_(p.k.type != dtype::f32) {
     if (!chosen_) return;
     queries_ = plan_pack(columns_of(p), p.Tq);
@@ -57,15 +55,14 @@ class key_product {
   bool chosen() const { return chosen_; }
   void pack(const device_call<float>& call, const call_stream& stream) const {
     const auto kernel = halves_ ? &pack_queries_kernel<half_operand> : &pack_queries_kernel<tf32_operand>;
-    stream.launch(kernel, (queries_.count() + pack_warps - 1) / pack_warps, pack_threads, call, queries_,
-                  queries_.count());
+    stream.launch(kernel, ceil_div(queries_.count(), pack_warps), pack_threads, call, queries_, queries_.count());
   }
   /// Flags what fold_keys has to sum again.
-  void sum(const device_call<float>& part, const fold_plan& plan, const outer_folds<query_fold<float>>& outer,
+  void sum(const device_call<float>& part, const fold_plan& plan, const uniform_sums<query_sum<float>>& uniform,
            const call_stream& stream) const {
-    const tensor_plan product = plan_product(plan, queries_);
-    const auto kernel = halves_ ? &tensor_keys_kernel<half_operand> : &tensor_keys_kernel<tf32_operand>;
-    stream.launch(kernel, product.blocks(), tensor_threads, part, product, outer);
+    const product_plan product = plan_product(plan, queries_);
+    const auto kernel = halves_ ? &key_product_kernel<half_operand> : &key_product_kernel<tf32_operand>;
+    stream.launch(kernel, product.blocks(), product_threads, part, product, uniform);
   }
 
  private:
@@ -81,7 +78,8 @@ class key_backward {
       : cols_(columns_of(p)),
         shared_(p, memory),
         product_(p, memory),
-        outer_(p, p.Tq, folds_outside(p, product_.chosen() ? tensor_rows : fold_rows, p.Tq), !p.causal, true, memory) {
+        uniform_(p, p.Tq, sums_uniform(p, product_.chosen() ? product_rows : fold_rows, p.Tq), !p.causal, true,
+                 memory) {
     step_ = p.Tk;
     if (p.bias.kind == bias_kind::factorized && !plan_bands(p, memory)) {
       step_ = rows_at_once<C>(p.bias.heads, p.Tq, p.Tk, fold_rows);
@@ -89,7 +87,7 @@ class key_backward {
       if (!expands_) step_ = p.Tk;
       if (expands_) memory.reserve(weights_, p.bias.heads * step_ * p.Tq);
     }
-    if (product_.chosen() || outer_.folds().used) memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
+    if (product_.chosen() || uniform_.folds().used) memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
   }
   key_backward(const key_backward&) = delete;
   key_backward& operator=(const key_backward&) = delete;
@@ -98,10 +96,10 @@ class key_backward {
     if constexpr (sizeof(C) == sizeof(float)) {
       if (product_.chosen()) product_.pack(call, stream);
     }
-    outer_.run(scan_queries_kernel<C>, call, stream);
+    uniform_.run(scan_queries_kernel<C>, call, stream);
     for (index_t r0 = 0; r0 < call.Tk; r0 += step_) {
       device_call<C> part = shared_.per_channel(call);
-      fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tk ? r0 + step_ : call.Tk);
+      fold_plan plan = plan_fold(cols_, r0, min_of(r0 + step_, call.Tk));
       if (expands_) {
         const expand_plan<C> expansion = banded_ ? band_of(call, plan.r0, plan.r1)
                                                  : plan_expansion(call.bias, 0, call.Tq, plan.r0, plan.r1, weights_);
@@ -111,14 +109,14 @@ class key_backward {
       plan.flags = flags_;
       if constexpr (sizeof(C) == sizeof(float)) {
         if (product_.chosen()) {
-          product_.sum(part, plan, outer_.folds(), stream);
-          plan.again = true;
+          product_.sum(part, plan, uniform_.folds(), stream);
+          plan.only_flagged = true;
         }
       }
-      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, outer_.folds());
-      if (!outer_.folds().used) continue;
-      plan.again = true;
-      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, outer_folds<query_fold<C>>{});
+      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, uniform_.folds());
+      if (!uniform_.folds().used) continue;
+      plan.only_flagged = true;
+      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, uniform_sums<query_sum<C>>{});
     }
     shared_.sum(call, stream);
   }
@@ -148,7 +146,7 @@ class key_backward {
   columns cols_;
   shared_keys<C> shared_;
   key_product<C> product_;
-  outer_scan<query_fold<C>> outer_;
+  uniform_scan<query_sum<C>> uniform_;
   index_t step_ = 0, width_ = 0;
   bool banded_ = false, expands_ = false;
   C* weights_ = nullptr;
@@ -160,11 +158,11 @@ template <class C>
 class scan_key_backward {
  public:
   scan_key_backward(const backward_problem& p, device_scratch& memory)
-      : queries_(plan_scan<query_fold<C>>(p.B, p.d, p.causal ? p.first_query + p.Tq : p.Tq)),
-        keys_(plan_scan<query_fold<C>>(p.B, p.d, p.Tk)),
+      : queries_(plan_scan<query_sum<C>>(p.B, p.d, p.causal ? p.first_query + p.Tq : p.Tq)),
+        keys_(plan_scan<query_sum<C>>(p.B, p.d, p.Tk)),
         rows_(plan_fold(keys_.cols, 0, p.Tk)),
         shared_(p, memory) {
-    queries_.ahead = p.causal ? p.first_query : 0;
+    queries_.diagonal = p.causal ? p.first_query : 0;
     memory.reserve(queries_.partials, queries_.chunks * queries_.cols.count());
     memory.reserve(rows_.flags, rows_.flag_words());
   }
@@ -174,20 +172,20 @@ class scan_key_backward {
   void run(const device_call<C>& call, const call_stream& stream) const {
     const device_call<C> own = shared_.per_channel(call);
     stream.launch(scan_queries_kernel<C>, queries_.blocks(), scan_threads, own, queries_);
-    run_plan runs = plan_runs(queries_.cols.count(), queries_.chunks, run_warps<query_fold<C>>);
+    run_plan runs = plan_runs(queries_.cols.count(), queries_.chunks, run_warps<query_sum<C>>);
     runs.forwards = false;
-    stream.launch(scan_suffix_kernel<C>, runs.blocks(), runs.threads(), runs, queries_.partials, own.causal);
+    stream.launch(scan_reverse_kernel<C>, runs.blocks(), runs.threads(), runs, queries_.partials, own.causal);
     // The last words of the last tile belong to no row.
     stream.clear(rows_.flags, rows_.flag_words());
     stream.launch(scan_key_rows_kernel<C>, keys_.blocks(), scan_threads, own, queries_, keys_, rows_);
     constexpr int words_a_block = exact_threads / warp_size;
-    stream.launch(exact_keys_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, own,
-                  rows_, rows_.flag_words());
+    stream.launch(exact_keys_kernel<C>, ceil_div(rows_.flag_words(), words_a_block), exact_threads, own, rows_,
+                  rows_.flag_words());
     shared_.sum(call, stream);
   }
 
  private:
-  scan_plan<query_fold<C>> queries_, keys_;
+  scan_plan<query_sum<C>> queries_, keys_;
   fold_plan rows_;
   shared_keys<C> shared_;
 };
@@ -205,7 +203,7 @@ void backward(const backward_problem& p, const call_stream& stream) {
   call.from_lse = p.lse.set && p.average.set && call.state_channels == p.hk;
   memory.reserve(call.g, p.B * p.Tq * p.d);
   C* average = nullptr;
-  std::optional<any_forward<C>> again;
+  std::optional<any_forward<C>> recomputed;
   if (!call.from_lse) {
     const index_t rows = p.B * p.Tq * call.state_channels;
     memory.reserve(average, p.B * p.Tq * p.d);
@@ -213,7 +211,7 @@ void backward(const backward_problem& p, const call_stream& stream) {
     memory.reserve(call.state.exponent, rows);
     memory.reserve(call.state.base_hi, rows);
     memory.reserve(call.state.base_lo, rows);
-    again.emplace(p, memory, true);
+    recomputed.emplace(p, memory, true);
   }
   const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
   std::optional<key_backward<C>> keys;
@@ -227,12 +225,12 @@ void backward(const backward_problem& p, const call_stream& stream) {
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, memory);
   memory.allocate();
 
-  if (again && p.B > 0 && p.Tq > 0 && p.d > 0) {
+  if (recomputed && p.B > 0 && p.Tq > 0 && p.d > 0) {
     call.average = scratch_tensor(average, call.positions, p.d);
-    again->call().y = again->call().lse = tensor{};
-    again->call().average = call.average;
-    again->call().state = call.state;
-    again->run(stream);
+    recomputed->call().y = recomputed->call().lse = tensor{};
+    recomputed->call().average = call.average;
+    recomputed->call().state = call.state;
+    recomputed->run(stream);
   }
   stream.launch_each(gate_gradient_kernel<C>, p.B * p.Tq * p.d, gate_threads, call);
   if (keys) keys->run(call, stream);
@@ -240,6 +238,4 @@ void backward(const backward_problem& p, const call_stream& stream) {
   if (bias) bias->run(call, stream);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -8,9 +8,7 @@
 #include "../plan/row_parts.cuh"
 #include "../plan/to_call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Calls that the matrix product serves. Nothing here may depend on the batch, or on what it holds.
 inline bool is_product(const problem& p) {
@@ -19,7 +17,7 @@ inline bool is_product(const problem& p) {
   if (p.bias.kind == bias_kind::factorized &&
       rows_at_once<float>(p.bias.heads, expanded_width(p), p.Tq, fold_rows) == 0)
     return false;
-  return product_forced() || (p.d / p.bias.heads >= tuning::tensor_channels && p.Tk >= tuning::tensor_keys);
+  return product_forced() || (p.d / p.bias.heads >= tuning::product_channels && p.Tk >= tuning::product_keys);
 }
 
 /// Calls that one product for each pair serves: data and results are bfloat16
@@ -34,29 +32,30 @@ inline bool is_gemm(const problem& p) {
 /// Packs the right side, and what the columns' units are.
 inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
   stream.launch_each(gemm_columns_kernel<float>, plan.right_columns(), gemm_column_threads, call, plan);
-  stream.launch(gemm_right_kernel<float>, plan.right_blocks(), gemm_right_threads, call, plan);
+  stream.launch(gemm_keys_kernel<float>, plan.right_blocks(), gemm_keys_threads, call, plan);
 }
 
 /// The kernels that multiply; results of both are within the same bounds.
 enum class gemm_engine { warps, warpgroups };
 
 inline gemm_engine gemm_engine_of_device() {
-  return runs_with(gemm_group_kernel<float>, group_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
+  return runs_with(gemm_wgmma_kernel<float>, wgmma_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
 }
 
 /// Packs the left side of a part of the rows, and multiplies.
 inline void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
-                          const outer_folds<running_fold<float>>& outer, gemm_engine engine) {
-  const index_t blocks = (plan.left_rows() + gemm_left_warps - 1) / gemm_left_warps;
-  stream.launch(gemm_left_kernel<float>, blocks, gemm_left_threads, call, plan, outer);
+                          const uniform_sums<key_sum<float>>& uniform, gemm_engine engine) {
+  const index_t blocks = ceil_div(plan.left_rows(), gemm_weights_warps);
+  stream.launch(gemm_weights_kernel<float>, blocks, gemm_weights_threads, call, plan, uniform);
   if (engine == gemm_engine::warpgroups) {
     gemm_plan shared = plan;
     const index_t most = multiprocessors();
-    shared.launched = plan.blocks() < most ? plan.blocks() : most;
-    stream.launch_with(dynamic_bytes<group_buffers>, gemm_group_kernel<float>, shared.launched, group_threads, call,
-                       shared, outer);
+    shared.launched = min_of(plan.blocks(), most);
+    stream.launch_with(dynamic_bytes<wgmma_buffers>, gemm_wgmma_kernel<float>, shared.launched, wgmma_threads, call,
+                       shared, uniform);
   } else {
-    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_kernel<float>, plan.blocks(), gemm_threads, call, plan, outer);
+    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_mma_kernel<float>, plan.blocks(), gemm_threads, call, plan,
+                       uniform);
   }
 }
 
@@ -68,9 +67,9 @@ class gemm_forward {
       : call(to_call<float>(p)),
         engine_(engine),
         rows_(p, memory),
-        outer_(p, p.Tk, folds_outside(p, gemm_rows, p.Tk), true, !p.causal, memory),
+        uniform_(p, p.Tk, sums_uniform(p, gemm_rows, p.Tk), true, !p.causal, memory),
         plan_(plan_gemm(columns_of(p), p.Tq, p.Tk, tiles_near(p))) {
-    memory.reserve(plan_.left, plan_.rows.cols.instances() * plan_.row_tiles * plan_.left_tiles);
+    memory.reserve(plan_.left, plan_.rows.cols.batch_items() * plan_.row_tiles * plan_.left_tiles);
     memory.reserve(plan_.row_units, plan_.left_rows());
     memory.reserve(plan_.right, plan_.right_count());
     memory.reserve(plan_.columns, plan_.right_columns());
@@ -80,13 +79,13 @@ class gemm_forward {
 
   void run(const call_stream& stream) const {
     pack_gemm_keys(stream, call, plan_);
-    outer_.run(scan_chunks_kernel<float>, call, stream);
+    uniform_.run(scan_chunks_kernel<float>, call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
       for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
-        multiply_gemm(stream, part, plan_rows(plan_, rows, first), outer_.folds(), engine_);
-      fold_plan again = rows;
-      again.again = true;
-      stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again, outer_.folds());
+        multiply_gemm(stream, part, plan_rows(plan_, rows, first), uniform_.folds(), engine_);
+      fold_plan flagged = rows;
+      flagged.only_flagged = true;
+      stream.launch(fold_kernel<float>, flagged.blocks(), fold_threads, part, flagged, uniform_.folds());
     });
   }
 
@@ -95,17 +94,15 @@ class gemm_forward {
  private:
   /// The most tiles of keys that a tile of rows looks at.
   static index_t tiles_near(const problem& p) {
-    if (!folds_outside(p, gemm_rows, p.Tk)) return p.Tk;
+    if (!sums_uniform(p, gemm_rows, p.Tk)) return p.Tk;
     // What is looked at begins and ends with whole tiles of the folds, anywhere in those of the product.
     return (keys_near(p) + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
   }
 
   gemm_engine engine_;
   row_parts<float> rows_;
-  outer_scan<running_fold<float>> outer_;
+  uniform_scan<key_sum<float>> uniform_;
   gemm_plan plan_;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

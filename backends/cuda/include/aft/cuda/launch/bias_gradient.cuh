@@ -6,9 +6,7 @@
 #include "../plan/expand.cuh"
 #include "pair_gradient.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class C>
 class bias_backward {
@@ -52,7 +50,7 @@ class bias_backward {
   static index_t rows_wanted(const backward_problem& p, index_t width) {
     return rows_at_once<C>(p.bias.heads, width, p.Tq, tuning::pairs);
   }
-  index_t end_of(index_t r0) const { return r0 + pairs_.rows() < p_->Tq ? r0 + pairs_.rows() : p_->Tq; }
+  index_t end_of(index_t r0) const { return min_of(r0 + pairs_.rows(), p_->Tq); }
   pair_plan<C> plan(index_t r0) const {
     pair_plan<C> a = pairs_.tiles(r0, end_of(r0));
     a.scratch = dw_;
@@ -152,6 +150,4 @@ class bias_backward {
   C* weights_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

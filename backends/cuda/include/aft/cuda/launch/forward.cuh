@@ -10,9 +10,7 @@
 #include "../split_mma/forward.cuh"
 #include "bf16_gemm.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Folds the rows of any problem pair by pair: O(B Tq s d) for s keys in a window, of a block's rows rather than of
 /// one.
@@ -22,12 +20,12 @@ class pair_forward {
   pair_forward(const problem& p, device_scratch& memory)
       : call(to_call<C>(p)),
         rows_(p, memory),
-        outer_(p, p.Tk, folds_outside(p, fold_rows, p.Tk), true, !p.causal, memory) {}
+        uniform_(p, p.Tk, sums_uniform(p, fold_rows, p.Tk), true, !p.causal, memory) {}
 
   void run(const call_stream& stream) const {
-    outer_.run(scan_chunks_kernel<C>, call, stream);
+    uniform_.run(scan_chunks_kernel<C>, call, stream);
     rows_.run(call, stream, [&](const device_call<C>& part, const fold_plan& plan) {
-      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan, outer_.folds());
+      stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan, uniform_.folds());
     });
   }
 
@@ -35,7 +33,7 @@ class pair_forward {
 
  private:
   row_parts<C> rows_;
-  outer_scan<running_fold<C>> outer_;
+  uniform_scan<key_sum<C>> uniform_;
 };
 
 /// The rows of a float problem as a matrix product on the tensor cores: the work of pair_forward, O(B Tk d) of scratch.
@@ -46,7 +44,7 @@ class product_forward {
         // The range of half is that of weights from half numbers, more or less: what is beyond is found and folded.
         halves_(p.k.type != dtype::f32),
         rows_(p, memory),
-        outer_(p, p.Tk, folds_outside(p, tensor_rows, p.Tk), true, !p.causal, memory),
+        uniform_(p, p.Tk, sums_uniform(p, product_rows, p.Tk), true, !p.causal, memory),
         keys_(plan_pack(columns_of(p), p.Tk)) {
     memory.reserve(keys_.tiles, keys_.count());
   }
@@ -63,21 +61,21 @@ class product_forward {
  private:
   template <class Operand>
   void run_with(const call_stream& stream) const {
-    stream.launch(pack_kernel<Operand>, (keys_.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys_,
+    stream.launch(pack_keys_kernel<Operand>, ceil_div(keys_.count(), pack_warps), pack_threads, call, keys_,
                   keys_.count());
-    outer_.run(scan_chunks_kernel<float>, call, stream);
+    uniform_.run(scan_chunks_kernel<float>, call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
-      const tensor_plan product = plan_product(plan, keys_);
-      stream.launch(tensor_kernel<Operand>, product.blocks(), tensor_threads, part, product, outer_.folds());
-      fold_plan again = plan;
-      again.again = true;
-      stream.launch(fold_kernel<float>, again.blocks(), fold_threads, part, again, outer_.folds());
+      const product_plan product = plan_product(plan, keys_);
+      stream.launch(product_kernel<Operand>, product.blocks(), product_threads, part, product, uniform_.folds());
+      fold_plan flagged = plan;
+      flagged.only_flagged = true;
+      stream.launch(fold_kernel<float>, flagged.blocks(), fold_threads, part, flagged, uniform_.folds());
     });
   }
 
   bool halves_;
   row_parts<float> rows_;
-  outer_scan<running_fold<float>> outer_;
+  uniform_scan<key_sum<float>> uniform_;
   pack_plan keys_;
 };
 
@@ -94,7 +92,7 @@ class scan_forward {
  public:
   scan_forward(const problem& p, device_scratch& memory)
       // Causal, up to the last row's own key: it counts where there are fewer keys, too.
-      : call(to_call<C>(p)), scan_(plan_scan<running_fold<C>>(p.B, p.d, p.causal ? call.ahead + p.Tq : p.Tk)) {
+      : call(to_call<C>(p)), scan_(plan_scan<key_sum<C>>(p.B, p.d, p.causal ? call.diagonal + p.Tq : p.Tk)) {
     memory.reserve(scan_.partials, scan_.chunks * scan_.cols.count());
     if (p.causal) {
       rows_ = plan_fold(scan_.cols, 0, p.Tq);
@@ -111,12 +109,12 @@ class scan_forward {
     if (call.causal) {
       // The last words of the last tile belong to no row.
       stream.clear(rows_.flags, rows_.flag_words());
-      const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, run_warps<running_fold<C>>);
+      const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, run_warps<key_sum<C>>);
       stream.launch(scan_prefix_kernel<C>, runs.blocks(), runs.threads(), runs, scan_.partials);
       stream.launch(scan_rows_kernel<C>, scan_.blocks(), scan_threads, call, scan_, rows_);
       constexpr int words_a_block = exact_threads / warp_size;
-      stream.launch(exact_kernel<C>, (rows_.flag_words() + words_a_block - 1) / words_a_block, exact_threads, call,
-                    rows_, rows_.flag_words());
+      stream.launch(exact_kernel<C>, ceil_div(rows_.flag_words(), words_a_block), exact_threads, call, rows_,
+                    rows_.flag_words());
     } else {
       const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, tuning::wide_run_warps);
       stream.launch(scan_total_kernel<C>, runs.blocks(), runs.threads(), call, runs, scan_, totals_);
@@ -127,7 +125,7 @@ class scan_forward {
   device_call<C> call;  ///< may be changed until run()
 
  private:
-  scan_plan<running_fold<C>> scan_;
+  scan_plan<key_sum<C>> scan_;
   fold_plan rows_{};
   row_result<C>* totals_ = nullptr;
 };
@@ -179,6 +177,4 @@ void forward(const problem& p, const call_stream& stream) {
   job.run(stream);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

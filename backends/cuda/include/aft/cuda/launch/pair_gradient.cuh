@@ -5,21 +5,19 @@
 #include "../split_mma/pairs.cuh"
 #include "forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class C>
 class pair_backward {
  public:
   /// `rows`: the most that are wanted at once; rows() may be fewer.
   pair_backward(const backward_problem& p, index_t rows, device_scratch& memory)
-      : p_(&p), cols_{p.bias.heads, p.B, p.d / p.bias.heads, p.bias.batch > 1 && p.B > 1}, rows_(rows < 1 ? 1 : rows) {
+      : p_(&p), cols_{p.bias.heads, p.B, p.d / p.bias.heads, p.bias.batch > 1 && p.B > 1}, rows_(max_of(rows, 1)) {
     if (!choose_product()) return;
     queries_ = plan_side(cols_, p.Tq);
     keys_ = plan_side(cols_, p.Tk);
     memory.reserve(centres_, p.B * p.d);
-    memory.reserve(flags_, cols_.instances() * tiles(0, rows_).row_tiles * tiles(0, rows_).key_tiles);
+    memory.reserve(flags_, cols_.batch_items() * tiles(0, rows_).row_tiles * tiles(0, rows_).key_tiles);
     for (pair_side* side : {&queries_, &keys_}) {
       memory.reserve(side->tiles, side->tile_count());
       memory.reserve(side->exponents, side->row_count());
@@ -34,8 +32,7 @@ class pair_backward {
   void prepare(const device_call<C>& call, const call_stream& stream) const {
     if constexpr (sizeof(C) == sizeof(float)) {
       if (!product_) return;
-      stream.launch(pair_centres_kernel<float>, (call.B * call.d + warp_size - 1) / warp_size, centre_threads, call,
-                    centres_);
+      stream.launch(pair_centres_kernel<float>, ceil_div(call.B * call.d, warp_size), centre_threads, call, centres_);
       pack(pack_pairs_kernel<true>, queries_, call, stream);
       pack(pack_pairs_kernel<false>, keys_, call, stream);
     }
@@ -46,10 +43,10 @@ class pair_backward {
     constexpr index_t side = tuning::pairs;
     pair_plan<C> a;
     a.cols = cols_;
-    a.count = cols_.instances();
+    a.count = cols_.batch_items();
     a.r0 = r0;
     a.r1 = r1;
-    a.row_tiles = (r1 - r0 + side - 1) / side;
+    a.row_tiles = ceil_div(r1 - r0, side);
     a.limited = p_->win.bounded || p_->bias.kind == bias_kind::filter;
     if (product_) a.step = pair_rows;
     index_t steps = (p_->Tk + a.step - 1) / a.step;
@@ -57,7 +54,7 @@ class pair_backward {
       // The rows of a step reach over step + before + after keys, and their first tile begins up to step - 1 early.
       const reach r = reach_of(*p_);
       const index_t reached = (r.before + r.after + 3 * a.step - 2) / a.step;
-      if (reached < steps) steps = reached < 0 ? 0 : reached;
+      if (reached < steps) steps = max_of(reached, 0);
     }
     a.key_tiles = steps * (a.step / side);
     return a;
@@ -68,9 +65,9 @@ class pair_backward {
       if (product_) {
         plan.flags = flags_;
         constexpr index_t tiles_of_step = pair_rows / tuning::pairs;
-        const pair_product product{plan, queries_, keys_, (plan.r1 - plan.r0 + pair_rows - 1) / pair_rows,
+        const pair_product product{plan, queries_, keys_, ceil_div(plan.r1 - plan.r0, pair_rows),
                                    plan.key_tiles / tiles_of_step};
-        stream.launch(tensor_pairs_kernel<tf32_operand>, product.blocks(), tensor_threads, call, product);
+        stream.launch(pair_product_kernel<tf32_operand>, product.blocks(), product_threads, call, product);
       }
     }
     stream.launch(pair_gradient_kernel<C>, plan.blocks(), pair_threads, call, plan);
@@ -82,13 +79,13 @@ class pair_backward {
     const backward_problem& p = *p_;
     if (sizeof(C) != sizeof(float) || has_pair_mask(p) || p.B == 0 || p.Tq == 0 || p.Tk == 0 || p.d == 0) return false;
     if (!product_forced() &&
-        (p.d / p.bias.heads < tuning::tensor_channels || p.Tk < tuning::tensor_keys || p.Tq < tuning::tensor_keys))
+        (p.d / p.bias.heads < tuning::product_channels || p.Tk < tuning::product_keys || p.Tq < tuning::product_keys))
       return false;
     product_ = true;
     // A word of flags for every 16 x 16 pairs; parts of rows keep them within a quarter of the scratch for other parts.
-    const index_t row_tile_words = cols_.instances() * tiles(0, pair_rows).key_tiles;
+    const index_t row_tile_words = cols_.batch_items() * tiles(0, pair_rows).key_tiles;
     const index_t flagged = rows_at_once<std::uint32_t>(4, row_tile_words, p.Tq, 1) * tuning::pairs;
-    index_t rows = rows_ < flagged ? rows_ : flagged;
+    index_t rows = min_of(rows_, flagged);
     if (rows < p.Tq) rows = rows / pair_rows * pair_rows;
     product_ = rows > 0;
     if (product_) rows_ = rows;
@@ -97,8 +94,8 @@ class pair_backward {
   void pack(void (*kernel)(device_call<float>, pair_side, index_t), pair_side side, const device_call<float>& call,
             const call_stream& stream) const {
     side.centres = centres_;
-    stream.launch(kernel, (side.row_count() + pack_pair_warps - 1) / pack_pair_warps, pack_pair_warps * warp_size, call,
-                  side, side.row_count());
+    stream.launch(kernel, ceil_div(side.row_count(), pack_pair_warps), pack_pair_warps * warp_size, call, side,
+                  side.row_count());
   }
 
   const backward_problem* p_;
@@ -110,6 +107,4 @@ class pair_backward {
   std::uint32_t* flags_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

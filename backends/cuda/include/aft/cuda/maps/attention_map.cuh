@@ -5,9 +5,7 @@
 #include "../tensor/weights.cuh"
 #include "../tensor/wide_access.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int map_threads = 128;
 
@@ -50,6 +48,4 @@ attention_map_kernel(const AFT_PARAMETER device_call<C> p) {
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -7,9 +7,7 @@
 
 #include "../tensor/wide_access.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// filter_tensor and filter_problem with plain arrays.
 struct device_filter {
@@ -58,8 +56,8 @@ struct tap_stats {
     for (index_t j = lane; j < n; j += warp_size) {
       const double x = load_tap(p, p.r, h, j);
       finite = finite && is_finite(x);
-      low = x < low ? x : low;
-      high = x > high ? x : high;
+      low = smaller(low, x);
+      high = larger(high, x);
     }
     if (ballot(!finite) != 0) {
       constant = false;
@@ -68,8 +66,8 @@ struct tap_stats {
     }
     for (int mask = warp_size / 2; mask > 0; mask /= 2) {
       const double other_low = shuffle_xor(low, mask), other_high = shuffle_xor(high, mask);
-      low = other_low < low ? other_low : low;
-      high = other_high > high ? other_high : high;
+      low = smaller(low, other_low);
+      high = larger(high, other_high);
     }
     constant = low == high;
     if (constant) return;
@@ -154,6 +152,4 @@ inline filter_call to_filter_call(const filter_problem& p) {
   return c;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

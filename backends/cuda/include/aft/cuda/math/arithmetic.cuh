@@ -7,9 +7,7 @@
 
 #include "../device/device.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Constants of the two arithmetic types. `magic` added to x rounds x to an integer in the low bits of the sum.
 template <class C>
@@ -68,10 +66,14 @@ template <class C>
 AFT_DEVICE bool is_finite(C x) {
   return magnitude(x) <= number<C>::largest;
 }
-/// a where b is NaN.
+// Both are a where b is NaN.
 template <class C>
 AFT_DEVICE C larger(C a, C b) {
   return b > a ? b : a;
+}
+template <class C>
+AFT_DEVICE C smaller(C a, C b) {
+  return b < a ? b : a;
 }
 
 /// 2^j for integral j <= 127 (1023); 0 where j is below the smallest normal exponent.
@@ -160,8 +162,8 @@ AFT_DEVICE half_sum<C> add_halves(C a, C b) {
 }
 
 /// 2 (base.hi + base.lo) + log(x * 2^shift) for normal positive x. Small results are lost neither to a large shift,
-/// whose exponent joins that of x before it is multiplied by ln 2, nor to a base of the other sign: the first half of
-/// that product is exact and joins the base. Without a base the error is at most 1 ulp of max(1, |result|).
+/// whose exponent merges that of x before it is multiplied by ln 2, nor to a base of the other sign: the first half of
+/// that product is exact and merges the base. Without a base the error is at most 1 ulp of max(1, |result|).
 template <class C>
 AFT_DEVICE C log_from_base(const half_sum<C>& base, C x, C shift) {
   using n = number<C>;
@@ -194,6 +196,4 @@ AFT_DEVICE C value_exponent(C largest) {
   return e < -most ? -most : (e > most ? most : e);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

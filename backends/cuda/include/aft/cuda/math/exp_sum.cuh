@@ -4,21 +4,19 @@
 
 #include "arithmetic.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The sums of one row, in units of 2^top.
 template <class C>
-struct running_fold {
+struct key_sum {
   C num = C(0), den = C(0), top = no_exponent<C>;
   C largest = C(0);  ///< of |v| over what the row sees
 };
 
 /// Both sums in units of the larger power of two.
 template <class C>
-AFT_DEVICE running_fold<C> joined(const running_fold<C>& a, const running_fold<C>& b) {
-  running_fold<C> sum;
+AFT_DEVICE key_sum<C> merge(const key_sum<C>& a, const key_sum<C>& b) {
+  key_sum<C> sum;
   sum.top = larger(a.top, b.top);
   const C left = pow2<C>(a.top - sum.top);
   const C right = pow2<C>(b.top - sum.top);
@@ -30,23 +28,21 @@ AFT_DEVICE running_fold<C> joined(const running_fold<C>& a, const running_fold<C
 
 /// The fold one chunk or tile further on.
 template <class C>
-AFT_DEVICE running_fold<C> carried(const running_fold<C>& sum, const running_fold<C>& next) {
-  return joined(sum, next);
+AFT_DEVICE key_sum<C> carried(const key_sum<C>& sum, const key_sum<C>& next) {
+  return merge(sum, next);
 }
 
 template <class C>
-AFT_DEVICE C average_of(const running_fold<C>& sum) {
+AFT_DEVICE C average_of(const key_sum<C>& sum) {
   return sum.den > C(0) ? sum.num / sum.den : C(0);
 }
 
 /// Sums and average are finite, and nothing that counts was lost below the normal numbers. A den that is NaN makes the
 /// average 0, so it is asked apart.
 template <class C>
-AFT_DEVICE bool proven(const running_fold<C>& sum) {
+AFT_DEVICE bool proven(const key_sum<C>& sum) {
   return is_finite(sum.den) && is_finite(sum.num) && is_finite(average_of(sum)) &&
          (sum.largest == C(0) || sum.largest >= number<C>::least_value);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

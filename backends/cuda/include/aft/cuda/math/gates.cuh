@@ -6,9 +6,7 @@
 
 #include "arithmetic.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 // All gates are written in e = exp(-|x|) <= 1: it cannot overflow, and neither side of 0 subtracts near-equal numbers.
 
@@ -93,6 +91,4 @@ AFT_DEVICE C gate_slope(gate g, C q) {
   return C(0);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -5,9 +5,7 @@
 #include "../device/tuning.hpp"
 #include "../tensor/call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int expand_threads = tuning::pairs * tuning::pairs;
 
@@ -71,7 +69,7 @@ inline bool expands_band(const problem& p) {
 inline index_t expanded_width(const problem& p) {
   if (!expands_band(p)) return p.Tk;
   const index_t width = p.win.before + p.win.after + 1;
-  return width < 0 ? 0 : width;
+  return max_of(width, 0);
 }
 
 /// How many rows of `heads` matrices with rows of `length` elements are worked on at once, of `total`: 0 where even
@@ -83,21 +81,21 @@ index_t rows_at_once(index_t heads, index_t length, index_t total, index_t multi
   if (row_bytes > tuning::block_bytes) return 0;
   index_t rows = tuning::block_bytes / row_bytes;
   if (rows > multiple) rows = rows / multiple * multiple;
-  return rows < total ? rows : total;
+  return min_of(rows, total);
 }
 
 template <class C>
-expand_plan<C> plan_expansion(const bias_source& bias, index_t t0, index_t t1, index_t s0, index_t s1, C* out) {
+expand_plan<C> plan_expansion(const device_bias& bias, index_t t0, index_t t1, index_t s0, index_t s1, C* out) {
   constexpr index_t side = tuning::pairs;
   expand_plan<C> plan{bias.u, bias.v, bias.heads, bias.rank, t0, t1, s0, s1, s1 - s0};
-  plan.row_tiles = (t1 - t0 + side - 1) / side;
-  plan.column_tiles = (s1 - s0 + side - 1) / side;
+  plan.row_tiles = ceil_div(t1 - t0, side);
+  plan.column_tiles = ceil_div(s1 - s0, side);
   plan.out = out;
   return plan;
 }
 /// The band of rows [t0, t1), among `keys` keys.
 template <class C>
-expand_plan<C> plan_band(const bias_source& bias, index_t t0, index_t t1, index_t keys, index_t width, C* out) {
+expand_plan<C> plan_band(const device_bias& bias, index_t t0, index_t t1, index_t keys, index_t width, C* out) {
   expand_plan<C> plan = plan_expansion(bias, t0, t1, 0, keys, out);
   plan.banded = true;
   plan.before = bias.before;
@@ -110,8 +108,8 @@ expand_plan<C> plan_band(const bias_source& bias, index_t t0, index_t t1, index_
 
 /// The bias as the matrix that the plan has filled.
 template <class C>
-bias_source expanded(const bias_source& bias, const expand_plan<C>& plan) {
-  bias_source filled = bias;
+device_bias expanded(const device_bias& bias, const expand_plan<C>& plan) {
+  device_bias filled = bias;
   filled.kind = plan.banded ? bias_kind::banded : bias_kind::dense;
   filled.batched = false;
   filled.w.data = reinterpret_cast<std::byte*>(plan.out);
@@ -125,6 +123,4 @@ bias_source expanded(const bias_source& bias, const expand_plan<C>& plan) {
   return filled;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

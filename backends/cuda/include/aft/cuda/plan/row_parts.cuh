@@ -6,9 +6,7 @@
 #include "../fold/exact.cuh"
 #include "expand.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// All rows of a problem, in parts whose share of a factorized bias fits the scratch.
 template <class C>
@@ -33,7 +31,7 @@ class row_parts {
   void run(const device_call<C>& call, const call_stream& stream, const F& sum) const {
     for (index_t r0 = 0; r0 < call.Tq; r0 += step_) {
       device_call<C> part = call;
-      fold_plan plan = plan_fold(cols_, r0, r0 + step_ < call.Tq ? r0 + step_ : call.Tq);
+      fold_plan plan = plan_fold(cols_, r0, min_of(r0 + step_, call.Tq));
       plan.flags = flags_;
       if (expands_) {
         const expand_plan<C> expansion = banded_ ? plan_band(call.bias, plan.r0, plan.r1, call.Tk, width_, weights_)
@@ -43,7 +41,7 @@ class row_parts {
       }
       sum(part, plan);
       constexpr int words_a_block = exact_threads / warp_size;
-      stream.launch(exact_kernel<C>, (plan.flag_words() + words_a_block - 1) / words_a_block, exact_threads, part, plan,
+      stream.launch(exact_kernel<C>, ceil_div(plan.flag_words(), words_a_block), exact_threads, part, plan,
                     plan.flag_words());
     }
   }
@@ -56,6 +54,4 @@ class row_parts {
   std::uint32_t* flags_ = nullptr;
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -5,16 +5,14 @@
 #include "../tensor/call.cuh"
 #include "uniform_scan.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline grid to_grid(const std::array<index_t, 3>& a) {
   return {a[0], a[1], a[2]};
 }
 
-inline bias_source to_bias(const problem& p) {
-  bias_source s;
+inline device_bias to_bias(const problem& p) {
+  device_bias s;
   s.kind = p.bias.kind;
   s.heads = p.bias.heads;
   s.batched = p.bias.batch > 1;
@@ -53,7 +51,7 @@ device_call<C> to_call(const problem& p) {
   c.average = to_tensor(p.average);
   c.bias = to_bias(p);
   c.causal = p.causal;
-  c.ahead = p.causal ? p.first_query : 0;
+  c.diagonal = p.causal ? p.first_query : 0;
   c.excluded = p.excluded;
   const reach r = reach_of(p);
   c.reach_before = r.before;
@@ -69,6 +67,4 @@ device_call<C> to_call(const problem& p) {
   return c;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

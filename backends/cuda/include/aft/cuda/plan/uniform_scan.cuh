@@ -6,9 +6,7 @@
 #include "../device/runtime.cuh"
 #include "../scan/forward.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The most that a key inside the window or filter lies before and after its query, positions counted row-major and
 /// keys and queries from 0 both, so that either may be negative; as far as any pair where there is neither.
@@ -17,7 +15,7 @@ struct reach {
 };
 
 inline reach reach_of(const problem& p) {
-  const index_t most = p.Tq > p.Tk ? p.Tq : p.Tk;
+  const index_t most = max_of(p.Tq, p.Tk);
   reach r{most, most};
   if (p.win.bounded) {
     r = {p.win.before, p.win.after};
@@ -29,12 +27,12 @@ inline reach reach_of(const problem& p) {
       // Along an axis no key is further away than the axis is long.
       const index_t length = flat && i == 2 ? most : p.grid[i];
       const index_t back = p.left[i];
-      const index_t ahead = p.taps[i] - 1 - p.left[i];
-      r.before = r.before * length + (back < length ? back : length);
-      r.after = r.after * length + (ahead < length ? ahead : length);
+      const index_t forth = p.taps[i] - 1 - p.left[i];
+      r.before = r.before * length + min_of(back, length);
+      r.after = r.after * length + min_of(forth, length);
     }
   }
-  const auto cut = [&](index_t x) { return x < -most ? -most : (x > most ? most : x); };
+  const auto cut = [&](index_t x) { return max_of(-most, min_of(x, most)); };
   return {cut(r.before), cut(r.after)};
 }
 
@@ -42,24 +40,24 @@ inline reach reach_of(const problem& p) {
 inline index_t keys_near(const problem& p) {
   const reach r = reach_of(p);
   if (!p.causal) return r.before + r.after;
-  return (r.before < -p.first_query ? -p.first_query : r.before) + p.first_query;
+  return max_of(r.before, -p.first_query) + p.first_query;
 }
 
 /// Whether pairs outside the window all weigh the same, and the windows of `rows` rows leave a whole tile of the
 /// `length` keys outside; the same for rows that are keys, of queries. The scan costs about as much as what one block
 /// of rows stages for those tiles.
-inline bool folds_outside(const problem& p, index_t rows, index_t length) {
+inline bool sums_uniform(const problem& p, index_t rows, index_t length) {
   if (p.excluded || has_pair_mask(p)) return false;
   return keys_near(p) + rows + tuning::depth < length;
 }
 
-/// Folds of keys (Fold = running_fold<C>) or queries (query_fold<C>), where they are used. O(B T d) work, and of
+/// Folds of keys (Fold = key_sum<C>) or queries (query_sum<C>), where they are used. O(B T d) work, and of
 /// scratch three folds a column for every tuning::depth positions.
 template <class Fold>
-class outer_scan {
+class uniform_scan {
  public:
   /// `before`, `after`: whether anybody looks that way.
-  outer_scan(const problem& p, index_t length, bool used, bool before, bool after, device_scratch& memory)
+  uniform_scan(const problem& p, index_t length, bool used, bool before, bool after, device_scratch& memory)
       : scan_(plan_scan<Fold>(p.B, p.d, length, tuning::depth)) {
     if (!used) return;
     folds_.used = true;
@@ -70,10 +68,10 @@ class outer_scan {
     if (before) memory.reserve(folds_.before, (folds_.tiles + 1) * folds_.columns);
     if (after) memory.reserve(folds_.after, (folds_.tiles + 1) * folds_.columns);
   }
-  outer_scan(const outer_scan&) = delete;
-  outer_scan& operator=(const outer_scan&) = delete;
+  uniform_scan(const uniform_scan&) = delete;
+  uniform_scan& operator=(const uniform_scan&) = delete;
 
-  const outer_folds<Fold>& folds() const { return folds_; }
+  const uniform_sums<Fold>& folds() const { return folds_; }
 
   /// `kernel` folds the tiles.
   template <class C>
@@ -84,14 +82,12 @@ class outer_scan {
     plan.partials = folds_.partials;
     stream.launch(kernel, plan.blocks(), scan_threads, call, plan);
     const run_plan runs = plan_runs(folds_.columns, folds_.tiles, run_warps<Fold>);
-    stream.launch(outer_folds_kernel<Fold>, 2 * runs.blocks(), runs.threads(), folds_, runs);
+    stream.launch(uniform_sums_kernel<Fold>, 2 * runs.blocks(), runs.threads(), folds_, runs);
   }
 
  private:
   scan_plan<Fold> scan_;
-  outer_folds<Fold> folds_{};
+  uniform_sums<Fold> folds_{};
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -9,32 +9,30 @@
 #include "forward.cuh"
 #include "pack_queries.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 union tensor_key_buffers {
   struct {
     packed_tile queries[2];
     weight_tile weights;
     union {
-      float raw[tensor_rows][tuning::depth + 1];  // a column more than there are: it is written down its columns
+      float raw[product_rows][tuning::depth + 1];  // a column more than there are: it is written down its columns
       hidden_buffers hidden;
     };
   } loop;
   struct {
-    running_fold<float> sums[tensor_rows][tuning::lanes + 4];
+    key_sum<float> sums[product_rows][tuning::lanes + 4];
   } end;
 };
 
 /// Weights of keys s0.. and queries t0.., read along the rows of w; -inf where there is no pair, or a hidden one.
 AFT_DEVICE void load_columns(const device_call<float>& p, index_t b, index_t h, index_t s0, index_t s_end, index_t t0,
-                             float (&raw)[tensor_rows][tuning::depth + 1], weight_part& part) {
+                             float (&raw)[product_rows][tuning::depth + 1], weight_part& part) {
   AFT_UNROLL_BY(1)
-  for (int i = thread_index(); i < tensor_rows * tuning::depth; i += tensor_threads) {
-    const index_t s = s0 + i % tensor_rows;
-    const index_t t = t0 + i / tensor_rows;
-    raw[i % tensor_rows][i / tensor_rows] =
+  for (int i = thread_index(); i < product_rows * tuning::depth; i += product_threads) {
+    const index_t s = s0 + i % product_rows;
+    const index_t t = t0 + i / product_rows;
+    raw[i % product_rows][i / product_rows] =
         s < s_end && t < p.Tq ? visible_weight(p, b, h, t, s) : -number<float>::infinity;
   }
   sync();
@@ -48,7 +46,7 @@ AFT_DEVICE void load_columns(const device_call<float>& p, index_t b, index_t h, 
 AFT_DEVICE void stage_hidden_queries(const device_call<float>& p, const column& col, index_t b, index_t h, index_t s0,
                                      index_t s_end, index_t t0, hidden_buffers& tile) {
   const int lane = thread_index() % warp_size;
-  for (int i = thread_index() / warp_size; i < hidden_depth; i += tuning::tensor_warps) {
+  for (int i = thread_index() / warp_size; i < hidden_depth; i += tuning::product_warps) {
     const bool exists = col.exists && t0 + i < p.Tq;
     const staged_query<float> q = exists ? stage_query(p, col.b, t0 + i, col.c) : staged_query<float>{0.0f, 0.0f, 0.0f};
     split_exp<float> x{0.0f, no_exponent<float>};
@@ -62,12 +60,12 @@ AFT_DEVICE void stage_hidden_queries(const device_call<float>& p, const column& 
     tile.values[i][lane] = q.o;
   }
   AFT_UNROLL_BY(1)
-  for (int i = thread_index(); i < tensor_rows * hidden_depth; i += tensor_threads) {
-    const int row = i % tensor_rows;
+  for (int i = thread_index(); i < product_rows * hidden_depth; i += product_threads) {
+    const int row = i % product_rows;
     const index_t s = s0 + row;
-    const index_t t = t0 + i / tensor_rows;
+    const index_t t = t0 + i / product_rows;
     const float w = s < s_end && t < p.Tq ? visible_weight(p, b, h, t, s) : -number<float>::infinity;
-    tile.weights[row][i / tensor_rows] = stage_logit(w);
+    tile.weights[row][i / product_rows] = stage_logit(w);
   }
 }
 
@@ -80,7 +78,7 @@ struct key_gradient {
 /// Nothing that counts was lost: what the operands' range cost is below 2^-25 of |A|, and so for B in units of the
 /// largest |o|; and no factor of dk is near the ends of the type. Sums that only cancel to a small |A| are folded.
 template <class Operand>
-AFT_DEVICE key_gradient gradient_of(const running_fold<float>& sum, float key, float value, float terms) {
+AFT_DEVICE key_gradient gradient_of(const key_sum<float>& sum, float key, float value, float terms) {
   const split_exp<float> k = stage_logit(key);
   const float exponent = k.exponent + sum.top;
   const auto ordinary = [](float x) { return x == 0.0f || magnitude(x) >= number<float>::least_value; };
@@ -101,18 +99,18 @@ AFT_DEVICE key_gradient gradient_of(const running_fold<float>& sum, float key, f
 
 /// Rows are keys; `plan.keys` holds the packed queries.
 template <class Operand>
-AFT_KERNEL(tensor_threads, 2)
-tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER tensor_plan plan,
-                   const AFT_PARAMETER outer_folds<query_fold<float>> outer) {
+AFT_KERNEL(product_threads, 2)
+key_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER product_plan plan,
+                   const AFT_PARAMETER uniform_sums<query_sum<float>> uniform) {
   tensor_key_buffers& buffers = shared<tensor_key_buffers>();
   const fold_plan& rows = plan.rows;
-  const tensor_place place = tensor_place::of(plan, block_index());
-  const index_t s_end = place.first_row + tensor_rows < rows.r1 ? place.first_row + tensor_rows : rows.r1;
-  const index_t h = rows.cols.head(place.instance);
-  const index_t b = rows.cols.batch(place.instance);
+  const product_place place = product_place::of(plan, block_index());
+  const index_t s_end = place.first_row + product_rows < rows.r1 ? place.first_row + product_rows : rows.r1;
+  const index_t h = rows.cols.head(place.batch_item);
+  const index_t b = rows.cols.batch(place.batch_item);
   const int lane = thread_index() % warp_size;
-  const column col = rows.cols.at(place.instance, place.column_tile * tuning::lanes + lane);
-  const tile_span tiles_seen = tiles_of(queries_of(p, outer, place.first_row, s_end));
+  const column col = rows.cols.at(place.batch_item, place.column_tile * tuning::lanes + lane);
+  const tile_span tiles_seen = tiles_of(window_queries_of(p, uniform, place.first_row, s_end));
   const warp_tile at = warp_tile::own();
   const packed_tile* const packed = place.tiles(plan);
 
@@ -129,13 +127,13 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
     weight_part part;
     load_columns(p, b, h, place.first_row, s_end, t0, buffers.loop.raw, part);
     const int exist = p.Tq - t0 < tuning::depth ? static_cast<int>(p.Tq - t0) : tuning::depth;
-    const bool any_part = stage_weights<Operand>(part, exist, buffers.loop.weights);
+    const bool any_part = pack_weights<Operand>(part, exist, buffers.loop.weights);
     wait_copies<1>();
     const bool hides = sync_any(any_part);
     tile_sums acc;
     if (ballot(buffers.loop.weights.view[at.first_row + lane] == row_view::all) != 0) {
       multiply_tile<Operand>(buffers.loop.weights.operand, own.operand, at, acc);
-      join_tile<Operand>(buffers.loop.weights, own, at, acc, sums);
+      merge_tile<Operand>(buffers.loop.weights, own, at, acc, sums);
     }
     if (!hides) continue;
     AFT_UNROLL_BY(1)
@@ -153,7 +151,7 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
   sync();
   const float terms = static_cast<float>(tiles_seen.end - tiles_seen.begin) * tuning::depth;
   AFT_UNROLL_BY(1)
-  for (int r = thread_index() / warp_size; r < tensor_rows; r += tuning::tensor_warps) {
+  for (int r = thread_index() / warp_size; r < product_rows; r += tuning::product_warps) {
     const index_t s = place.first_row + r;
     if (s - rows.r0 >= rows.row_tiles * fold_rows) break;
     const bool wanted = col.exists && s < s_end;
@@ -162,7 +160,7 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
     if (key != -number<float>::infinity) {
       const float value = load<float>(p.v, p.positions, col.b, s, col.c);
       g = gradient_of<Operand>(buffers.end.sums[r][lane], key, value, terms);
-      g.proven = g.proven && add_outside(outer, tiles_seen, col, stage_logit(key), value, g.dv, g.dk);
+      g.proven = g.proven && add_uniform_queries(uniform, tiles_seen, col, stage_logit(key), value, g.dv, g.dk);
     }
     const std::uint32_t word = ballot(wanted && !g.proven);
     if (lane == 0) rows.flags[place.flag(plan, s)] = word;
@@ -172,6 +170,4 @@ tensor_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -6,17 +6,15 @@
 #include "pack_keys.cuh"
 #include "pack_weights.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The part of a block's tile that a warp computes: 32 rows and 16 columns, num and den of each. A thread has 4 rows
 /// of 4 columns, in the order in which mma.sync hands results out.
 struct warp_tile {
   static constexpr int row_blocks = 2;     ///< of 16 rows
   static constexpr int column_blocks = 4;  ///< of 4 columns
-  static constexpr int warps_down = tensor_rows / (16 * row_blocks);
-  static_assert(tuning::tensor_warps == warps_down * (tuning::lanes / (4 * column_blocks)));
+  static constexpr int warps_down = product_rows / (16 * row_blocks);
+  static_assert(tuning::product_warps == warps_down * (tuning::lanes / (4 * column_blocks)));
   int first_row, first_column, lane;
 
   AFT_DEVICE static warp_tile own() {
@@ -29,7 +27,7 @@ struct warp_tile {
 
 /// acc[m][n][2 half] is num, [2 half + 1] den of row(m, half) and column(n).
 using tile_sums = float[warp_tile::row_blocks][warp_tile::column_blocks][4];
-using row_sums = running_fold<float>[warp_tile::row_blocks][warp_tile::column_blocks][2];
+using row_sums = key_sum<float>[warp_tile::row_blocks][warp_tile::column_blocks][2];
 
 /// Fragments of several steps of depth, `words` each.
 template <class Operand, int words>
@@ -38,7 +36,7 @@ struct split_fragments {
   std::uint32_t lo[Operand::together][words];
 };
 
-/// d += a b for the weights that hi and lo stand for, the smallest products first, each scaled when the next join.
+/// d += a b for the weights that hi and lo stand for, the smallest products first, each scaled when the next merge.
 template <class Operand>
 AFT_DEVICE void multiply_split(float (&d)[4], const split_fragments<Operand, 4>& a,
                                const split_fragments<Operand, 2>& b) {
@@ -63,7 +61,7 @@ AFT_DEVICE void multiply_split(float (&d)[4], const split_fragments<Operand, 4>&
 }
 
 /// The sums of two tiles of operands, from 0: tensor cores cut off what lies below the last bit of a sum, so that long
-/// sums would drift towards 0. A tile of 32 keys stops that after a few additions, and tiles are joined by rounding
+/// sums would drift towards 0. A tile of 32 keys stops that after a few additions, and tiles are merged by rounding
 /// ones.
 template <class Operand>
 AFT_DEVICE void multiply_tile(const std::byte* left, const std::byte* right, const warp_tile& at, tile_sums& acc) {
@@ -103,8 +101,8 @@ AFT_DEVICE void multiply_tile(const std::byte* left, const std::byte* right, con
   }
 }
 
-/// Joins a tile's sums, which are in units of 2^unit, to a row's.
-AFT_DEVICE void join(running_fold<float>& sum, float num, float den, float unit, float value_unit) {
+/// Merges a tile's sums, which are in units of 2^unit, to a row's.
+AFT_DEVICE void merge_into(key_sum<float>& sum, float num, float den, float unit, float value_unit) {
   const float top = larger(sum.top, unit);
   const float keep = pow2<float>(sum.top - top);
   const float scale = pow2<float>(unit - top);
@@ -114,8 +112,8 @@ AFT_DEVICE void join(running_fold<float>& sum, float num, float den, float unit,
 }
 
 template <class Operand>
-AFT_DEVICE void join_tile(const weight_tile& weights, const packed_tile& keys, const warp_tile& at,
-                          const tile_sums& acc, row_sums& sums) {
+AFT_DEVICE void merge_tile(const weight_tile& weights, const packed_tile& keys, const warp_tile& at,
+                           const tile_sums& acc, row_sums& sums) {
   const float natural = pow2<float>(-2 * Operand::shift);
   AFT_UNROLL
   for (int n = 0; n < warp_tile::column_blocks; ++n) {
@@ -128,9 +126,9 @@ AFT_DEVICE void join_tile(const weight_tile& weights, const packed_tile& keys, c
     for (int half = 0; half < 2; ++half) {
       const int row = at.row(m, half);
       if (weights.view[row] != row_view::all) continue;
-      running_fold<float>& sum = sums[m][n][half];
-      join(sum, acc[m][n][2 * half] * natural, acc[m][n][2 * half + 1] * natural, weights.exponent[row] + exponent,
-           value_unit);
+      key_sum<float>& sum = sums[m][n][half];
+      merge_into(sum, acc[m][n][2 * half] * natural, acc[m][n][2 * half + 1] * natural,
+                 weights.exponent[row] + exponent, value_unit);
       sum.largest = larger(sum.largest, largest);
     }
   }
@@ -142,10 +140,8 @@ AFT_DEVICE void start_copy(const Tile& from, Tile& to) {
   constexpr int chunks = static_cast<int>(sizeof(Tile)) / chunk_bytes;
   auto* const source = reinterpret_cast<const std::byte*>(&from);
   auto* const target = reinterpret_cast<std::byte*>(&to);
-  for (int i = thread_index(); i < chunks; i += tensor_threads)
+  for (int i = thread_index(); i < chunks; i += product_threads)
     copy_async(target + i * chunk_bytes, source + i * chunk_bytes);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -13,9 +13,7 @@
 #include "../math/arithmetic.cuh"
 #include "../tensor/storage.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int operand_row_bytes = 128;
 inline constexpr int chunk_bytes = 16;
@@ -117,6 +115,4 @@ struct half_operand {
   }
 };
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

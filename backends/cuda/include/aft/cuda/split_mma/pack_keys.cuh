@@ -6,9 +6,7 @@
 #include "../tensor/columns.cuh"
 #include "operands.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Columns 2j and 2j + 1 of the product are num and den of column j, so that both end in one thread. A tile's weights
 /// are in units of 2^exponent, its values in units of 2^value_exponent: both from this column's own keys of this tile,
@@ -21,18 +19,17 @@ struct alignas(16) packed_tile {
 };
 static_assert(sizeof(packed_tile) % chunk_bytes == 0);
 
-/// Tiles in the order (instance, tile of columns, tile of keys).
+/// Tiles in the order (batch item, tile of columns, tile of keys).
 struct pack_plan {
   columns cols{};
   index_t column_tiles = 0, key_tiles = 0;
   packed_tile* tiles = nullptr;
 
-  index_t count() const { return cols.instances() * column_tiles * key_tiles; }
+  index_t count() const { return cols.batch_items() * column_tiles * key_tiles; }
 };
 
 inline pack_plan plan_pack(const columns& cols, index_t keys) {
-  return {cols, (cols.count() + tuning::lanes - 1) / tuning::lanes, (keys + tuning::depth - 1) / tuning::depth,
-          nullptr};
+  return {cols, ceil_div(cols.count(), tuning::lanes), ceil_div(keys, tuning::depth), nullptr};
 }
 
 inline constexpr int pack_warps = 4;
@@ -41,14 +38,14 @@ inline constexpr int pack_threads = pack_warps * warp_size;
 /// A warp packs a tile, a lane a column. Reads k and v twice, once for the maxima.
 template <class Operand>
 AFT_KERNEL(pack_threads, 4)
-pack_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pack_plan plan, const index_t count) {
+pack_keys_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pack_plan plan, const index_t count) {
   const index_t index = block_index() * pack_warps + thread_index() / warp_size;
   if (index >= count) return;
   const int lane = thread_index() % warp_size;
   const index_t stripe = index / plan.key_tiles;
   const index_t s0 = (index - stripe * plan.key_tiles) * tuning::depth;
-  const index_t instance = stripe / plan.column_tiles;
-  const column col = plan.cols.at(instance, (stripe - instance * plan.column_tiles) * tuning::lanes + lane);
+  const index_t batch_item = stripe / plan.column_tiles;
+  const column col = plan.cols.at(batch_item, (stripe - batch_item * plan.column_tiles) * tuning::lanes + lane);
   packed_tile& tile = plan.tiles[index];
 
   float exponent = no_exponent<float>, largest = 0.0f;
@@ -82,6 +79,4 @@ pack_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pack_p
   tile.largest[lane] = largest;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -9,11 +9,9 @@
 #include "../scan/keys.cuh"
 #include "pack_queries.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
-inline constexpr int pair_rows = tuning::tensor_rows;
+inline constexpr int pair_rows = tuning::product_rows;
 /// Of a tile: two numbers each.
 inline constexpr int pair_columns = tuning::depth / 2;
 
@@ -22,7 +20,7 @@ struct alignas(16) pair_tile {
   std::byte operand[pair_rows * operand_row_bytes];
 };
 
-/// Tiles in the order (instance, tile of rows, tile of columns); a row is in units of 2^exponent, (instance, row).
+/// Tiles in the order (batch item, tile of rows, tile of columns); a row is in units of 2^exponent, (batch item, row).
 struct pair_side {
   columns cols{};
   index_t rows = 0, row_tiles = 0, column_tiles = 0;
@@ -31,16 +29,16 @@ struct pair_side {
   const float* centres = nullptr;  ///< (B, d)
 
   AFT_HOST_DEVICE index_t padded_rows() const { return row_tiles * pair_rows; }
-  index_t tile_count() const { return cols.instances() * row_tiles * column_tiles; }
-  index_t row_count() const { return cols.instances() * padded_rows(); }
+  index_t tile_count() const { return cols.batch_items() * row_tiles * column_tiles; }
+  index_t row_count() const { return cols.batch_items() * padded_rows(); }
 };
 
 inline pair_side plan_side(const columns& cols, index_t rows) {
   pair_side side;
   side.cols = cols;
   side.rows = rows;
-  side.row_tiles = (rows + pair_rows - 1) / pair_rows;
-  side.column_tiles = (cols.count() + pair_columns - 1) / pair_columns;
+  side.row_tiles = ceil_div(rows, pair_rows);
+  side.column_tiles = ceil_div(cols.count(), pair_columns);
   return side;
 }
 
@@ -84,7 +82,7 @@ struct packed_pair {
 
 AFT_DEVICE packed_pair pair_of_query(const device_call<float>& p, const column& col, index_t t, float centre) {
   const staged_query<float> q = stage_query(p, col.b, t, col.c);
-  // A row that sees nothing in this column, or has nothing upstream, adds nothing; what is no number stays.
+  // A row that sees nothing in this column, or whose incoming gradient is 0, adds nothing; what is no number stays.
   if (q.g == 0.0f && is_finite(q.o)) return {0.0f, 0.0f, no_exponent<float>};
   const float x = tf32_operand::rounded(q.g * pow2<float>(-value_exponent(magnitude(q.g))));
   return {x, x * (centre - q.o), query_exponent(q)};
@@ -113,10 +111,10 @@ pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
   if (index >= count) return;
   const int lane = thread_index() % warp_size;
   const index_t padded = side.padded_rows();
-  const index_t instance = index / padded;
-  const index_t row = index - instance * padded;
+  const index_t batch_item = index / padded;
+  const index_t row = index - batch_item * padded;
   const auto pair_at = [&](index_t j) -> packed_pair {
-    const column col = side.cols.at(instance, j);
+    const column col = side.cols.at(batch_item, j);
     if (!col.exists || row >= side.rows) return {0.0f, 0.0f, no_exponent<float>};
     const float centre = side.centres[col.b * p.d + col.c];
     return queries ? pair_of_query(p, col, row, centre) : pair_of_key(p, col, row, centre);
@@ -129,7 +127,7 @@ pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
 
   const int in_tile = static_cast<int>(row % pair_rows);
   const int in_row = lane % pair_columns;
-  pair_tile* const tiles = side.tiles + (instance * side.row_tiles + row / pair_rows) * side.column_tiles;
+  pair_tile* const tiles = side.tiles + (batch_item * side.row_tiles + row / pair_rows) * side.column_tiles;
   for (index_t j = lane; j < side.column_tiles * pair_columns; j += warp_size) {
     const packed_pair x = pair_at(j);
     // pow2 has no value for what is no number; a row or key beyond the range is one of them.
@@ -139,6 +137,4 @@ pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

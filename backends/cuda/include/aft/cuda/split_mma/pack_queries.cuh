@@ -6,16 +6,14 @@
 #include "../fold/saved_rows.cuh"
 #include "pack_keys.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The size of e^-lse g as a power of two; NaN where only the exact weight will do.
 AFT_DEVICE float query_exponent(const staged_query<float>& q) {
   return value_exponent(magnitude(q.g)) - q.exponent;
 }
 
-/// Like pack_kernel: depth is queries, den e^-lse g, num that times o, and `largest` the largest |o|.
+/// Like pack_keys_kernel: depth is queries, den e^-lse g, num that times o, and `largest` the largest |o|.
 template <class Operand>
 AFT_KERNEL(pack_threads, 4)
 pack_queries_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pack_plan plan, const index_t count) {
@@ -24,8 +22,8 @@ pack_queries_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   const int lane = thread_index() % warp_size;
   const index_t stripe = index / plan.key_tiles;
   const index_t t0 = (index - stripe * plan.key_tiles) * tuning::depth;
-  const index_t instance = stripe / plan.column_tiles;
-  const column col = plan.cols.at(instance, (stripe - instance * plan.column_tiles) * tuning::lanes + lane);
+  const index_t batch_item = stripe / plan.column_tiles;
+  const column col = plan.cols.at(batch_item, (stripe - batch_item * plan.column_tiles) * tuning::lanes + lane);
   packed_tile& tile = plan.tiles[index];
 
   float exponent = no_exponent<float>, largest = 0.0f;
@@ -60,6 +58,4 @@ pack_queries_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   tile.largest[lane] = largest;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

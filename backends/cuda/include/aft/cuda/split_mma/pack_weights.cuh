@@ -5,12 +5,10 @@
 #include "../tensor/weights.cuh"
 #include "operands.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
-inline constexpr int tensor_threads = warp_size * tuning::tensor_warps;
-inline constexpr int tensor_rows = tuning::tensor_rows;
+inline constexpr int product_threads = warp_size * tuning::product_warps;
+inline constexpr int product_rows = tuning::product_rows;
 
 /// What a row sees of a tile. Rows that see all of its keys take the tensor cores. Where a pair is hidden that its key
 /// alone does not hide, 0 times what is behind it could be NaN, and the tile's units could come from the future, so
@@ -18,16 +16,16 @@ inline constexpr int tensor_rows = tuning::tensor_rows;
 enum class row_view : int { none, part, all };
 
 struct alignas(16) weight_tile {
-  std::byte operand[tensor_rows * operand_row_bytes];
-  float exponent[tensor_rows];  ///< the row's weights are in units of 2^exponent
-  row_view view[tensor_rows];
+  std::byte operand[product_rows * operand_row_bytes];
+  float exponent[product_rows];  ///< the row's weights are in units of 2^exponent
+  row_view view[product_rows];
 };
 
 /// A thread's part of a tile of w: 4 keys of each row_step-th row, so that a warp reads whole lines.
 struct weight_part {
   static constexpr int row_threads = tuning::depth / 4;
-  static constexpr int row_step = tensor_threads / row_threads;
-  static constexpr int rows = tensor_rows / row_step;
+  static constexpr int row_step = product_threads / row_threads;
+  static constexpr int rows = product_rows / row_step;
   float w[rows][4];
 };
 
@@ -45,7 +43,7 @@ AFT_DEVICE void load_as(const device_call<float>& p, const std::byte* origin, in
   for (int r = 0; r < weight_part::rows; ++r) {
     const index_t t = t0 + r * weight_part::row_step;
     const auto* const row = reinterpret_cast<const Storage*>(origin) + (t - p.bias.row) * p.bias.w.sr;
-    index_t end = p.causal && t + p.ahead < p.Tk ? t + p.ahead + 1 : p.Tk;
+    index_t end = p.causal && t + p.diagonal < p.Tk ? t + p.diagonal + 1 : p.Tk;
     if (t >= t_end) end = 0;
     AFT_UNROLL
     for (int i = 0; i < 4; ++i) {
@@ -74,7 +72,7 @@ AFT_DEVICE void load_plain(const device_call<float>& p, index_t b, index_t h, in
 
 /// The same for any bias, by way of shared memory, where every thread keeps to places of its own.
 AFT_DEVICE void load_any(const device_call<float>& p, index_t b, index_t h, index_t t0, index_t t_end, index_t s0,
-                         float (&raw)[tensor_rows][tuning::depth], weight_part& part) {
+                         float (&raw)[product_rows][tuning::depth], weight_part& part) {
   const int first = thread_index() % weight_part::row_threads * 4;
   AFT_UNROLL_BY(1)
   for (int i = 0; i < weight_part::rows * 4; ++i) {
@@ -91,7 +89,7 @@ AFT_DEVICE void load_any(const device_call<float>& p, index_t b, index_t h, inde
 
 /// Whether any of this thread's rows sees a part of the tile only. `keys`: how many of the tile's keys exist.
 template <class Operand>
-AFT_DEVICE bool stage_weights(const weight_part& part, int keys, weight_tile& tile) {
+AFT_DEVICE bool pack_weights(const weight_part& part, int keys, weight_tile& tile) {
   const int first = thread_index() % weight_part::row_threads * 4;
   // The threads of a row are neighbours in one warp: a byte of its ballots.
   const int byte = thread_index() % warp_size / weight_part::row_threads * weight_part::row_threads;
@@ -128,6 +126,4 @@ AFT_DEVICE bool stage_weights(const weight_part& part, int keys, weight_tile& ti
   return any_part;
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

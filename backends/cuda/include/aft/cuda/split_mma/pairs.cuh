@@ -9,9 +9,7 @@
 #include "mainloop.cuh"
 #include "pack_pairs.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// `pairs` has tiles of 16 x 16 with common steps of 64.
 struct pair_product {
@@ -38,7 +36,7 @@ struct pair_value {
   bool proven;
 };
 template <class Operand>
-AFT_DEVICE pair_value finish_pair(float sum, float unit, float w, float terms) {
+AFT_DEVICE pair_value pair_epilogue(float sum, float unit, float w, float terms) {
   if (w == -number<float>::infinity) return {0.0f, true};
   const split_exp<float> weight = stage_logit(w);
   const float exponent = unit + weight.exponent;
@@ -53,25 +51,25 @@ AFT_DEVICE pair_value finish_pair(float sum, float unit, float w, float terms) {
 }
 
 template <class Operand>
-AFT_KERNEL(tensor_threads, 3)
-tensor_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pair_product plan) {
+AFT_KERNEL(product_threads, 3)
+pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pair_product plan) {
   pair_product_buffers& buffers = shared<pair_product_buffers>();
   const pair_plan<float>& pairs = plan.pairs;
   const index_t row_tile = block_index() / plan.key_tiles;
-  const index_t instance = row_tile / plan.row_tiles;
+  const index_t batch_item = row_tile / plan.row_tiles;
   const index_t t0 = pairs.r0 + row_tile % plan.row_tiles * pair_rows;
   const index_t s0 = pairs.first_key(p, t0) + block_index() % plan.key_tiles * pair_rows;
   const index_t t_end = t0 + pair_rows < pairs.r1 ? t0 + pair_rows : pairs.r1;
   const warp_tile at = warp_tile::own();
-  const bool seen = s0 < p.Tk && !(p.causal && s0 >= t_end + p.ahead);
+  const bool seen = s0 < p.Tk && !(p.causal && s0 >= t_end + p.diagonal);
 
   tile_sums sums;
   AFT_UNROLL
   for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
   for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
   for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
-  const index_t own_rows = (pairs.first + instance) * plan.queries.padded_rows() + t0;
-  const index_t own_keys = (pairs.first + instance) * plan.keys.padded_rows() + s0;
+  const index_t own_rows = (pairs.first + batch_item) * plan.queries.padded_rows() + t0;
+  const index_t own_keys = (pairs.first + batch_item) * plan.keys.padded_rows() + s0;
   if (seen) {
     const int tiles = static_cast<int>(plan.queries.column_tiles);
     const pair_tile* const queries = plan.queries.tiles + own_rows / pair_rows * tiles;
@@ -105,12 +103,12 @@ tensor_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
   for (int i = 0; i < 4; ++i) buffers.sums[at.row(m, i / 2)][2 * at.column(n) + i % 2] = sums[m][n][i];
   sync();
-  const index_t h = pairs.cols.head(pairs.first + instance);
-  const index_t b = pairs.cols.batch(pairs.first + instance);
+  const index_t h = pairs.cols.head(pairs.first + batch_item);
+  const index_t b = pairs.cols.batch(pairs.first + batch_item);
   const float terms = static_cast<float>(2 * pairs.cols.count());
   constexpr int side = tuning::pairs;
   // A warp has the 16 rows of a row of flags.
-  static_assert(tuning::tensor_warps * side == pair_rows && warp_size == 2 * side);
+  static_assert(tuning::product_warps * side == pair_rows && warp_size == 2 * side);
   const int first = thread_index() / warp_size * side;
   const index_t flag_row = (t0 - pairs.r0 + first) / side;
   AFT_UNROLL_BY(1)
@@ -124,18 +122,16 @@ tensor_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
       const bool visible = seen && !place_hidden(p, t, s) && inside(p, t, s);
       const float w = visible ? weight(p, b, h, t, s) : -number<float>::infinity;
       const float unit = visible ? plan.queries.exponents[own_rows + row] + plan.keys.exponents[own_keys + column] : 0;
-      const pair_value x = finish_pair<Operand>(buffers.sums[row][column], unit, w, terms);
+      const pair_value x = pair_epilogue<Operand>(buffers.sums[row][column], unit, w, terms);
       proven = proven && x.proven;
-      store_pair(p, pairs, pairs.first + instance, t, s, x.dw);
+      store_pair(p, pairs, pairs.first + batch_item, t, s, x.dw);
     }
     const std::uint32_t doubtful = ballot(!proven);
     if (flag_row >= pairs.row_tiles || at.lane % side != 0) continue;
     const index_t flag_column = block_index() % plan.key_tiles * (pair_rows / side) + column / side;
-    pairs.flags[(instance * pairs.row_tiles + flag_row) * pairs.key_tiles + flag_column] =
+    pairs.flags[(batch_item * pairs.row_tiles + flag_row) * pairs.key_tiles + flag_column] =
         doubtful >> at.lane & 0xffffu;
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,15 +4,13 @@
 
 #include "mainloop.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Half the depth of a tile, so that the buffers fit beside those of the mainloop in 48 KiB.
 inline constexpr int hidden_depth = tuning::depth / 2;
 
 struct hidden_buffers {
-  split_exp<float> weights[tensor_rows][hidden_depth + 1];
+  split_exp<float> weights[product_rows][hidden_depth + 1];
   split_exp<float> keys[hidden_depth][tuning::lanes];
   float values[hidden_depth][tuning::lanes];
 };
@@ -20,14 +18,14 @@ struct hidden_buffers {
 AFT_DEVICE void stage_hidden(const device_call<float>& p, const column& col, index_t b, index_t h, index_t t0,
                              index_t t_end, index_t s0, hidden_buffers& tile) {
   const int lane = thread_index() % warp_size;
-  for (int i = thread_index() / warp_size; i < hidden_depth; i += tuning::tensor_warps) {
+  for (int i = thread_index() / warp_size; i < hidden_depth; i += tuning::product_warps) {
     const float key = col.exists ? load_key(p, col.b, s0 + i, col.c) : -number<float>::infinity;
     const bool seen = key != -number<float>::infinity;
     tile.keys[i][lane] = stage_logit(key);
     tile.values[i][lane] = seen ? load<float>(p.v, p.positions, col.b, s0 + i, col.c) : 0.0f;
   }
   AFT_UNROLL_BY(1)
-  for (int i = thread_index(); i < tensor_rows * hidden_depth; i += tensor_threads) {
+  for (int i = thread_index(); i < product_rows * hidden_depth; i += product_threads) {
     const index_t t = t0 + i / hidden_depth;
     const index_t s = s0 + i % hidden_depth;
     const float w = t < t_end && s < p.Tk ? visible_weight(p, b, h, t, s) : -number<float>::infinity;
@@ -36,7 +34,7 @@ AFT_DEVICE void stage_hidden(const device_call<float>& p, const column& col, ind
 }
 
 /// Adds the staged keys to the rows that see some of them. `acc` is working memory.
-AFT_DEVICE void add_hidden(const hidden_buffers& tile, const row_view (&view)[tensor_rows], const warp_tile& at,
+AFT_DEVICE void add_hidden(const hidden_buffers& tile, const row_view (&view)[product_rows], const warp_tile& at,
                            tile_sums& acc, row_sums& sums) {
   constexpr int rows = warp_tile::row_blocks, columns = warp_tile::column_blocks;
   bool part[rows][2];
@@ -82,10 +80,9 @@ AFT_DEVICE void add_hidden(const hidden_buffers& tile, const row_view (&view)[te
   for (int n = 0; n < columns; ++n) AFT_UNROLL
   for (int m = 0; m < rows; ++m) AFT_UNROLL
   for (int half = 0; half < 2; ++half) {
-    if (part[m][half]) join(sums[m][n][half], acc[m][n][2 * half], acc[m][n][2 * half + 1], top[m][n][half], 1.0f);
+    if (part[m][half])
+      merge_into(sums[m][n][half], acc[m][n][2 * half], acc[m][n][2 * half + 1], top[m][n][half], 1.0f);
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,13 +4,11 @@
 
 #include "storage.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Where w[t,s] comes from, the pairs that are hidden, and the filter's box. `row` and `column` are the pair that
 /// w.data points at: not (0, 0) where a part of a factorized bias was expanded into scratch.
-struct bias_source {
+struct device_bias {
   bias_kind kind = bias_kind::none;
   index_t heads = 1;
   bool batched = false;
@@ -45,9 +43,9 @@ struct device_call {
   grid positions{};
   tensor q{}, k{}, v{}, y{}, lse{}, average{};
   tensor dy{}, dq{}, dk{}, dv{};
-  bias_source bias{};
+  device_bias bias{};
   bool causal = false, excluded = false;
-  index_t ahead = 0;                          ///< causal rows see keys up to t + ahead; 0 where they see all
+  index_t diagonal = 0;                       ///< causal rows see keys up to t + diagonal; 0 where they see all
   index_t reach_before = 0, reach_after = 0;  ///< as `reach` counts them
   gate gate_fn = gate::none;
   const std::byte* mask = nullptr;
@@ -107,7 +105,7 @@ template <class C>
 AFT_DEVICE span keys_of(const device_call<C>& p, index_t t0, index_t t1) {
   index_t lo = p.excluded ? t0 - p.reach_before : 0;
   index_t hi = p.excluded ? t1 + p.reach_after : p.Tk;
-  if (p.causal && hi > t1 + p.ahead) hi = t1 + p.ahead;
+  if (p.causal && hi > t1 + p.diagonal) hi = t1 + p.diagonal;
   return {clamp_to(lo, p.Tk), clamp_to(hi, p.Tk)};
 }
 
@@ -116,7 +114,7 @@ template <class C>
 AFT_DEVICE span queries_of(const device_call<C>& p, index_t s0, index_t s1) {
   index_t lo = p.excluded ? s0 - p.reach_after : 0;
   index_t hi = p.excluded ? s1 + p.reach_before : p.Tq;
-  if (p.causal && lo < s0 - p.ahead) lo = s0 - p.ahead;
+  if (p.causal && lo < s0 - p.diagonal) lo = s0 - p.diagonal;
   return {clamp_to(lo, p.Tq), clamp_to(hi, p.Tq)};
 }
 
@@ -127,6 +125,4 @@ AFT_DEVICE C load_key(const device_call<C>& p, index_t b, index_t s, index_t c) 
   return load<C>(p.k, p.positions, b, s, c / (p.d / p.hk));
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,31 +4,29 @@
 
 #include "call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 struct column {
   index_t b, c;
   bool exists;
 };
 
-/// Where bias and per-query mask have no batch axis the weights of a head serve the whole batch: one instance a head,
-/// its columns all (b, c) of that head, so that narrow heads fill a warp too. Otherwise one instance for each head and
-/// batch element.
+/// Where bias and per-query mask have no batch axis the weights of a head serve the whole batch: one batch item a head,
+/// its columns all (b, c) of that head, so that narrow heads fill a warp too. Otherwise one batch item for each head
+/// and batch element.
 struct columns {
   index_t heads = 1, B = 0, width = 0;  ///< width: channels of a head
   bool batched = false;
 
-  AFT_HOST_DEVICE index_t instances() const { return heads * (batched ? B : 1); }
+  AFT_HOST_DEVICE index_t batch_items() const { return heads * (batched ? B : 1); }
   AFT_HOST_DEVICE index_t count() const { return width * (batched ? 1 : B); }
 
-  AFT_DEVICE index_t head(index_t instance) const { return batched ? instance % heads : instance; }
+  AFT_DEVICE index_t head(index_t batch_item) const { return batched ? batch_item % heads : batch_item; }
   /// The batch element that weights are looked up with; without `batched` any will do.
-  AFT_DEVICE index_t batch(index_t instance) const { return batched ? instance / heads : 0; }
-  AFT_DEVICE column at(index_t instance, index_t j) const {
+  AFT_DEVICE index_t batch(index_t batch_item) const { return batched ? batch_item / heads : 0; }
+  AFT_DEVICE column at(index_t batch_item, index_t j) const {
     const index_t own = j / width;
-    return {batched ? instance / heads : own, head(instance) * width + (j - own * width), j < count()};
+    return {batched ? batch_item / heads : own, head(batch_item) * width + (j - own * width), j < count()};
   }
 };
 
@@ -37,6 +35,4 @@ inline columns columns_of(const problem& p) {
   return {p.bias.heads, p.B, p.d / p.bias.heads, batched};
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -6,9 +6,7 @@
 
 #include "../math/arithmetic.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 AFT_DEVICE float half_to_float(std::uint16_t bits) {
 #if defined(AFT_DEVICE_EMULATOR)
@@ -121,6 +119,4 @@ tensor scratch_tensor(C* data, const grid& g, index_t channels) {
           1};
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

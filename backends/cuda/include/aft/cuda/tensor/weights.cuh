@@ -4,9 +4,7 @@
 
 #include "call.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 /// The tap r[h, s - t + left] (AFT Eq. 6, DAFT Eq. 8), or false outside the filter's box.
 template <class C>
@@ -30,7 +28,7 @@ AFT_DEVICE bool inside(const device_call<C>& p, index_t t, index_t s) {
 /// the weights of a pair may serve several batch elements.
 template <class C>
 AFT_DEVICE bool place_hidden(const device_call<C>& p, index_t t, index_t s) {
-  return (p.causal && s > t + p.ahead) || (p.excluded && !inside(p, t, s));
+  return (p.causal && s > t + p.diagonal) || (p.excluded && !inside(p, t, s));
 }
 
 /// Whether that or a per-query mask does.
@@ -41,7 +39,7 @@ AFT_DEVICE bool pair_hidden(const device_call<C>& p, index_t b, index_t t, index
 
 /// w = u v^T for one pair. Only calls whose rows are too long to be expanded (see plan/expand.cuh) come here.
 template <class C>
-AFT_DEVICE C factor_product(const bias_source& bias, index_t h, index_t t, index_t s) {
+AFT_DEVICE C factor_product(const device_bias& bias, index_t h, index_t t, index_t s) {
   C sum = C(0);
   for (index_t n = 0; n < bias.rank; ++n) {
     const C left = load<C>(bias.u.data, bias.u.type, h * bias.u.sh + t * bias.u.sr + n * bias.u.sc);
@@ -54,7 +52,7 @@ AFT_DEVICE C factor_product(const bias_source& bias, index_t h, index_t t, index
 /// pair_hidden first.
 template <class C>
 AFT_DEVICE C weight(const device_call<C>& p, index_t b, index_t h, index_t t, index_t s) {
-  const bias_source& bias = p.bias;
+  const device_bias& bias = p.bias;
   if (bias.kind == bias_kind::none || (bias.bounded && !inside(p, t, s))) return C(0);
   if (bias.kind == bias_kind::filter) {
     point j{};
@@ -74,6 +72,4 @@ AFT_DEVICE C visible_weight(const device_call<C>& p, index_t b, index_t h, index
   return pair_hidden(p, b, t, s) ? -number<C>::infinity : weight(p, b, h, t, s);
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -4,9 +4,7 @@
 
 #include "storage.cuh"
 
-namespace aft {
-inline namespace AFT_ISA {
-namespace cuda_impl {
+namespace aft::inline AFT_ISA::cuda_impl {
 
 AFT_DEVICE double load_wide(const std::byte* data, dtype type, index_t at) {
   return type == dtype::f64 ? load<double>(data, type, at) : static_cast<double>(load<float>(data, type, at));
@@ -20,6 +18,4 @@ AFT_DEVICE void store_wide(std::byte* data, dtype type, index_t at, double x) {
   }
 }
 
-}  // namespace cuda_impl
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::inline AFT_ISA::cuda_impl

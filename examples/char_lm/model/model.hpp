@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A byte-level causal language model: embedding, pre-norm blocks of mixer and MLP, tied head.
+#pragma once
+
+#include "char_lm/model/embedding.hpp"
+#include "common/layers/mlp.hpp"
+#include "common/mixers/mixer.hpp"
+
+#include <chrono>
+#include <deque>
+
+namespace examples::char_lm {
+
+struct model_shape {
+  mixer_kind mixer = mixer_kind::local;
+  index_t context = 256;
+  index_t channels = 192;
+  index_t layers = 4;
+  index_t heads = 6;
+  index_t window = 32;
+  bool tied_keys = true;
+};
+
+/// The mixer half of a block: out = x + mix(norm(x) project) output.
+template <class Real>
+class mixing {
+ public:
+  mixing(const std::string& name, const model_shape& shape, index_t max_batch);
+
+  void forward(sequences s, const Real* x, Real* out, const aft::cpu& exec);
+  /// `d_out` is the gradient of the output; it becomes that of x.
+  void backward(sequences s, const Real* x, Real* d_out, workspace<Real>& work, const aft::cpu& exec);
+  void collect(parameter_list<Real>& all);
+
+  /// Seconds inside the operator itself, without the projections that all mixers share.
+  double seconds = 0;
+
+  std::unique_ptr<mixer<Real>> mix;
+  layer_norm<Real> norm;
+  parameter<Real> project;
+  parameter<Real> output;
+
+ private:
+  index_t channels_;
+  buffer<Real> normed_;
+  buffer<Real> projected_;
+  buffer<Real> mixed_;
+};
+
+template <class Real>
+class model {
+ public:
+  model(const model_shape& shape, index_t max_batch, int threads);
+
+  /// The same seed gives the same model, whatever the mixer is, up to the mixer's own parameters.
+  void initialize(std::uint64_t seed);
+
+  /// Sum of -log p(next[i] | text[..i]) over all bytes, in nats.
+  double loss(sequences s, const std::uint8_t* text, const std::uint8_t* next);
+  /// As above; every parameter's `grad` becomes the gradient of the mean.
+  double loss_and_gradient(sequences s, const std::uint8_t* text, const std::uint8_t* next);
+  /// The logits that follow position t of each of the first `time` bytes of one sequence.
+  void logits(index_t time, const std::uint8_t* text, index_t t, Real* out);
+
+  const parameter_list<Real>& parameters() const { return parameters_; }
+  index_t parameter_count() const;
+  const model_shape& shape() const { return shape_; }
+  int threads() const { return exec_.threads; }
+  /// Seconds spent in the mixers' operators since the last call.
+  double take_mixer_seconds();
+  parameter<Real>* position_bias(index_t layer);
+
+ private:
+  struct block {
+    mixing<Real> mix;
+    mlp<Real> feed_forward;
+    buffer<Real> middle;
+    buffer<Real> out;
+  };
+  const Real* run(sequences s, const std::uint8_t* text);
+
+  model_shape shape_;
+  metered_memory memory_;
+  aft::cpu exec_;
+  embedding<Real> embedding_;
+  std::deque<block> blocks_;
+  workspace<Real> work_;
+  buffer<Real> embedded_;
+  buffer<Real> gradient_;
+  parameter_list<Real> parameters_;
+};
+
+extern template class mixing<float>;
+extern template class mixing<double>;
+extern template class model<float>;
+extern template class model<double>;
+
+}  // namespace examples::char_lm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a finished run says: the table on the terminal, the JSON that the plots are made from.
+#pragma once
+
+#include "char_lm/training/checkpoint.hpp"
+#include "char_lm/training/settings.hpp"
+
+#include <cstdio>
+
+namespace examples::char_lm {
+
+struct result {
+  training_settings settings;
+  index_t parameters = 0;
+  double held_out_bits = 0;
+  double mixer_milliseconds = 0;
+  double step_milliseconds = 0;
+  std::size_t peak_bytes = 0;
+  history past;
+  std::string written;
+  struct bias {
+    std::vector<index_t> shape;
+    std::vector<float> values;
+  };
+  std::vector<bias> biases;  // one a layer; none for attention and simple
+};
+
+void print_table(std::FILE* out, const std::vector<result>& results);
+
+/// Throws user_error.
+void write_json(const std::filesystem::path& file, const std::vector<result>& results, const std::string& text_name,
+                int threads, double order1_bits);
+
+}  // namespace examples::char_lm

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "char_lm/training/settings.hpp"
+
+#include "common/support/simd.hpp"
+#include "common/support/user_error.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+
+namespace examples::char_lm {
+
+namespace {
+
+// Both measured on the King James Bible at 500 steps: with the rate of the other weights the bias stays flat.
+double default_bias_scale(mixer_kind mixer) {
+  switch (mixer) {
+    case mixer_kind::local:
+    case mixer_kind::full: return 30;
+    case mixer_kind::conv: return 10;
+    case mixer_kind::simple:
+    case mixer_kind::attention: return 1;
+  }
+  return 1;
+}
+
+std::vector<mixer_kind> mixers_named(const std::vector<std::string>& names) {
+  std::vector<mixer_kind> result;
+  const auto add = [&](mixer_kind kind) {
+    if (std::find(result.begin(), result.end(), kind) == result.end()) result.push_back(kind);
+  };
+  for (const std::string& name : names) {
+    if (name == "all") {
+      for (const mixer_kind kind : all_mixers) add(kind);
+      continue;
+    }
+    const auto kind = mixer_named(name);
+    if (!kind) throw user_error("--mixer " + name + ": expected local, conv, attention, full, simple or all");
+    add(*kind);
+  }
+  return result;
+}
+
+// CLI11's own check prints the largest double, with all its digits.
+std::string complaint_unless_positive(const std::string& value) {
+  char* end = nullptr;
+  const double x = std::strtod(value.c_str(), &end);
+  return *end == '\0' && x > 0 && std::isfinite(x) ? "" : "expected a number above 0, not " + value;
+}
+
+}  // namespace
+
+parsed parse(int argc, const char* const* argv) {
+  parsed result;
+  command_line& line = result.line;
+  std::vector<std::string> mixers;
+  CLI::App app{"Trains byte-level causal language models that differ in one part, the mixer, and compares them."};
+  const CLI::Validator positive(complaint_unless_positive, "POSITIVE");
+  app.add_option("--text", line.text, "The text to learn; its last tenth is held out")->required();
+  app.add_option("--mixer", mixers, "local, conv, attention, full, simple or all; may be repeated")->delimiter(',');
+  app.add_option("--steps", line.steps, "Training steps")->check(positive);
+  app.add_option("--batch", line.batch, "Sequences a step")->check(positive);
+  app.add_option("--context", line.context, "Bytes in a sequence")->check(positive);
+  app.add_option("--dim", line.channels, "Channels, a multiple of 16")->check(positive);
+  app.add_option("--layers", line.layers, "Blocks")->check(positive);
+  app.add_option("--heads", line.heads, "Heads of conv (16 by default) and attention (6)")->check(positive);
+  app.add_option("--window", line.window, "Keys in the window of local, taps of conv")->check(positive);
+  app.add_flag("--untied-keys", line.untied_keys, "conv: one key for each channel instead of each head");
+  app.add_option("--lr", line.learning_rate, "Highest learning rate")->check(positive);
+  app.add_option("--bias-lr-scale", line.bias_scale,
+                 "Learning rate of the position bias over that of the rest (local, full 30, conv 10)")
+      ->check(positive);
+  app.add_option("--seed", line.seed, "Names the initial weights and the order of the batches");
+  app.add_option("--threads", line.threads, "Threads; OpenMP's choice by default")->check(CLI::Range(1, 1024));
+  app.add_option("--save", line.save, "Checkpoint to write (safetensors); with several mixers one for each");
+  CLI::Option* load = app.add_option("--load", line.load, "Checkpoint to go on from; the model's shape comes from it");
+  app.add_option("--save-every", line.save_every, "Steps between two checkpoints")->check(positive);
+  app.add_option("--stop-at", line.stop_at, "Stop after this step as if interrupted")->check(positive);
+  app.add_option("--out", line.out, "Directory for results.json");
+  app.add_option("--generate", line.generate, "Characters to write in the end")->check(CLI::NonNegativeNumber);
+  app.add_option("--temperature", line.temperature, "Of the written characters")->check(positive);
+  app.add_option("--prompt", line.prompt, "What they go on from");
+  app.add_flag("--eval-only", line.eval_only, "With --load: no training");
+  CLI::Option* quick = app.add_flag("--quick", line.quick, "Small models, a minute in all");
+  // A checkpoint goes on as it began; the same option with another value would be ignored.
+  for (const char* fixed : {"--steps", "--batch", "--context", "--dim", "--layers", "--heads", "--window",
+                            "--untied-keys", "--lr", "--bias-lr-scale", "--seed", "--quick"})
+    app.get_option(fixed)->excludes(load);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    app.exit(help, std::cout, std::cerr);
+    result.finished = true;
+    return result;
+  } catch (const CLI::ParseError& e) {
+    throw user_error(e.what());
+  }
+  if (*quick) {
+    const auto unless_given = [&](const char* option, auto& target, auto value) {
+      if (app.count(option) == 0) target = value;
+    };
+    unless_given("--context", line.context, index_t{128});
+    unless_given("--dim", line.channels, index_t{96});
+    unless_given("--layers", line.layers, index_t{2});
+    unless_given("--batch", line.batch, index_t{8});
+    unless_given("--steps", line.steps, std::int64_t{1000});
+  }
+  // Without a name a checkpoint's own mixer is meant.
+  if (mixers.empty() && line.load.empty()) mixers = {"local", "conv", "attention"};
+  line.mixers = mixers_named(mixers);
+  if (line.eval_only && line.load.empty()) throw user_error("--eval-only needs --load");
+  if (line.prompt.empty()) throw user_error("--prompt is empty");
+  if (line.threads == 0) line.threads = hardware_threads();
+  return result;
+}
+
+training_settings settings_for(const command_line& line, mixer_kind mixer) {
+  training_settings s;
+  s.shape.mixer = mixer;
+  s.shape.context = line.context;
+  s.shape.channels = line.channels;
+  s.shape.layers = line.layers;
+  s.shape.heads = line.heads != 0 ? line.heads : mixer == mixer_kind::conv ? 16 : 6;
+  s.shape.window = line.window;
+  s.shape.tied_keys = !line.untied_keys;
+  s.batch = line.batch;
+  s.steps = line.steps;
+  s.learning_rate = line.learning_rate;
+  s.bias_scale = line.bias_scale != 0 ? line.bias_scale : default_bias_scale(mixer);
+  s.seed = line.seed;
+  check(s);
+  return s;
+}
+
+std::filesystem::path file_for(const command_line& line, const std::filesystem::path& file, mixer_kind mixer) {
+  if (file.empty() || line.mixers.size() == 1) return file;
+  std::filesystem::path result = file;
+  result.replace_filename(file.stem().string() + "-" + std::string(name_of(mixer)) + file.extension().string());
+  return result;
+}
+
+void check(const training_settings& s) {
+  const auto require = [](bool holds, const std::string& message) {
+    if (!holds) throw user_error(message);
+  };
+  const model_shape& m = s.shape;
+  const auto in = [](index_t x, index_t low, index_t high) { return x >= low && x <= high; };
+  require(in(m.channels, 1, 65536) && m.channels % row_multiple == 0,
+          "--dim " + std::to_string(m.channels) + ": expected a multiple of " + std::to_string(row_multiple));
+  require(in(m.heads, 1, m.channels) && m.channels % m.heads == 0,
+          "--heads " + std::to_string(m.heads) + ": expected a divisor of --dim, " + std::to_string(m.channels));
+  require(in(m.context, 1, index_t{1} << 20), "--context " + std::to_string(m.context) + ": out of range");
+  require(in(m.window, 1, m.context),
+          "--window " + std::to_string(m.window) + ": expected at most --context, " + std::to_string(m.context));
+  require(in(m.layers, 1, 1024), "--layers " + std::to_string(m.layers) + ": out of range");
+  require(in(s.batch, 1, 65536), "--batch " + std::to_string(s.batch) + ": out of range");
+  require(in(s.steps, 1, std::int64_t{1} << 40), "--steps " + std::to_string(s.steps) + ": out of range");
+}
+
+}  // namespace examples::char_lm

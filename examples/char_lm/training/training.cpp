@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "char_lm/training/training.hpp"
+
+#include "common/support/user_error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace examples::char_lm {
+
+namespace {
+
+optimizer_settings optimizer_settings_of(const training_settings& s) {
+  optimizer_settings o;
+  o.learning_rate = s.learning_rate;
+  o.bias_scale = s.bias_scale;
+  o.steps = s.steps;
+  return o;
+}
+
+// Before the model is built: a context that is too long for the text may be too large for the memory as well.
+const text& fitting(const text& data, index_t context) {
+  data.require(context);
+  return data;
+}
+
+double bits(double nats, index_t characters) {
+  return nats / static_cast<double>(characters) / std::numbers::ln2;
+}
+
+double typical_milliseconds(const std::vector<double>& seconds) {
+  if (seconds.empty()) return 0;
+  // The median: the first steps touch fresh memory, and some the machine gave to somebody else.
+  std::vector<double> sorted = seconds;
+  std::sort(sorted.begin(), sorted.end());
+  return 1e3 * sorted[sorted.size() / 2];
+}
+
+}  // namespace
+
+training::training(const training_settings& settings, const text& data, int threads)
+    : settings_(settings),
+      text_(fitting(data, settings.shape.context)),
+      model_(settings.shape, settings.batch, threads),
+      optimizer_(model_.parameters(), optimizer_settings_of(settings)) {
+  model_.initialize(settings.seed);
+}
+
+training::training(const checkpoint& from, const text& data, int threads) : training(from.settings, data, threads) {
+  if (from.text_fingerprint != data.fingerprint())
+    throw user_error("checkpoint: it was made from another text than --text");
+  from.restore(optimizer_, history_);
+}
+
+double training::step() {
+  using clock = std::chrono::steady_clock;
+  const auto start = clock::now();
+  const text::batch batch = text_.training_batch(settings_.seed, static_cast<std::uint64_t>(steps_done()),
+                                                 settings_.batch, settings_.shape.context);
+  const sequences s{settings_.batch, settings_.shape.context};
+  const double loss = bits(model_.loss_and_gradient(s, batch.bytes.data(), batch.next.data()), s.rows());
+  optimizer_.step(model_.threads());
+  step_seconds_.push_back(std::chrono::duration<double>(clock::now() - start).count());
+  mixer_seconds_.push_back(model_.take_mixer_seconds());
+  history_.bits.push_back(loss);
+  history_.seconds.push_back((history_.seconds.empty() ? 0.0 : history_.seconds.back()) + step_seconds_.back());
+  return loss;
+}
+
+double training::held_out_bits() {
+  const index_t count = text_.held_out_sequences(settings_.shape.context);
+  double nats = 0;
+  for (index_t first = 0; first < count; first += settings_.batch) {
+    const index_t sequences_now = std::min(settings_.batch, count - first);
+    const text::batch batch = text_.held_out_batch(first, sequences_now, settings_.shape.context);
+    nats += model_.loss({sequences_now, settings_.shape.context}, batch.bytes.data(), batch.next.data());
+  }
+  model_.take_mixer_seconds();
+  return bits(nats, count * settings_.shape.context);
+}
+
+void training::save(const std::filesystem::path& path) {
+  save_checkpoint(path, settings_, text_.fingerprint(), optimizer_, history_);
+}
+
+std::string training::write(const std::string& prompt, index_t count, double temperature) {
+  std::vector<std::uint8_t> bytes(prompt.begin(), prompt.end());
+  buffer<float> logits(vocabulary);
+  random_stream random(settings_.seed, purpose::sample);
+  for (index_t i = 0; i < count; ++i) {
+    // The position table ends at `context`: the window of the last bytes slides along.
+    const auto time = std::min(settings_.shape.context, static_cast<index_t>(bytes.size()));
+    model_.logits(time, bytes.data() + (static_cast<index_t>(bytes.size()) - time), time - 1, logits.data());
+    const float top = *std::max_element(logits.begin(), logits.end());
+    std::vector<double> sums;
+    double sum = 0;
+    for (const float x : logits) sums.push_back(sum += std::exp(static_cast<double>(x - top) / temperature));
+    const auto drawn = std::upper_bound(sums.begin(), sums.end(), random.uniform() * sum);
+    bytes.push_back(static_cast<std::uint8_t>(std::min<std::ptrdiff_t>(drawn - sums.begin(), vocabulary - 1)));
+  }
+  model_.take_mixer_seconds();
+  return {bytes.begin() + static_cast<std::ptrdiff_t>(prompt.size()), bytes.end()};
+}
+
+double training::step_milliseconds() const {
+  return typical_milliseconds(step_seconds_);
+}
+double training::mixer_milliseconds() const {
+  return typical_milliseconds(mixer_seconds_);
+}
+
+}  // namespace examples::char_lm

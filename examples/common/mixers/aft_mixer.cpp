@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The AFT operators as mixers: y = sigmoid(q) * average(k + w, v), causal.
+
+#include "common/mixers/aft_mixer.hpp"
+
+#include <utility>
+
+namespace examples {
+
+namespace {
+
+template <class T>
+using view = aft::tensor_view<T, 3>;
+
+template <class T>
+struct projections {
+  view<T> q, k, v;
+};
+
+/// What the four share: where q, k, v lie in the joint projection, and the two arrays that a forward
+/// call leaves for its backward.
+template <class Real>
+class aft_mixer : public mixer<Real> {
+ public:
+  aft_mixer(const mixer_shape& shape, index_t key_channels)
+      : channels_(shape.channels),
+        key_channels_(key_channels),
+        lse_(shape.max_batch * shape.context * key_channels),
+        average_(shape.max_batch * shape.context * shape.channels) {}
+
+  index_t input_width() const final { return 2 * channels_ + key_channels_; }
+
+  void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) final {
+    call(exec, s, split(s, qkv), whole(s, y), options(s));
+  }
+  void backward(sequences s, const Real* qkv, const Real*, const Real* dy, Real* dqkv, const aft::cpu& exec) final {
+    call_backward(exec, s, split(s, qkv), whole(s, dy), split(s, dqkv), options(s));
+  }
+
+ protected:
+  virtual void call(const aft::cpu& exec, sequences s, projections<const Real> in, view<Real> y,
+                    const aft::options& o) = 0;
+  virtual void call_backward(const aft::cpu& exec, sequences s, projections<const Real> in, view<const Real> dy,
+                             projections<Real> d, const aft::options& o) = 0;
+
+ private:
+  // The joint projection is one matrix product; strides make three tensors of its columns.
+  template <class T>
+  projections<T> split(sequences s, T* qkv) const {
+    const index_t width = input_width();
+    const auto columns = [&](index_t first, index_t count) {
+      return view<T>(qkv + first, {s.batch, s.time, count}, {s.time * width, width, 1});
+    };
+    return {columns(0, channels_), columns(channels_, key_channels_), columns(channels_ + key_channels_, channels_)};
+  }
+  template <class T>
+  view<T> whole(sequences s, T* x) const {
+    return view<T>(x, {s.batch, s.time, channels_});
+  }
+  aft::options options(sequences s) {
+    aft::options o{.causal = true};
+    o.lse = view<Real>(lse_.data(), {s.batch, s.time, key_channels_});
+    o.average = whole(s, average_.data());
+    return o;
+  }
+
+  index_t channels_;
+  index_t key_channels_;
+  buffer<Real> lse_;
+  buffer<Real> average_;
+};
+
+template <class Real>
+class simple_mixer final : public aft_mixer<Real> {
+ public:
+  explicit simple_mixer(const mixer_shape& shape) : aft_mixer<Real>(shape, shape.channels) {}
+
+ private:
+  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y, const aft::options& o) override {
+    aft::simple(exec, in.q, in.k, in.v, y, o);
+  }
+  void call_backward(const aft::cpu& exec, sequences, projections<const Real> in, view<const Real> dy,
+                     projections<Real> d, const aft::options& o) override {
+    aft::simple_backward(exec, in.q, in.k, in.v, dy, d.q, d.k, d.v, o);
+  }
+};
+
+/// The three whose position bias is learned.
+template <class Real>
+class biased_mixer : public aft_mixer<Real> {
+ public:
+  biased_mixer(const mixer_shape& shape, index_t key_channels, const std::string& name, std::vector<index_t> extents)
+      : aft_mixer<Real>(shape, key_channels), bias_(name + ".bias", std::move(extents), role::position_bias) {}
+
+  void collect(parameter_list<Real>& all) final { all.push_back(&bias_); }
+  parameter<Real>* position_bias() final { return &bias_; }
+  double bias_deviation() const override { return 0.01; }
+
+ protected:
+  const Real* value() const { return bias_.value.data(); }
+  // A short sequence leaves the rest of the bias without a gradient.
+  Real* cleared_gradient() {
+    bias_.grad.zero();
+    return bias_.grad.data();
+  }
+
+ private:
+  parameter<Real> bias_;
+};
+
+/// One bias for every pair of positions, (T, T): its upper triangle is never read.
+template <class Real>
+class full_mixer final : public biased_mixer<Real> {
+ public:
+  full_mixer(const std::string& name, const mixer_shape& shape)
+      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, shape.context}), context_(shape.context) {}
+
+ private:
+  void call(const aft::cpu& exec, sequences s, projections<const Real> in, view<Real> y,
+            const aft::options& o) override {
+    aft::full(exec, in.q, in.k, in.v, bias(s, this->value()), y, o);
+  }
+  void call_backward(const aft::cpu& exec, sequences s, projections<const Real> in, view<const Real> dy,
+                     projections<Real> d, const aft::options& o) override {
+    aft::full_backward(exec, in.q, in.k, in.v, bias(s, this->value()), dy, d.q, d.k, d.v,
+                       bias(s, this->cleared_gradient()), o);
+  }
+  template <class T>
+  auto bias(sequences s, T* w) const {
+    return aft::dense_bias{aft::tensor_view<T, 2>(w, {s.time, s.time}, {context_, 1})};
+  }
+  index_t context_;
+};
+
+/// A bias for the `window` latest keys of every position, stored as a band (T, window): the dense matrix
+/// would hold T - window zeros a row for the optimizer to walk over.
+template <class Real>
+class local_mixer final : public biased_mixer<Real> {
+ public:
+  local_mixer(const std::string& name, const mixer_shape& shape)
+      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, shape.window}), width_(shape.window) {}
+
+ private:
+  void call(const aft::cpu& exec, sequences s, projections<const Real> in, view<Real> y,
+            const aft::options& o) override {
+    aft::local(exec, in.q, in.k, in.v, bias(s, this->value()), window(), y, o);
+  }
+  void call_backward(const aft::cpu& exec, sequences s, projections<const Real> in, view<const Real> dy,
+                     projections<Real> d, const aft::options& o) override {
+    aft::local_backward(exec, in.q, in.k, in.v, bias(s, this->value()), window(), dy, d.q, d.k, d.v,
+                        bias(s, this->cleared_gradient()), o);
+  }
+  // The causal half of window::strict(width).
+  aft::window window() const { return {.before = width_ - 1, .after = 0}; }
+  template <class T>
+  auto bias(sequences s, T* w) const {
+    return aft::banded_bias{aft::tensor_view<T, 2>(w, {s.time, width_})};
+  }
+  index_t width_;
+};
+
+/// A filter of `window` causal taps for every head.
+template <class Real>
+class conv_mixer final : public biased_mixer<Real> {
+ public:
+  conv_mixer(const std::string& name, const mixer_shape& shape)
+      : biased_mixer<Real>(shape, shape.tied_keys ? shape.heads : shape.channels, name, {shape.heads, shape.window}),
+        heads_(shape.heads),
+        taps_(shape.window) {}
+
+  // The papers start filters at 0: every tap then begins as the plain global average.
+  double bias_deviation() const override { return 0.0; }
+
+ private:
+  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y, const aft::options& o) override {
+    aft::conv(exec, in.q, in.k, in.v, filter(this->value()), y, o);
+  }
+  void call_backward(const aft::cpu& exec, sequences, projections<const Real> in, view<const Real> dy,
+                     projections<Real> d, const aft::options& o) override {
+    aft::conv_backward(exec, in.q, in.k, in.v, filter(this->value()), dy, d.q, d.k, d.v,
+                       filter(this->cleared_gradient()), o);
+  }
+  template <class T>
+  auto filter(T* r) const {
+    return aft::tensor_view<T, 2>(r, {heads_, taps_});
+  }
+  index_t heads_;
+  index_t taps_;
+};
+
+}  // namespace
+
+template <class Real>
+std::unique_ptr<mixer<Real>> make_aft_mixer(mixer_kind kind, const std::string& name, const mixer_shape& shape) {
+  switch (kind) {
+    case mixer_kind::simple: return std::make_unique<simple_mixer<Real>>(shape);
+    case mixer_kind::full: return std::make_unique<full_mixer<Real>>(name, shape);
+    case mixer_kind::local: return std::make_unique<local_mixer<Real>>(name, shape);
+    case mixer_kind::conv: return std::make_unique<conv_mixer<Real>>(name, shape);
+    case mixer_kind::attention: break;
+  }
+  return nullptr;
+}
+
+template std::unique_ptr<mixer<float>> make_aft_mixer(mixer_kind, const std::string&, const mixer_shape&);
+template std::unique_ptr<mixer<double>> make_aft_mixer(mixer_kind, const std::string&, const mixer_shape&);
+
+}  // namespace examples

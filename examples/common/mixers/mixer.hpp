@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What mixes the time steps of a sequence: the part of the model that is exchanged and compared.
+#pragma once
+
+#include "common/layers/parameter.hpp"
+
+#include <aft/aft.hpp>
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace examples {
+
+enum class mixer_kind { local, simple, conv, full, attention };
+
+inline constexpr mixer_kind all_mixers[] = {mixer_kind::local, mixer_kind::conv, mixer_kind::attention,
+                                            mixer_kind::full, mixer_kind::simple};
+
+std::string_view name_of(mixer_kind kind);
+std::optional<mixer_kind> mixer_named(std::string_view name);
+
+struct mixer_shape {
+  index_t channels;
+  index_t heads;
+  index_t context;    // the longest sequence
+  index_t max_batch;  // at that length
+  index_t window;     // local: keys s with t - window < s <= t; conv: taps
+  bool tied_keys;     // conv: one key channel for all channels of a head
+};
+
+/// The sequences of one call, `batch` x `time` rows, one after the other.
+struct sequences {
+  index_t batch;
+  index_t time;
+  index_t rows() const { return batch * time; }
+};
+
+template <class Real>
+class mixer {
+ public:
+  virtual ~mixer() = default;
+
+  /// Columns of the joint projection that yields q, k and v.
+  virtual index_t input_width() const = 0;
+  virtual void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) = 0;
+  /// qkv and y as they were in the forward call.
+  virtual void backward(sequences s, const Real* qkv, const Real* y, const Real* dy, Real* dqkv,
+                        const aft::cpu& exec) = 0;
+  virtual void collect(parameter_list<Real>&) {}
+  /// The learned position bias; none for attention and AFT-simple.
+  virtual parameter<Real>* position_bias() { return nullptr; }
+  /// How far from 0 it starts.
+  virtual double bias_deviation() const { return 0.0; }
+};
+
+template <class Real>
+std::unique_ptr<mixer<Real>> make_mixer(mixer_kind kind, const std::string& name, const mixer_shape& shape);
+
+}  // namespace examples

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all the programs' results say and how they are written.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <filesystem>
+#include <string>
+
+namespace examples {
+
+/// Adds what the program was built with, and replaces the file as a whole. Throws user_error.
+void write_results(const std::filesystem::path& file, nlohmann::json results);
+
+/// The text as a terminal can show it: anything but printable ASCII and line ends becomes '?'.
+std::string printable(const std::string& bytes);
+
+}  // namespace examples
