@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     const char* const name = aft_test_begin_run != nullptr ? aft_test_begin_run(i) : "";
     if (context.run() != 0) {
       failed = 1;
-      if (runs > 1) std::cout << "failed with the engine: " << name << std::endl;
+      if (runs > 1) std::cout << "failed in the run of the engine: " << name << std::endl;
     }
     // It was asked for a list, which is the same for all.
     if (context.shouldExit()) break;
