@@ -107,13 +107,13 @@ function(aft_add_test_engines)
     # Several blocks of weights.
     target_compile_definitions(aft_engine_avx512_bf16_objects PUBLIC AFT_WEIGHT_BYTES=32768 PRIVATE AFT_TEST_BF16_ONLY)
   endif()
-  # The sizes of the tree under AddressSanitizer, which compares no numbers.
+  if("clang" IN_LIST AFT_TEST_ENGINES AND AFT_COMPILER_clang++)
+    _aft_add_clang_engine()
+  endif()
+  # The sizes of the tree under AddressSanitizer, which compares no numbers. Last: it has no run of its own.
   if("blocks" IN_LIST AFT_TEST_ENGINES)
     _aft_add_engine(blocks "" "${_aft_engine_parts}" -O1)
     target_compile_definitions(aft_engine_blocks_objects PUBLIC ${AFT_TEST_SMALL_BLOCKS})
-  endif()
-  if("clang" IN_LIST AFT_TEST_ENGINES AND AFT_COMPILER_clang++)
-    _aft_add_clang_engine()
   endif()
 endfunction()
 
