@@ -11,6 +11,7 @@
 #include "../gemm/microkernel.hpp"
 #include "../gemm/pack_keys.hpp"
 #include "../simd/transpose.hpp"
+#include "../softmax/proof.hpp"
 #include "scale.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -79,7 +80,7 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
     C k[column_chunk * L], scales[L];
     vec<C> top = load(range.key_top);
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-      const index_t s1 = s0 + column_chunk < p.Tk ? s0 + column_chunk : p.Tk;
+      const index_t s1 = min_of(s0 + column_chunk, p.Tk);
       keys.read(s0, s1, k, -std::numeric_limits<C>::infinity());
       hide_keys(p, tile, s0, s1, k);
       for (index_t s = 0; s < s1 - s0; ++s) top = max_ignoring_nan<C>(top, load(k + s * L));
@@ -242,7 +243,7 @@ template <class C>
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
-  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), back(scale.back), lower(scale.lower);
+  const vec<C> most(most_scale<C>), back(scale.back), lower(scale.lower);
   C rows[tuning<C>::MR * N];
   weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
@@ -297,7 +298,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
     return !p.win.bounded || (s0 < r1 + p.win.after && s1 > r0 - p.win.before);
   };
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
-    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    const index_t p1 = min_of(p0 + plan.block, plan.panels);
     parallel_for(p1 - p0, plan.threads, [&](index_t i, int) {
       for (index_t group = 0, n0 = 0; n0 < columns.count; ++group, n0 += columns.per_group) {
         pack_gradient_rows<C>(in, plan, columns, n0, n0 + columns.per_group, (p0 + i) * M, end_of(p0 + i),
@@ -320,7 +321,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
         const index_t g1 = g0 + columns.per_group;
         const pair_weights<C> weights(p, factors, plan.groups > 1 ? group : b, h);
         for (index_t n0 = g0; n0 < g1; n0 += chunk) {
-          const index_t n1 = n0 + chunk < g1 ? n0 + chunk : g1;
+          const index_t n1 = min_of(n0 + chunk, g1);
           for (index_t j = j0; j < j1; ++j)
             pack_gradient_columns<C>(p, plan, columns, n0, n1, first_key(j), last_key(j),
                                      packed + (j - j0) * 2 * chunk * N);
@@ -359,7 +360,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
       constexpr index_t few = 8;  // panels an item: enough rows to pay for packing the keys again
       parallel_for(ceil_div(p1 - p0, few), plan.threads, [&](index_t i, int thread) {
         const index_t q0 = p0 + i * few;
-        const index_t q1 = q0 + few < p1 ? q0 + few : p1;
+        const index_t q1 = min_of(q0 + few, p1);
         for (index_t j = 0; j < plan.key_tiles; j += plan.together) run(q0, q1, j, until(j), thread);
       });
     }

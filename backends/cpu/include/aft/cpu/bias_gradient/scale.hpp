@@ -31,7 +31,7 @@ template <class C>
       const lane_tile<C> tile = make_lane_tile<C>(b, 0, p.d, c, p.d);
       const lane_field<C> averages(in.average, p.grid, tile, 1);
       for (index_t t0 = 0; t0 < p.Tq; t0 += column_chunk) {
-        const index_t t1 = t0 + column_chunk < p.Tq ? t0 + column_chunk : p.Tq;
+        const index_t t1 = min_of(t0 + column_chunk, p.Tq);
         averages.read(t0, t1, o);
         for (index_t i = 0; i < (t1 - t0) * L; ++i) {
           const C size = o[i] < C(0) ? -o[i] : o[i];

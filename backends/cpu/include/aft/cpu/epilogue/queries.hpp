@@ -116,10 +116,8 @@ template <class C>
     queries.read(r0, r1, q);
     queries.prefetch(r1, r1 + M, p.Tq);
   }
-  C used[L];
-  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
-  const auto unused = load(used) == zero;
+  const auto unused = tile.idle();
   const vec<C> inverse_scale = load(cs.inverse_scale), floor = load(cs.floor);
   const auto proof = [&](const vec<C>& num, const vec<C>& den, const vec<C>& o) {
     return proven_average<C>(num, den, o, floor);

@@ -84,7 +84,7 @@ class pair_weights {
     constexpr index_t most = 64;
     C line[most];
     for (index_t s = s0; s < s1; s += most) {
-      const index_t end = s + most < s1 ? s + most : s1;
+      const index_t end = min_of(s + most, s1);
       for (index_t t = t0; t < t1; ++t) {
         row(t, s, end, line);
         for (index_t i = s; i < end; ++i) out[(i - s0) * ld + t - t0] = line[i - s];

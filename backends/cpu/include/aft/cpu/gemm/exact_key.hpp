@@ -23,7 +23,7 @@ template <class C>
   const vec<C> zero(C(0));
   vec<C> a_sum(zero), b_sum(zero), a_block(zero), b_block(zero);
   for (index_t t0 = 0; t0 < p.Tq; t0 += chunk) {
-    const index_t t1 = t0 + chunk < p.Tq ? t0 + chunk : p.Tq;
+    const index_t t1 = min_of(t0 + chunk, p.Tq);
     weights.columns(s, s + 1, t0, t1, w, chunk);
     up.read(in, tile, t0, t1);
     for (index_t t = 0; t < t1 - t0; ++t) {

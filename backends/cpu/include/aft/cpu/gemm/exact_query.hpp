@@ -71,7 +71,7 @@ template <class C>
   vec<C> num(zero), den(zero);
   const auto add_to = [&](index_t from, index_t to, vec<C>& block_num, vec<C>& block_den) {
     for (index_t s0 = from; s0 < to; s0 += chunk) {
-      const index_t s1 = s0 + chunk < to ? s0 + chunk : to;
+      const index_t s1 = min_of(s0 + chunk, to);
       stage(s0, s1);
       if constexpr (has_bf16_dot<C>) {
         if (paired) {

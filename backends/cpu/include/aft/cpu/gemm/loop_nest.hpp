@@ -120,7 +120,7 @@ template <class C>
   const index_t items = (p1 - p0 + plan.together - 1) / plan.together;
   parallel_for(items, plan.own_weights() ? 1 : plan.threads, [&](index_t item, int own) {
     const index_t first = p0 + item * plan.together;
-    const index_t last = first + plan.together < p1 ? first + plan.together : p1;
+    const index_t last = min_of(first + plan.together, p1);
     const index_t origin = plan.cut.begin(first), ld = plan.ld();
     const auto all = g.dense(origin, plan.cut.end(last - 1));
     C* const rows = plan.rows.of(plan.own_weights() ? thread : own);
@@ -199,7 +199,7 @@ template <class C>
     sum_uniform_keys<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
   }
   for (index_t s0 = a0; s0 < a1; s0 += plan.MC_panels) {
-    const index_t s1 = s0 + plan.MC_panels < a1 ? s0 + plan.MC_panels : a1;
+    const index_t s1 = min_of(s0 + plan.MC_panels, a1);
     const auto first = cut.dense(g, s0);
     const auto last = cut.dense(g, s1 - 1);
     const index_t start = first.lo / depth * depth;
@@ -280,7 +280,7 @@ inline void fold_keys_first(const fold_plan<C>& plan, int thread, index_t tiles,
   parallel_for(blocks, team, [&](index_t i, int own) {
     // The longest rows come first, so that threads end together.
     const index_t p0 = (plan.g.causal > 0 ? blocks - 1 - i : i) * plan.block;
-    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    const index_t p1 = min_of(p0 + plan.block, plan.panels);
     pack_weights<C>(plan, slot_of(own), p0, p1, fill);
     for (index_t tile = 0; tile < tiles; tile += plan.group) {
       const bool last = tile + plan.group >= tiles;
@@ -303,7 +303,7 @@ template <class C>
                                          pack_ref<C> pack, sums_ref<C> epilogue) {
   if (plan.order == loop_order::keys_first) return fold_keys_first<C>(plan, thread, tiles, fill, pack, epilogue);
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
-    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    const index_t p1 = min_of(p0 + plan.block, plan.panels);
     pack_weights<C>(plan, thread, p0, p1, fill);
     for_each_item<C>(plan, thread, tiles, p0, p1, [&](const fold_item& item) {
       C* const P = plan.columns.of(item.slot);

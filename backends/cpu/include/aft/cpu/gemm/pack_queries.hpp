@@ -87,7 +87,7 @@ template <class C, class Tiles>
   query_range<C> ranges[tuning<C>::wide_group];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
   for (index_t t0 = 0; t0 < T; t0 += query_chunk) {
-    const index_t t1 = t0 + query_chunk < T ? t0 + query_chunk : T;
+    const index_t t1 = min_of(t0 + query_chunk, T);
     stage_queries<C>(in, tiles, count, t0, t1, P, exponents, buffers, ranges);
   }
   for (index_t i = 0; i < count; ++i, P += T * N, exponents += T * L, ++cs) {

@@ -9,6 +9,7 @@
 #include "../gemm/exact_key.hpp"
 #include "../gemm/pack_queries.hpp"
 #include "../math/exp_weight.hpp"
+#include "../softmax/proof.hpp"
 #include "../tensor/reduce_shared_keys.hpp"
 #include "../window/bias_gradient.hpp"
 #include "../window/key_epilogue.hpp"
@@ -31,7 +32,7 @@ template <class C>
   constexpr index_t M = tuning<C>::MR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
-  C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L], used[L];
+  C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L];
   const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk), values(p.v, p.grid, tile, 1);
   keys.read(r0, r1, k, -inf);
   values.read(r0, r1, v);
@@ -40,11 +41,9 @@ template <class C>
   hide_keys(p, tile, r0, r1, k);
   const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), inverse_scale = load(cs.inverse_scale);
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
-  // Terms below 2^-125 were dropped before this factor multiplied them: 2^40 keeps their sum under 2^-60 max |g|.
-  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
+  const vec<C> most(most_scale<C>), least(least_scale<C>);
   const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
-  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
-  const auto unused = load(used) == zero;
+  const auto unused = tile.idle();
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> key = load(k + r * L);
     const vec<C> value = load(v + r * L);

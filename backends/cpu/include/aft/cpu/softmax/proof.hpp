@@ -6,6 +6,15 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
+/// Of a gradient, terms below 2^-125 were dropped before the scales of keys, rows and taps multiply their sum: a power
+/// of two up to this keeps what is lost below 2^-60 of max |g|.
+template <class C>
+inline constexpr C most_scale = sizeof(C) == 4 ? C(40) : C(400);
+
+/// Below it the power of two comes last, after g's and v's own: alone it would underflow where the result need not.
+template <class C>
+inline constexpr C least_scale = sizeof(C) == 4 ? C(-60) : C(-800);
+
 /// Underflowed terms change num / den by at most T 2^-125 / den, relative to max |v|; above the bounds that is far
 /// below an ulp. NaN and infinities fail the comparisons.
 template <class C>

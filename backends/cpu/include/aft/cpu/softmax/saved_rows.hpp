@@ -336,7 +336,7 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs
   parallel_for(p.B * row_blocks, thread_count(exec), [&](index_t item, int thread) {
     C* const highest = max_abs != nullptr ? max_abs + thread * L : nullptr;
     const index_t t0 = item % row_blocks * rows;
-    const index_t t1 = t0 + rows < p.Tq ? t0 + rows : p.Tq;
+    const index_t t1 = min_of(t0 + rows, p.Tq);
     if (plain) {
       gate_whole_rows<C>(in, item / row_blocks, t0, t1, streamed, highest);
       return fence_stores();

@@ -99,9 +99,7 @@ struct query_fold {
     const vec<C> zero(C(0)), one(C(1)), largest(k_::largest);
     const vec<C> inverse_scale = load(cs.inverse_scale), floor = load(cs.floor);
     const vec<C> scaled = load(cs.exponent) + load(table.exponent);
-    C used[L];
-    for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
-    const auto idle = load(used) == zero;
+    const auto idle = tile.idle();
     const auto usable = differs<C>(load(cs.usable), zero);
     // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
     const bool quotient = gates.first != nullptr && p.gate_fn == gate::sigmoid;

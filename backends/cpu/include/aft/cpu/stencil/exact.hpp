@@ -62,7 +62,7 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   const auto visit = [&](const auto& f) {
     for_each_run(shape, t, [&](index_t i0, index_t i1, index_t tap) {
       for (index_t s0 = i0; s0 < i1; s0 += chunk) {
-        const index_t s1 = s0 + chunk < i1 ? s0 + chunk : i1;
+        const index_t s1 = min_of(s0 + chunk, i1);
         keys.read(s0, s1, k, -inf);
         values.read(s0, s1, v);
         hide_keys(p, tile, s0, s1, k);

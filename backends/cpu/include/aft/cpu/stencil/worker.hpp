@@ -22,7 +22,7 @@ struct stencil_item {
 
   index_t count() const { return last - first; }
   /// At most n tiles from the i-th on.
-  stencil_item some(index_t i, index_t n) const { return {group, i, i + n < last ? i + n : last}; }
+  stencil_item some(index_t i, index_t n) const { return {group, i, min_of(i + n, last)}; }
 };
 
 /// What is asked for while a lane tile is worked on: a part of the rows of the tiles that are read together after those

@@ -110,6 +110,13 @@ struct lane_tile {
   bool one_batch = false;  ///< all of one batch element, with consecutive channels
   index_t b[lanes<C>] = {};
   index_t c[lanes<C>] = {};
+
+  /// Lanes that hold no channel.
+  vec_mask<C> idle() const {
+    C used[lanes<C>];
+    for (index_t l = 0; l < lanes<C>; ++l) used[l] = l < count ? C(1) : C(0);
+    return load(used) == vec<C>(C(0));
+  }
 };
 
 /// A field seen through a lane tile: where each lane's element of a position lies. Inlined as a whole into everything

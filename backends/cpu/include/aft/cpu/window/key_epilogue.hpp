@@ -5,6 +5,7 @@
 
 #include "../gemm/loop_nest.hpp"
 #include "../math/exp_weight.hpp"
+#include "../softmax/proof.hpp"
 #include "../softmax/row_state.hpp"
 #include "pack_keys.hpp"
 
@@ -22,7 +23,7 @@ template <class C>
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   const vec<C> zero(C(0));
-  const vec<C> most(sizeof(C) == 4 ? C(40) : C(400)), least(sizeof(C) == 4 ? C(-60) : C(-800));
+  const vec<C> most(most_scale<C>), least(least_scale<C>);
   const vec<C> inverse_scale = load(cs.inverse_scale), lift = load(cs.lift), unlift = load(cs.unlift);
   const vec<C> column_exponent = load(cs.exponent);
   C* rows_to = kept != nullptr ? kept->to : nullptr;

@@ -159,7 +159,7 @@ template <class C>
 [[gnu::noinline]] inline void fold_window(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
                                           function_ref<void(const fold_item&)> run) {
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
-    const index_t p1 = p0 + plan.block < plan.panels ? p0 + plan.block : plan.panels;
+    const index_t p1 = min_of(p0 + plan.block, plan.panels);
     pack_weights<C>(plan, thread, p0, p1, fill);
     for_each_item<C>(plan, thread, tiles, p0, p1, run);
   }

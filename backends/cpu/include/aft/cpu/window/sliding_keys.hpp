@@ -157,7 +157,7 @@ class window_columns {
         for (index_t i = i0; i < i1; ++i) {
           vec<C> num(C(0)), den(C(0));
           for (index_t s = hi; s < at; s += most) {
-            const index_t end = s + most < at ? s + most : at;
+            const index_t end = min_of(s + most, at);
             add(form(i, s, end, measured), end - s, num, den);
           }
           store(sums + i * N, load(sums + i * N) + num);
@@ -247,7 +247,7 @@ class window_columns {
   [[gnu::noinline]] void join_parts(index_t lo, index_t room) {
     C sums[tuning<C>::wide_group * N] = {};
     while (at_ < lo) {
-      const index_t end = at_ + room < lo ? at_ + room : lo;
+      const index_t end = min_of(at_ + room, lo);
       reach(end);
       for (index_t i = 0; i < count_; ++i) {
         vec<C> num = load(sums + i * N), den = load(sums + i * N + L);
@@ -271,7 +271,7 @@ class window_columns {
         }
         base_ = from;
       }
-      index_t until = filled_ + most < end ? filled_ + most : end;
+      index_t until = min_of(filled_ + most, end);
       until = until < base_ + plan_->sliding ? until : base_ + plan_->sliding;
       for (index_t i = 0; i < count_; ++i)
         source_->form(i, filled_, until, P_ + i * plan_->column_size + (filled_ - base_) * N, false);

@@ -78,7 +78,7 @@ template <class C>
   const index_t x1 = shift > 0 ? shape.width() - shift : shape.width();
   for_each_tap_row(shape, j0, j1, [&](index_t t_row, index_t s_row) {
     for (index_t a = x0; a < x1; a += chunk) {
-      const index_t e = a + chunk < x1 ? a + chunk : x1;
+      const index_t e = min_of(a + chunk, x1);
       const index_t s0 = s_row + a + shift;
       keys.read(s0, s0 + (e - a), k, -inf);
       values.read(s0, s0 + (e - a), v);

@@ -4,18 +4,10 @@
 #pragma once
 
 #include "../../runtime/parallel.hpp"
+#include "../../softmax/proof.hpp"
 #include "exact.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
-
-/// Terms below 2^-125 were dropped before the scales of keys, rows and taps multiply them: a power of two up to this
-/// keeps what is lost below 2^-60 of max |g|.
-template <class C>
-inline constexpr C stencil_most_scale = sizeof(C) == 4 ? C(40) : C(400);
-
-/// Below it the power of two comes last, after g's and v's own: alone it would underflow where the result need not.
-template <class C>
-inline constexpr C stencil_least_scale = sizeof(C) == 4 ? C(-60) : C(-800);
 
 /// correlate for any `f`.
 template <class C>
@@ -67,7 +59,7 @@ struct scaled_factor {
   vec_mask<C> within;  ///< x lies in the given range, and the scale where a product with it loses nothing
 
   scaled_factor(const vec<C>& x, const vec<C>& exponents, C range) {
-    const vec<C> most(stencil_most_scale<C>);
+    const vec<C> most(most_scale<C>);
     within = (xsimd::abs)(x) <= vec<C>(range);
     const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, x, vec<C>(C(0))));
     mantissa = e.mantissa;
@@ -78,7 +70,7 @@ struct scaled_factor {
   /// mantissa 2^scale x a b, where a and b are powers of two.
   vec<C> times(const vec<C>& x, const vec<C>& a, const vec<C>& b) const {
     const vec<C> product = (factor * x) * a * b;
-    const auto deep = scale < vec<C>(stencil_least_scale<C>);
+    const auto deep = scale < vec<C>(least_scale<C>);
     return xsimd::any(deep) ? xsimd::select(deep, raise<C>((mantissa * x) * a * b, scale), product) : product;
   }
 };
@@ -96,9 +88,7 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0)), one(C(1));
   const vec<C> exponents = load(cs.exponent) + load(ps.exponent);
-  C used[L];
-  for (index_t l = 0; l < L; ++l) used[l] = l < tile.count ? C(1) : C(0);
-  const auto idle = load(used) == zero;
+  const auto idle = tile.idle();
   const auto usable = load(ps.usable) == one;
   const auto all_zero = load(ps.all_zero) == one;
   const vec<C> proof(exp_constants<C>::proof);

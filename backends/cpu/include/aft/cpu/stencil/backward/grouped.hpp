@@ -73,7 +73,7 @@ struct grouped_gradients {
   }
   void fill_rows(const gradient_fields<C>& fields, index_t x, bool write_dq) const {
     for (index_t t0 = 0; t0 < p.Tq; t0 += query_block<C>::most) {
-      const index_t t1 = t0 + query_block<C>::most < p.Tq ? t0 + query_block<C>::most : p.Tq;
+      const index_t t1 = min_of(t0 + query_block<C>::most, p.Tq);
       read_saved<C>(fields, own.rows[x], t0, t1);
       fill_incoming<C>(fields, *own.block, own.rows[x], t0, t1, write_dq);
     }
@@ -284,7 +284,7 @@ struct grouped_gradients {
         if (p.dk.set) {
           const lane_rows<C> to(p.dk, p.grid, tile, p.d / p.hk);
           for (index_t s0 = 0; s0 < p.Tk; s0 += query_block<C>::most) {
-            const index_t s1 = s0 + query_block<C>::most < p.Tk ? s0 + query_block<C>::most : p.Tk;
+            const index_t s1 = min_of(s0 + query_block<C>::most, p.Tk);
             for (index_t s = s0; s < s1; ++s)
               store(rows + (s - s0) * L, load(own.dk + i * own.step + s * 2 * L + x * L));
             to.write(p, s0, s1, rows);

@@ -151,7 +151,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
           recompute<C>(fold, worker.forward.P, rest, block, worker.rows);
         }
         for (index_t t0 = 0; t0 < p.Tq; t0 += query_block<C>::most) {
-          const index_t t1 = t0 + query_block<C>::most < p.Tq ? t0 + query_block<C>::most : p.Tq;
+          const index_t t1 = min_of(t0 + query_block<C>::most, p.Tq);
           if (saved) read_saved<C>(fields, worker.rows, t0, t1);
           fill_incoming<C>(fields, block, worker.rows, t0, t1);
         }

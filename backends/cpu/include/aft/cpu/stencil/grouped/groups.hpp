@@ -87,7 +87,7 @@ template <class C>
   C k[block * L];
   vec<C> top(-inf), has_hidden(C(0));
   for (index_t s0 = 0; s0 < p.Tk; s0 += block) {
-    const index_t s1 = s0 + block < p.Tk ? s0 + block : p.Tk;
+    const index_t s1 = min_of(s0 + block, p.Tk);
     field_k.read(s0, s1, k, -inf);
     hide_keys(p, tile, s0, s1, k);
     for (index_t s = s0; s < s1; ++s) {
