@@ -89,6 +89,11 @@ struct arrays {
         du(u.size()),
         dx(x.size()),
         dr(r.size()) {
+    // Keys that no fast path serves, after which earlier rows must be what they were.
+    for (index_t n = random.chance(3) ? 1 + random.below(4) : 0; n > 0; --n) {
+      const float far[] = {1e30f, -1e30f, 6000, 900, -std::numeric_limits<float>::infinity()};
+      k[static_cast<std::size_t>(random.below(static_cast<index_t>(k.size())))] = static_cast<T>(far[random.below(5)]);
+    }
     if (random.chance(4)) {
       for (auto& weight : w) weight = random.chance(5) ? -std::numeric_limits<W>::infinity() : weight;
     }

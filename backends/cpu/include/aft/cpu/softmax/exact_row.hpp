@@ -78,7 +78,9 @@ class exact_row_units {
       x.factor = xsimd::select(distant, vec<C>(C(1)), x.factor);
     }
     x.mass = xsimd::select(seen, x.mass, zero);
-    x.weighted = x.mass * scaled(v, seen);
+    // Chosen last: a product that met the engine's sum here might be fused with it, and have other bits than the fast
+    // path.
+    x.weighted = xsimd::select(seen, x.mass * (v * scale_), zero);
     return x;
   }
   /// A value in the row's units. That of a hidden pair may be anything.
