@@ -6,6 +6,7 @@
 #include <aft/aft.hpp>
 #include <device_emulator.hpp>
 
+#include "engines/own_engine.hpp"
 #include "harness/harness.hpp"
 #include "memory.hpp"
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "engines/own_engine.hpp"
 #include "harness/harness.hpp"
 
 using namespace aft::test;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "call/tensor_memory.hpp"
+#include "engines/own_engine.hpp"
 #include "harness/tolerance.hpp"
 
 namespace {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "engines/own_engine.hpp"
 #include "harness/harness.hpp"
 
 using namespace aft::test;

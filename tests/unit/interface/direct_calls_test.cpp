@@ -2,9 +2,8 @@
 // Calls as a user writes them: rank-2 views, the executor left out, biases in float beside 16-bit data, aft::no_grad.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
 #include "engines/engine.hpp"
+#include "engines/own_engine.hpp"
 #include "harness/harness.hpp"
 
 using namespace aft::test;
@@ -25,10 +24,6 @@ struct storage {
 std::vector<long double> widen(const std::vector<float>& x) {
   return {x.begin(), x.end()};
 }
-
-// This program's own kernels are what the harness's are compared with: engines of other instruction sets have other
-// bits.
-[[maybe_unused]] const int own_engine = setenv("AFT_TEST_ENGINE", "own", 1);
 
 constexpr index_t T = 21, d = 6, H = 3, n = 4;
 
