@@ -38,9 +38,10 @@ class exact_row_units {
     const vec<C> one(C(1)), inf(std::numeric_limits<C>::infinity()), size = (xsimd::abs)(value);
     // A NaN fails every comparison, so "not within" also catches it.
     const auto within = within_range(key) && within_range(weight);
-    beyond_ = xsimd::select(seen && !within, one, beyond_);
     const half_sum<C> z = add_halves<C>(key, weight);
     const auto ordinary = (xsimd::abs)(z.hi) < inf;
+    near_ = xsimd::select(seen && within && (z.hi > near_), z.hi, near_);
+    far_ = xsimd::select(seen && ordinary && !within && (z.hi > far_), z.hi, far_);
     tainted_ = xsimd::select(seen && !ordinary, one, tainted_);
     const auto higher = seen && ordinary && ((z.hi > start_hi_) || ((z.hi == start_hi_) && (z.lo > start_lo_)));
     start_hi_ = xsimd::select(higher, z.hi, start_hi_);
@@ -62,6 +63,10 @@ class exact_row_units {
     top_ = xsimd::select(top_ > none, top_, zero);
     start_hi_ = xsimd::select(start_hi_ > none, start_hi_, zero);
     guard_ = vec<C>(static_cast<C>(guard));
+    // Pairs beyond the range that lie far below the others have weight 0, as on the fast path: which path a lane takes
+    // depends on its neighbours, and so must not show in its bits.
+    const vec<C> nothing(sizeof(C) == 4 ? C(200) : C(2000));
+    distant_ = xsimd::select((far_ > none) && !(near_ - far_ > nothing), vec<C>(C(1)), zero);
   }
 
   exact_term<C> term(const vec<C>& key, const vec<C>& weight, const vec<C>& v, const vec_mask<C>& seen) const {
@@ -71,7 +76,9 @@ class exact_row_units {
     exact_term<C> x;
     x.factor = ew.mantissa;
     x.mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top_) - guard_);
-    if (const auto distant = beyond(); xsimd::any(distant)) {
+    const auto within = within_range(key) && within_range(weight);
+    x.mass = xsimd::select(within, x.mass, zero);
+    if (const auto distant = is_distant(); xsimd::any(distant)) {
       const half_sum<C> z = add_halves<C>(key, weight);
       const vec<C> logit = vec<C>(C(2)) * ((z.hi - start_hi_) + (z.lo - start_lo_));
       x.mass = xsimd::select(distant, exp_scaled<C>(logit, guard_), x.mass);
@@ -92,7 +99,7 @@ class exact_row_units {
     const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity());
     // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons made of it.
     const vec<C> den = xsimd::select(tainted_ > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den_sum);
-    const auto empty = den == zero, number = den == den, distant = beyond();
+    const auto empty = den == zero, number = den == den, distant = is_distant();
     const vec<C> safe = xsimd::select(empty, one, den), ratio = num / safe;
     // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
     // there, so that elsewhere the bits remain those of the fast path.
@@ -116,14 +123,17 @@ class exact_row_units {
 
  private:
   static vec_mask<C> within_range(const vec<C>& x) { return (xsimd::abs)(x) <= vec<C>(exp_constants<C>::range); }
-  vec_mask<C> beyond() const { return beyond_ > vec<C>(C(0)); }
+  /// Lanes whose reference is a logit, not a power of two.
+  vec_mask<C> is_distant() const { return distant_ > vec<C>(C(0)); }
 
   vec<C> top_ = vec<C>(-std::numeric_limits<C>::infinity());  ///< the largest exponent of k + w
   vec<C> start_hi_ = top_;                                    ///< the largest logit, halved, for lanes beyond the range
   vec<C> start_lo_ = vec<C>(C(0));
   vec<C> largest_ = start_lo_;  ///< finite |v|
   vec<C> tainted_ = start_lo_;  ///< some logit is NaN or +inf
-  vec<C> beyond_ = start_lo_;   ///< some logit lies beyond exp_constants::range
+  vec<C> near_ = top_;          ///< the largest logit, halved, of pairs within exp_constants::range
+  vec<C> far_ = top_;           ///< of those beyond it
+  vec<C> distant_ = start_lo_;
   vec<C> scale_ = start_lo_, inverse_scale_ = start_lo_, guard_ = start_lo_;
 };
 
