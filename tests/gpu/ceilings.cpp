@@ -117,12 +117,29 @@ double copy_bytes_per_second() {
   return 2.0 * static_cast<double>(bytes) / ms * 1e3;
 }
 
+namespace {
+
+/// Numbers in [-1, 1]. A card draws less power on zeros and multiplies them up to a sixth faster than real data.
+void fill_with_numbers(void* to, std::size_t bytes, bool bfloat16) {
+  std::vector<std::uint32_t> block(std::size_t{1} << 20);
+  std::uint32_t random = 12345;
+  const auto next = [&] { return random = random * 1664525u + 1013904223u; };
+  // Sign, an exponent of 2^-1 or 2^-2, and a mantissa: the upper half of a float is a bfloat16.
+  const auto number = [&] { return (next() & 0x807fffffu) | ((random >> 9 & 1u) != 0 ? 0x3f000000u : 0x3e800000u); };
+  for (std::uint32_t& x : block) x = bfloat16 ? (number() >> 16) | (number() & 0xffff0000u) : number();
+  const std::size_t size = block.size() * sizeof(block[0]);
+  for (std::size_t at = 0; at < bytes; at += size)
+    copy_to_device(static_cast<char*>(to) + at, block.data(), std::min(size, bytes - at));
+}
+
+}  // namespace
+
 double gemm_milliseconds(bool bfloat16, std::int64_t T, std::int64_t columns) {
   const auto size = static_cast<std::size_t>(bfloat16 ? 2 : 4);
   const auto rows = static_cast<std::size_t>(T), wide = static_cast<std::size_t>(columns);
   const block a(rows * rows * size), b(rows * wide * size), c(rows * wide * size);
-  require(cudaMemset(a.data, 0, rows * rows * size), "clearing");
-  require(cudaMemset(b.data, 0, rows * wide * size), "clearing");
+  fill_with_numbers(a.data, rows * rows * size, bfloat16);
+  fill_with_numbers(b.data, rows * wide * size, bfloat16);
   cublasHandle_t handle = nullptr;
   require(cublasCreate(&handle), "cuBLAS");
   const float one = 1, zero = 0;
