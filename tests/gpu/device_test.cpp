@@ -80,6 +80,23 @@ struct tensors {
   }
 };
 
+/// What `calls` does on the stream, as a graph. A capture that throws is ended all the same: as long as one is open, no
+/// test after it can take memory.
+template <class F>
+cudaGraph_t captured(cudaStream_t stream, F calls) {
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  try {
+    calls(stream);
+  } catch (...) {
+    (void)cudaStreamEndCapture(stream, &graph);
+    (void)cudaGetLastError();
+    throw;
+  }
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  return graph;
+}
+
 }  // namespace
 
 TEST_CASE("gpu: a captured graph gives the bits of the calls, at each replay") {
@@ -90,10 +107,7 @@ TEST_CASE("gpu: a captured graph gives the bits of the calls, at each replay") {
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   const auto direct = x.results();
 
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-  x.run(stream);
-  cudaGraph_t graph = nullptr;
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  const cudaGraph_t graph = captured(stream, [&](cudaStream_t s) { x.run(s); });
   cudaGraphExec_t instance = nullptr;
   REQUIRE(cudaGraphInstantiate(&instance, graph, 0) == cudaSuccess);
   for (int replay = 0; replay < 2; ++replay) {
@@ -131,10 +145,7 @@ TEST_CASE("gpu: so does one of a bfloat16 product, whose kernels ask for more sh
   };
   cudaStream_t stream = nullptr;
   REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-  run(stream);  // captured before any other call has asked
-  cudaGraph_t graph = nullptr;
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  const cudaGraph_t graph = captured(stream, run);  // before any other call has asked
   run(stream);
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   const auto direct = bits();

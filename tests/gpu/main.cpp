@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // aft_gpu_check: the operators' tests on a real GPU, then timings.
-//   aft_gpu_check [--no-tests] [--timings <file.json>] [doctest options]
+//   aft_gpu_check [--no-tests] [--timings <file.json>] [--only <part of a timing's name>] [doctest options]
 // Exit codes: 0 all is right, 1 a test failed, 77 there is no GPU to check.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -28,12 +28,15 @@ int main(int count, char** arguments) {
 
   bool tests = true;
   const char* timings = nullptr;
+  const char* only = "";
   std::vector<char*> rest{arguments[0]};
   for (int i = 1; i < count; ++i) {
     if (std::strcmp(arguments[i], "--no-tests") == 0) {
       tests = false;
     } else if (std::strcmp(arguments[i], "--timings") == 0 && i + 1 < count) {
       timings = arguments[++i];
+    } else if (std::strcmp(arguments[i], "--only") == 0 && i + 1 < count) {
+      only = arguments[++i];
     } else {
       rest.push_back(arguments[i]);
     }
@@ -44,6 +47,6 @@ int main(int count, char** arguments) {
     const int result = context.run();
     if (result != 0 || context.shouldExit()) return result;
   }
-  if (timings != nullptr) aft::gpu::write_timings(timings);
+  if (timings != nullptr) aft::gpu::write_timings(timings, only);
   return 0;
 }

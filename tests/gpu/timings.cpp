@@ -221,13 +221,14 @@ void time_shape(const shape& s, const char* type, double copy_rate, std::ofstrea
 
 }  // namespace
 
-void write_timings(const char* path) {
+void write_timings(const char* path, const std::string& only) {
   std::ofstream out(path);
   const double copy_rate = copy_bytes_per_second();
   out << "{\n \"device\": \"" << device_name() << "\",\n \"copy_bytes_per_second\": " << copy_rate
       << ",\n \"timings\": [\n";
   bool first = true;
   for (const shape& s : shapes) {
+    if (std::string(s.name).find(only) == std::string::npos) continue;
     time_shape<bfloat16>(s, "bf16", copy_rate, out, first);
     time_shape<float>(s, "f32", copy_rate, out, first);
   }

@@ -124,8 +124,14 @@ inline index_t multiprocessors() {
   return count;
 }
 
+inline bool is_capturing(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return error_text(cudaStreamIsCapturing(stream_of(stream), &status)).empty() && status != cudaStreamCaptureStatusNone;
+}
+
 /// The device of the stream is the current one while this lives. The default stream belongs to the device that is
-/// current anyway.
+/// current anyway. A stream that is being captured into a graph must not be asked, which would end the capture (seen on
+/// an H200, CUDA 13.0): whoever captures has made its device the current one.
 class device_guard {
  public:
   device_guard(void* stream, const char* op) {
@@ -133,7 +139,7 @@ class device_guard {
     // Older runtimes, and older drivers under a new runtime, cannot tell: there the stream must be of this device.
     int wanted = before_;
 #if CUDART_VERSION >= 12080
-    if (error.empty() && stream != nullptr) {
+    if (error.empty() && stream != nullptr && !is_capturing(stream)) {
       const cudaError_t status = cudaStreamGetDevice(stream_of(stream), &wanted);
       const std::string text = error_text(status);
       if (status == cudaErrorCallRequiresNewerDriver) {
