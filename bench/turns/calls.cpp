@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,25 +22,23 @@ std::vector<named_call>& calls() {
   return all;
 }
 
-/// Numbers in [-1, 1], the same for both libraries.
-template <class T>
-std::vector<T> numbers(index_t count) {
-  static std::uint32_t state = 1;
-  std::vector<T> made(static_cast<std::size_t>(count));
-  for (auto& x : made) {
-    state = state * 1664525u + 1013904223u;
-    x = static_cast<T>(static_cast<float>(state >> 21) / 1024 - 1);
-  }
-  return made;
-}
+/// The program's memory for a tensor, by its number: see `block` in turns.cpp.
+using memory_of = void* (*)(int block, std::size_t bytes);
+memory_of block_of = nullptr;
+int tensors = 0;
 
-/// A view of memory that lives as long as the program.
+/// A tensor of numbers in [-1, 1], where the other library has the same.
 template <class T, std::size_t R>
 aft::tensor_view<T, R> tensor(const std::array<index_t, R>& sizes) {
-  static std::deque<std::vector<T>> memory;
-  index_t count = 1;
-  for (const index_t size : sizes) count *= size;
-  return {memory.emplace_back(numbers<T>(count)).data(), sizes};
+  static std::uint32_t state = 1;
+  std::size_t count = 1;
+  for (const index_t size : sizes) count *= static_cast<std::size_t>(size);
+  T* const x = static_cast<T*>(block_of(tensors++, count * sizeof(T)));
+  for (std::size_t i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    x[i] = static_cast<T>(static_cast<float>(state >> 21) / 1024 - 1);
+  }
+  return {x, sizes};
 }
 
 template <class T>
@@ -74,7 +71,8 @@ void add(const std::string& shape, index_t B, index_t T_, index_t d, aft::cpu cp
 }  // namespace
 
 /// The number of calls.
-extern "C" int turns_setup(int threads) {
+extern "C" int turns_setup(int threads, memory_of memory) {
+  block_of = memory;
   const aft::cpu cpu{threads};
   add<float>("1x1x8", 1, 1, 8, cpu);
   add<float>("1x16x64", 1, 16, 64, cpu);
