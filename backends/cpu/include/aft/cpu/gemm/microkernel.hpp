@@ -93,7 +93,7 @@ class gemm_tile {
 
   /// Edge group i takes part from step edge(i) on.
   template <index_t... i>
-  static index_t begin(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
+  AFT_INLINE static index_t begin(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
     (multiply_steps<0, edge(i + 1), (edge(i + 1) < M ? edge(i + 1) - edge(i) : 0)>(a + edge(i) * step,
                                                                                    p + edge(i) * width, all),
      ...);
@@ -101,21 +101,21 @@ class gemm_tile {
   }
   /// And up to step edge(i + 1), counted from where the first one is done, less edge(1).
   template <index_t... i>
-  static void end(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
+  AFT_INLINE static void end(const C* a, const C* p, sums& all, std::integer_sequence<index_t, i...>) {
     (multiply_steps<edge(i + 1), M, edge(i + 2) - edge(i + 1)>(a + (edge(i + 1) - edge(1)) * step,
                                                                p + (edge(i + 1) - edge(1)) * width, all),
      ...);
   }
 
   template <index_t first, index_t last, index_t count>
-  static void multiply_steps(const C* a, const C* p, sums& all) {
+  AFT_INLINE static void multiply_steps(const C* a, const C* p, sums& all) {
 #pragma GCC unroll 4
     for (index_t s = 0; s < count; ++s) multiply<first, last>(a + s * step, p + s * width, all);
   }
 
   /// One step of rows [first, last).
   template <index_t first, index_t last>
-  static void multiply(const C* a, const C* p, sums& all) {
+  AFT_INLINE static void multiply(const C* a, const C* p, sums& all) {
     const vec<C> p0 = load(p);
     const vec<C> p1 = load(p + lanes<C>);
 #pragma GCC unroll 14
