@@ -94,6 +94,26 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
   });
 }
 
+/// out[2 l M + r] = from[r][l] for l < count, 0 for r >= rows. clang made gathers of the loops, a third of
+/// pack_gradient_rows.
+template <class C>
+inline void turn_panel_rows(const C* from, index_t rows, index_t count, C* out) {
+  constexpr index_t L = lanes<C>;
+  constexpr index_t M = tuning<C>::MR;
+  if constexpr (turns_rows<C>) {
+    vec<C> block[L];
+#pragma GCC unroll 16
+    for (index_t r = 0; r < L; ++r) block[r] = r < rows ? load(from + r * L) : vec<C>(C(0));
+    transpose(block);
+    for (index_t l = 0; l < count; ++l) store_first<M>(out + 2 * l * M, block[l]);
+    return;
+  }
+  for (index_t l = 0; l < count; ++l, out += 2 * M) {
+    for (index_t r = 0; r < rows; ++r) out[r] = from[r * L + l];
+    for (index_t r = rows; r < M; ++r) out[r] = C(0);
+  }
+}
+
 /// a[2n][r] = X g, a[2n + 1][r] = -X g o for the rows of a panel; rho[r] is the power of two taken out of each row.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void pack_gradient_rows(const gradient_inputs& in,
@@ -145,17 +165,8 @@ template <class C>
       store(xg + r * L, g);
       store(xgo + r * L, xsimd::select(empty, zero, -(g * (load(up.o + r * L) * lift))));
     }
-    for (index_t l = 0; l < tile.count; ++l) {
-      C* const out = a + 2 * (n - n0 + l) * M;
-      for (index_t r = 0; r < r1 - r0; ++r) {
-        out[r] = xg[r * L + l];
-        out[M + r] = xgo[r * L + l];
-      }
-      for (index_t r = r1 - r0; r < M; ++r) {
-        out[r] = C(0);
-        out[M + r] = C(0);
-      }
-    }
+    turn_panel_rows<C>(xg, r1 - r0, tile.count, a + 2 * (n - n0) * M);
+    turn_panel_rows<C>(xgo, r1 - r0, tile.count, a + (2 * (n - n0) + 1) * M);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "../math/exp_weight.hpp"
 #include "../math/power_of_two.hpp"
+#include "../runtime/inplace_vector.hpp"
 #include "../simd/bf16_dot.hpp"
 #include "../simd/conversions.hpp"
 #include "../tensor/stage.hpp"
@@ -248,11 +249,11 @@ template <class C, class Tiles>
                                        C* P, column_scale<C>* cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
-  lane_tile<C> tiles[tuning<C>::wide_group];
-  key_range<C> ranges[tuning<C>::wide_group];
+  inplace_vector<lane_tile<C>, tuning<C>::wide_group> tiles(count);
+  inplace_vector<key_range<C>, tuning<C>::wide_group> ranges(count);
   C staged[column_chunk * N];
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
-  const key_rows<C> rows(p, count, tiles);
+  const key_rows<C> rows(p, count, tiles.data());
   const bool in_place = rows.in_place() && !hides_keys(p);
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
   const auto form_staged = [&](index_t i, index_t s0, const key_packer<C>& packer, key_range<C>& range) {

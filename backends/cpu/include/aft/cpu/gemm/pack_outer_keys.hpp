@@ -43,7 +43,7 @@ class outer_key_blocks {
 
   /// The scales of the tiles, those that pack_keys finds. Reads all keys once, those of extraordinary size twice.
   void measure(column_scale<C>* cs) {
-    key_range<C> ranges[tuning<C>::wide_group];
+    inplace_vector<key_range<C>, tuning<C>::wide_group> ranges(count_);
     C value_scales[L];
     if (in_place_) {
       for_chunks(0, p_->Tk, [&](index_t i, index_t s, index_t n, index_t ahead) {

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "../runtime/inplace_vector.hpp"
 #include "../softmax/saved_rows.hpp"
 #include "pack_keys.hpp"
 
@@ -83,12 +84,12 @@ template <class C, class Tiles>
   const index_t T = in.p->Tq;
   const vec<C> zero(C(0)), nan(std::numeric_limits<C>::quiet_NaN());
   C* const buffers = exponents + count * T * L;
-  lane_tile<C> tiles[tuning<C>::wide_group];
-  query_range<C> ranges[tuning<C>::wide_group];
+  inplace_vector<lane_tile<C>, tuning<C>::wide_group> tiles(count);
+  inplace_vector<query_range<C>, tuning<C>::wide_group> ranges(count);
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
   for (index_t t0 = 0; t0 < T; t0 += query_chunk) {
     const index_t t1 = min_of(t0 + query_chunk, T);
-    stage_queries<C>(in, tiles, count, t0, t1, P, exponents, buffers, ranges);
+    stage_queries<C>(in, tiles.data(), count, t0, t1, P, exponents, buffers, ranges.data());
   }
   for (index_t i = 0; i < count; ++i, P += T * N, exponents += T * L, ++cs) {
     const query_range<C>& range = ranges[i];

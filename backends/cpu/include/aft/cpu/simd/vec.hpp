@@ -65,6 +65,15 @@ template <class C>
 #endif
 }
 
+/// For clang, after the last use of a value that was loaded: it would put the result of that use where the value was,
+/// and, if that is a sum, copy the sum there first, two copies for four multiply-adds of the stencil.
+template <class C>
+AFT_INLINE void hold_until_here([[maybe_unused]] const vec<C>& x) {
+#if defined(__clang__) && defined(__x86_64__)
+  asm volatile("" : : "v"(x.data));
+#endif
+}
+
 /// Keeps the compiler from making further variables that run beside one of a loop.
 template <class T>
 [[gnu::always_inline]] inline void keep_single([[maybe_unused]] T& x) {

@@ -64,6 +64,8 @@ struct stencil_accumulators {
         a[K - 1] = mul_add(w[1][0], p0, a[K - 1]);
         b[K - 1] = mul_add(w[1][V - 1], p1, b[K - 1]);
       }
+      hold_until_here<C>(p0);
+      hold_until_here<C>(p1);
     }
   }
 

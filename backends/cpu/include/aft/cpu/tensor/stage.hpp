@@ -29,9 +29,10 @@ inline bool is_flat(const problem& p, std::initializer_list<const field*> fields
   return true;
 }
 
-/// Calls f with a null pointer of the storage type that `t` names.
+/// Calls f with a null pointer of the storage type that `t` names. Inlined, as f has to be: from a call f would read
+/// again what it captured after every vector that it stores, 1.3 times the time of `simple` on bfloat16 (clang 14).
 template <class F>
-inline void visit_storage(dtype t, const F& f) {
+AFT_INLINE void visit_storage(dtype t, const F& f) {
   switch (t) {
     case dtype::f32: f(static_cast<float*>(nullptr)); break;
     case dtype::f64: f(static_cast<double*>(nullptr)); break;
@@ -53,7 +54,7 @@ inline T to_storage(C x) {
 /// out[i] = p[i * stride], i < n.
 template <class C>
 AFT_COMPILE_ONCE inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
-  visit_storage(type, [&](auto* tag) {
+  visit_storage(type, [&](auto* tag) __attribute__((always_inline)) {
     using T = std::remove_pointer_t<decltype(tag)>;
     const T* from = reinterpret_cast<const T*>(p);
     if (stride == 1) {
@@ -70,7 +71,7 @@ AFT_COMPILE_ONCE inline void read_strided(dtype type, const std::byte* p, index_
 /// p[i * stride] = in[i], i < n.
 template <class C>
 AFT_COMPILE_ONCE inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
-  visit_storage(type, [&](auto* tag) {
+  visit_storage(type, [&](auto* tag) __attribute__((always_inline)) {
     using T = std::remove_pointer_t<decltype(tag)>;
     T* to = reinterpret_cast<T*>(p);
     index_t i = 0;
@@ -202,13 +203,14 @@ struct lane_field {
   // Other types and layouts.
   AFT_COMPILE_ONCE void find_lanes(const lane_tile<C>& tile, index_t group) {
     for (index_t l = 0; l < count; ++l) {
-      at[l] = tile.b[l] * f->sb + (tile.c[l] / group) * f->sc;
-      writes[l] = tile.c[l] % group == 0;
+      const index_t c = group == 1 ? tile.c[l] : tile.c[l] / group;
+      at[l] = tile.b[l] * f->sb + c * f->sc;
+      writes[l] = c * group == tile.c[l];
     }
   }
 
   AFT_COMPILE_ONCE void read_any(index_t t0, index_t t1, C* out, C fill) const {
-    visit_storage(f->type, [&](auto* tag) {
+    visit_storage(f->type, [&](auto* tag) __attribute__((always_inline)) {
       using T = std::remove_pointer_t<decltype(tag)>;
       const T* from = reinterpret_cast<const T*>(f->data);
       if (whole_rows()) {
@@ -232,7 +234,7 @@ struct lane_field {
   }
 
   AFT_COMPILE_ONCE void write_any(index_t t0, index_t t1, const C* in) const {
-    visit_storage(f->type, [&](auto* tag) {
+    visit_storage(f->type, [&](auto* tag) __attribute__((always_inline)) {
       using T = std::remove_pointer_t<decltype(tag)>;
       T* const to = reinterpret_cast<T*>(f->data);
       if (whole_rows()) {

@@ -21,13 +21,13 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
   for (index_t i = own.first; i < own.last; ++i) {
     const index_t in_group = (i - own.first) % worker.group;
     if (in_group == 0) {
-      lane_tile<C> tiles[most];
       const index_t count = own.some(i, worker.group).count();
+      inplace_vector<lane_tile<C>, most> tiles(count);
       for (index_t j = 0; j < count; ++j) tiles[j] = call.plan.tile(own.group, i + j);
-      in_place = {p, tiles, count};
-      if (!in_place.columns) stage_columns<C>(p, tiles, count, 0, p.Tk, worker.P, 2 * size);
+      in_place = {p, tiles.data(), count};
+      if (!in_place.columns) stage_columns<C>(p, tiles.data(), count, 0, p.Tk, worker.P, 2 * size);
       if (!in_place.queries && p.gate_fn != gate::none)
-        read_tiles<C>(p.q, p.grid, tiles, count, 1, 0, p.Tq, worker.gates, size, L);
+        read_tiles<C>(p.q, p.grid, tiles.data(), count, 1, 0, p.Tq, worker.gates, size, L);
     }
     C* const P = worker.P + (in_place.columns ? 0 : in_group * 2 * size);
     const lane_tile<C> tile = call.plan.tile(own.group, i);

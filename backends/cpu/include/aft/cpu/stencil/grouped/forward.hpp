@@ -76,13 +76,13 @@ struct grouped_fold {
     const index_t size = p.Tk * L;
     tiles_in_place<C> both;
     for (index_t x = 0; x < 2; ++x) {
-      lane_tile<C> tiles[tuning_stencil<C>::group];
+      inplace_vector<lane_tile<C>, tuning_stencil<C>::group> tiles(last - first);
       for (index_t i = first; i < last; ++i) tiles[i - first] = plan.tile(b + x, i);
       // Tiles of both batch elements have the same lanes in use.
-      both = tiles_in_place<C>(p, tiles, last - first);
-      if (!both.values) read_tiles<C>(p.v, p.grid, tiles, last - first, 1, 0, p.Tk, worker.P + x * L, 2 * size, 2 * L);
+      both = tiles_in_place<C>(p, tiles.data(), last - first);
+      if (!both.values) read_tiles<C>(p.v, p.grid, tiles.data(), last - first, 1, 0, p.Tk, worker.P + x * L, 2 * size, 2 * L);
       if (!both.queries && p.gate_fn != gate::none)
-        read_tiles<C>(p.q, p.grid, tiles, last - first, 1, 0, p.Tq, worker.gates + x * size, 2 * size, L);
+        read_tiles<C>(p.q, p.grid, tiles.data(), last - first, 1, 0, p.Tq, worker.gates + x * size, 2 * size, L);
     }
     return both;
   }
