@@ -120,8 +120,8 @@ class scratch {
     header* before;
     std::size_t bytes;
   };
-  // At the place of a header, the first line after it begins within `alignment` bytes. Where no type of C++ is aligned to
-  // 16 bytes (s390x, macOS on Arm) a header is larger than what malloc has to give, 8, and smaller than what it gives.
+  // Behind a header the next line begins within `alignment` bytes of the block, if the header does not cross one. Where
+  // no type is aligned to 16 bytes, s390x and macOS on Arm, the header asks for more than max_align_t.
   static constexpr std::size_t resource_alignment = max_of(least_alignment, sizeof(header));
   static_assert(resource_alignment % sizeof(header) == 0 && resource_alignment <= alignment);
 

@@ -76,21 +76,21 @@ namespace aft {
   return "aft " AFT_VERSION_WORDS(AFT_VERSION_MAJOR, AFT_VERSION_MINOR, AFT_VERSION_PATCH)  //
       ", " AFT_WORDS_OF_ISA
 #if defined(_OPENMP)
-          ", OpenMP"
+      ", OpenMP"
 #else
-          ", no OpenMP (one thread)"
+      ", no OpenMP (one thread)"
 #endif
 #if defined(__OPTIMIZE__)
-          ", optimised"
+      ", optimised"
 #else
-          ", not optimised"
+      ", not optimised"
 #endif
 #if defined(__clang__)
-          ", " __VERSION__
+      ", " __VERSION__
 #elif defined(__GNUC__)
-          ", GCC " __VERSION__
+      ", GCC " __VERSION__
 #endif
-          ", xsimd " AFT_VERSION_WORDS(XSIMD_VERSION_MAJOR, XSIMD_VERSION_MINOR, XSIMD_VERSION_PATCH);
+      ", xsimd " AFT_VERSION_WORDS(XSIMD_VERSION_MAJOR, XSIMD_VERSION_MINOR, XSIMD_VERSION_PATCH);
 }
 
 }  // namespace aft

@@ -19,8 +19,8 @@
 #error "aft needs xsimd 8.1 or newer and finds no <xsimd/xsimd.hpp>: install it (Debian: libxsimd-dev) or add -I"
 #include "nothing of aft is compiled, see the error above"
 #endif
-// Vectors of plain numbers where xsimd knows none: they have to be asked for, since a flag such as -march is a better way
-// wherever it is one. What xsimd gives its types, and which, its configuration says before anything is compiled.
+// Vectors of plain numbers where xsimd knows none: they have to be asked for, since a flag such as -march is a better
+// way wherever it is one. What xsimd gives its types, and which, its configuration says before anything is compiled.
 #if defined(AFT_EMULATED_SIMD)
 #if defined(XSIMD_HPP) && !XSIMD_WITH_EMULATED
 #error "aft: with AFT_EMULATED_SIMD include <aft/aft.hpp> before xsimd, or define XSIMD_WITH_EMULATED=1 for all files"
@@ -237,8 +237,7 @@ inline void add_sizes(const vec_mask<C>& seen, const vec<C>& x, vec<C>& high, ve
 /// a where `mask`, else b. Without optimisation AVX-512 intrinsics are macros that cast their operands, and the
 /// branches that xsimd 8 has in its own for integers of other sizes then fail to compile.
 template <class C>
-inline ivec<C> select_bits(const vec_mask<typename bits_of<C>::type>& mask, const ivec<C>& a,
-                           const ivec<C>& b) {
+inline ivec<C> select_bits(const vec_mask<typename bits_of<C>::type>& mask, const ivec<C>& a, const ivec<C>& b) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(ivec<C>) == 64 && sizeof(C) == 4) {
     return ivec<C>(_mm512_mask_blend_epi32(mask.data, b, a));
