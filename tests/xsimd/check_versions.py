@@ -49,7 +49,7 @@ def headers(folder, version):
 def main():
     compiler, source, folder, version, program, *flags = sys.argv[1:]
     source, folder = pathlib.Path(source), pathlib.Path(folder)
-    binary = folder / "-".join([pathlib.Path(program).stem, version, *(f.strip("-").replace("=", "-") for f in flags)])
+    binary = folder / "-".join([pathlib.Path(compiler).name, pathlib.Path(program).stem, version, *(f.strip("-").replace("=", "-") for f in flags)])
     done = subprocess.run(
         [compiler, "-std=c++20", *flags, "-isystem", headers(folder, version), f"-I{source}/include", f"-I{source}/tests",
          f"-I{source}/tests/support", str(source / program), "-o", str(binary)], capture_output=True, text=True,

@@ -54,7 +54,7 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 #if defined(AFT_EMULATED_SIMD)
 using vector_arch = xsimd::emulated<128>;
-#elif defined(XSIMD_DEFAULT_ARCH)
+#elif defined(XSIMD_DEFAULT_ARCH) && XSIMD_VERSION_MAJOR >= 12
 // A program's choice for its own batches: kernels belong to the flags, from which the namespace is named.
 using vector_arch = xsimd::best_arch;
 #else
