@@ -70,6 +70,10 @@ endfunction()
 # aft_add_test_engines(): those that AFT_TEST_ENGINES names, once. AFT_TEST_ISAS gets the instruction sets among them
 # that this machine has, from the least to the most, and AFT_TEST_FLAGS_<isa> their flags.
 set(AFT_TEST_ENGINES "" CACHE STRING "Engines beside the tree's own: avx2, avx512, clang, blocks")
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  # The presets name all engines.
+  list(REMOVE_ITEM AFT_TEST_ENGINES avx2 avx512)
+endif()
 # Blocks of weights that the tests' sizes exceed, and slabs.
 set(AFT_TEST_SMALL_BLOCKS AFT_WEIGHT_BYTES=2048 AFT_OUTER_BYTES=256 AFT_OUTER_KEYS=2)
 set(AFT_TEST_FLAGS_avx2 -march=x86-64-v3)
@@ -82,7 +86,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   endforeach()
 endif()
 set(AFT_TEST_ISAS "")
-file(READ /proc/cpuinfo _aft_cpuinfo)
+# Linux' list of what the processor has. Where it is missing no other engine than the tree's own is run.
+set(_aft_cpuinfo "")
+if(EXISTS /proc/cpuinfo)
+  file(READ /proc/cpuinfo _aft_cpuinfo)
+endif()
 foreach(_aft_isa avx2 avx512)
   if(_aft_isa IN_LIST AFT_TEST_ENGINES AND _aft_cpuinfo MATCHES "[ \t]${_aft_isa}(bw)?[ \n]")
     list(APPEND AFT_TEST_ISAS ${_aft_isa})

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the library where something that it needs is not installed: one error has to say what.
+"""Compiles the library where something that it needs is missing, or for a processor it is not made for: one error has to
+say what.
 
 Arguments: the compiler, the folder of the headers, that of the CPU backend's, a folder to work in. What is missing is
 taken out of the compiler's own search path by folders of links that leave it out.
 """
 
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -48,6 +50,17 @@ def expect(what, compiler, flags, message):
     print(f"without {what}: {errors[0]}")
 
 
+def xsimd_for_no_processor(work):
+    """xsimd as it is where it knows no vectors, which is on no machine that runs this: its configuration says so."""
+    folder = work / "no_vectors" / "xsimd"
+    (folder / "config").mkdir(parents=True)
+    (folder / "xsimd.hpp").write_text("#error the vectors were not asked about\n", encoding="utf-8")
+    (folder / "config" / "xsimd_config.hpp").write_text(
+        "#define XSIMD_VERSION_MAJOR 13\n#define XSIMD_VERSION_MINOR 0\n#define XSIMD_NO_SUPPORTED_ARCHITECTURE\n",
+        encoding="utf-8")
+    return str(folder.parent)
+
+
 def main():
     compiler, headers, backend, work = sys.argv[1:]
     work = pathlib.Path(work)
@@ -57,6 +70,11 @@ def main():
     expect("xsimd", compiler, [*library, *without("xsimd", folders, work)], "Debian: libxsimd-dev")
     expect("omp.h", compiler, [*library, "-fopenmp", *without("omp.h", folders, work)], "libomp-dev")
     shutil.copytree(headers, work / "vendored" / "include")
+    expect("vectors", compiler, [f"-I{xsimd_for_no_processor(work)}", *library], "define AFT_EMULATED_SIMD")
+    if platform.machine() in ("x86_64", "AMD64"):
+        expect("arithmetic in float", compiler, ["-m32", "-march=i686", *library], "-msse2 -mfpmath=sse")
+        expect("need of plain numbers", compiler, ["-mavx", "-DAFT_EMULATED_SIMD", "-DXSIMD_VERSION_MAJOR=13",
+                                                   "-DXSIMD_CONFIG_HPP", *library], "compiled for AVX")
     expect("backends/", compiler, [f"-I{work / 'vendored' / 'include'}"], "copy backends/cpu/include too")
 
 

@@ -52,15 +52,17 @@ std::vector<float> AFT_MIX_NAME() {
   const aft::dense_bias bias{in{w.data(), {H, T, T}}};
   const aft::cpu exec{.threads = 2};
 
+  aft::simple(exec, vq, vk, vv, take(), aft::options{.gate_fn = aft::gate::silu});
+#if !defined(AFT_MIX_SCAN_ONLY)
   aft::full(exec, vq, vk, vv, bias, take(), aft::options{.causal = true});
   aft::local(exec, vq, vk, vv, bias, aft::window::strict(4), take());
-  aft::simple(exec, vq, vk, vv, take(), aft::options{.gate_fn = aft::gate::silu});
   aft::conv(exec, vq, vk, vv, aft::tensor_view<const float, 2>{r.data(), {H, 5}}, take());
   aft::simple_backward(exec, vq, vk, vv, vdy, take(), take(), take());
   const auto dk = take();
   const auto dv = take();
   const aft::dense_bias dbias{aft::tensor_view<float, 3>{next, {H, T, T}}};
   aft::full_backward(exec, vq, vk, vv, bias, vdy, aft::no_grad, dk, dv, dbias);
+#endif
   // The refusals are part of what a file calls, and build their text with the standard library.
   try {
     aft::simple(exec, vq, in{k.data(), {B, T + 1, d}}, vv, aft::tensor_view<float, 3>{all.data(), {B, T, d}});

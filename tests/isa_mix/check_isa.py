@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a binary made of one file for an old and one for a new instruction set.
 
-Both inline namespaces must be present, and nothing that can run from the old file's function may hold an instruction
-that the old set lacks. Reached is what the machine code refers to: calls, jumps, addresses taken (also of OpenMP's
-outlined loops), and the virtual functions of any table whose address is taken.
+check_isa.py <binary> <kinds>   kinds of instructions, as INSTRUCTIONS names them, that only the new set has
+
+Nothing that can run from the old file's function may hold such an
+instruction. Reached is what the machine code refers to: calls, jumps, addresses taken (also of OpenMP's outlined loops),
+and the virtual functions of any table whose address is taken.
 """
 
 import bisect
@@ -14,11 +16,23 @@ import sys
 
 FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 REFERENCE = re.compile(r"<([^<>]+?)(?:\+0x[0-9a-f]+)?>")
-# VEX and EVEX forms, mask registers, and the scalar extensions of x86-64-v2 to v4. tzcnt is left out: compilers emit it
-# for every target, since older processors read it as bsf.
-NEW = re.compile(r"^(v[a-z]\w+|k(mov|or|and|xor|not|unpck|test|add|shift)\w*|mulx|rorx|sarx|shlx|shrx|andn|bextr|bls\w+|pdep|pext|"
-                 r"lzcnt|popcnt|movbe)\b")
-NOT_VECTOR = re.compile(r"^(verr|verw|vm[a-z]+)\b")
+# tzcnt is left out: compilers emit it for every target, since older processors read it as bsf.
+INSTRUCTIONS = {
+    "sse3": r"(addsubp[sd]|h(add|sub)p[sd]|lddqu|movddup|movs[hl]dup|fisttp\w*)\b",
+    "ssse3": r"(pabs[bwd]|palignr|ph(add|sub)s?[wd]|pmaddubsw|pmulhrsw|pshufb|psign[bwd])\b",
+    "sse4_1": r"(blendv?p[sd]|pblend(vb|w)|dpp[sd]|extractps|insertps|mpsadbw|movntdqa|packusdw|pcmpeqq|pextr[bdq]|"
+              r"phminposuw|pinsr[bdq]|p(max|min)(sb|sd|ud|uw)|pmov[sz]x\w+|pmul(dq|ld)|ptest|round[ps][sd])\b",
+    "vex": r"(?!(verr|verw|vm[a-z]+)\b)v[a-z]\w+",
+    "fma": r"vfn?m(add|sub|addsub|subadd)(132|213|231)[ps][sd]\b",
+    "fma4": r"vfn?m(add|sub|addsub|subadd)[ps][sd]\b",
+    "xop": r"(vpcmov|vpperm|vprot[bwdq]|vpsh[al][bwdq]|vpcomu?[bwdq]|vpmacs\w+|vfrcz[ps][sd])\b",
+    "evex": r".*(%zmm\d|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]\b)",
+    "bmi": r"(andn|bextr|bls(i|r|msk))\b",
+    "bmi2": r"(mulx|rorx|sarx|shlx|shrx|pdep|pext|bzhi)\b",
+    "lzcnt": r"lzcnt[lqw]?\b",
+    "popcnt": r"popcnt[lqw]?\b",
+    "movbe": r"movbe[lqw]?\b",
+}
 
 
 def run(*command):
@@ -66,43 +80,46 @@ def tables(binary):
     return found
 
 
+def function_of(name, code, binary):
+    """The symbol of mix::<name>()."""
+    start = [f for f in code if re.fullmatch(rf"_ZN3mix\d+{name}(B5cxx11)?Ev", f)]
+    if len(start) != 1:
+        sys.exit(f"mix::{name}() is not in {binary}")
+    return start[0]
+
+
 def main():
-    binary, entry, *namespaces = sys.argv[1:]
+    binary, kinds = sys.argv[1:]
+    new = re.compile("|".join(f"(?:{INSTRUCTIONS[kind]})" for kind in kinds.split(",")))
     code = disassemble(binary)
     held = tables(binary)
-    start = [name for name in code if re.fullmatch(r"_ZN3mix\d+" + entry + r"(B5cxx11)?Ev", name)]
-    if len(start) != 1:
-        sys.exit(f"mix::{entry}() is not in {binary}")
-    names = run("nm", "-C", binary)
-    for namespace in namespaces:
-        count = len(re.findall(rf"\baft::{namespace}::", names))
-        print(f"{count} mentions of aft::{namespace} among the symbols")
-        if count == 0:
-            sys.exit(f"no symbol of aft::{namespace}: the files do not differ")
+    low, high = (function_of(name, code, binary) for name in ("low", "high"))
 
-    reached, todo = set(), [start[0]]
-    while todo:
-        name = todo.pop()
-        if name in reached:
-            continue
-        reached.add(name)
-        todo += code.get(name, ((), set()))[1]
-        todo += held.get(name, ())
-        # The linker's symbol may lack the suffix of a cold part that a jump names, and the other way round.
-    bad = {}
-    for name in reached:
-        hits = [i for i in code.get(name, ((), ()))[0] if NEW.match(i) and not NOT_VECTOR.match(i)]
-        if hits:
-            bad[name] = hits
-    inside = [n for n in reached if n in code]
-    print(f"{len(inside)} functions can run from mix::{entry}()")
+    def reached_from(start):
+        reached, todo = set(), [start]
+        while todo:
+            name = todo.pop()
+            if name not in reached:
+                reached.add(name)
+                todo += code.get(name, ((), set()))[1]
+                todo += held.get(name, ())
+                # The linker's symbol may lack the suffix of a cold part that a jump names, and the other way round.
+        return {name for name in reached if name in code}
+
+    def hits_in(names):
+        found = {name: [i for i in code[name][0] if new.match(i)] for name in names}
+        return {name: hits for name, hits in found.items() if hits}
+
+    inside = reached_from(low)
+    bad = hits_in(inside)
+    print(f"{len(inside)} functions can run from mix::low()")
     for name, hits in sorted(bad.items()):
-        print(f"{run('c++filt', name).strip()}: {len(hits)} instructions of the newer set, as: {hits[0]}")
-    # The check must be able to see: the other file's function has to be full of what is looked for.
-    other = [n for n in code if n.startswith("_ZN3aft") and namespaces[-1] in n
-             and any(NEW.match(i) for i in code[n][0])]
+        print(f"{run('c++filt', name).strip()}: {len(hits)} instructions of {kinds}, as: {hits[0]}")
+    # The check must be able to see: the other file's functions have to be full of what is looked for.
+    other = hits_in(reached_from(high))
+    print(f"{sum(map(len, other.values()))} instructions of {kinds} in {len(other)} functions from mix::high()")
     if not other:
-        sys.exit(f"no function of aft::{namespaces[-1]} holds an instruction of the newer set")
+        sys.exit("the files do not differ")
     sys.exit(1 if bad else 0)
 
 

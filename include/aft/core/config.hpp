@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "instruction_set.hpp"
 #include "test_hooks.hpp"
 
 // Two files of one program may be compiled with different -m flags. Without distinct names the linker would keep one
@@ -14,32 +15,7 @@
 // whose code depends on the flags lives in an inline namespace that is named from them. Views, options and numeric
 // types are the same in every file and stay outside it; their members are always inlined, which leaves no symbol to
 // share.
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
-#if defined(__AVX512BF16__) && defined(__AVX512FP16__)
-#define AFT_HOST_ISA isa_avx512_fp16
-#elif defined(__AVX512BF16__)
-#define AFT_HOST_ISA isa_avx512_bf16
-#else
-#define AFT_HOST_ISA isa_avx512
-#endif
-#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-#define AFT_HOST_ISA isa_avx2_fma
-#elif defined(__AVX2__) && defined(__FMA__)
-#define AFT_HOST_ISA isa_avx2_fma_no_f16c
-#elif defined(__AVX2__)
-#define AFT_HOST_ISA isa_avx2
-#elif defined(__AVX__)
-#define AFT_HOST_ISA isa_avx
-#elif defined(__SSE4_2__)
-#define AFT_HOST_ISA isa_sse4_2
-#elif defined(__SSE2__)
-#define AFT_HOST_ISA isa_sse2
-#elif defined(__ARM_NEON)
-#define AFT_HOST_ISA isa_neon
-#else
-#define AFT_HOST_ISA isa_generic
-#endif
-
+//
 // Under nvcc the name carries the list of architectures too: the device code of a template is that of the file whose
 // host code the linker keeps, and another file may have been compiled for other GPUs.
 #if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)

@@ -41,13 +41,6 @@ const typed_oracle& oracle_of(dtype type) {
   }
 }
 
-/// The type in which a part of a result is stored.
-dtype storage_of(const part& p, dtype type, const setup& s) {
-  if (p.values == &results::lse) return arithmetic_of(type);
-  if (p.values == &results::average && !s.narrow_average) return arithmetic_of(type);
-  return type;
-}
-
 ran_on backend_of(const any_executor& exec) {
   if (std::holds_alternative<cpu>(exec)) return ran_on::cpu;
 #if defined(AFT_TEST_ON_GPU)
@@ -143,32 +136,9 @@ std::vector<any_executor> equivalent_executors() {
 }
 
 void expect_within(dtype type, const setup& s, const results& got, const oracle_result& oracle, std::string_view note) {
-  std::ostringstream wrong;
-  bool right = got.damage.empty();
-  if (!right) wrong << "written though it should not have been: " << got.damage << '\n';
-  for (const part& p : parts) {
-    // lse and average are there when they were asked for.
-    const bool optional = p.values == &results::lse || p.values == &results::average;
-    if (optional && (!s.save || (p.values == &results::lse && !s.has_lse()))) continue;
-    const auto& count = oracle.count.*p.values;
-    const auto& given = oracle.given_absolute.*p.values;
-    const comparison c{&(got.*p.values),
-                       &(oracle.value.*p.values),
-                       &(oracle.naive.*p.values),
-                       &(oracle.terms.*p.values),
-                       oracle.scale.*p.values,
-                       arithmetic_of(type),
-                       storage_of(p, type, s),
-                       oracle.given_error,
-                       count.empty() ? 0 : count.front(),
-                       given.empty() ? 0 : given.front()};
-    const std::string mismatch = first_mismatch(c);
-    if (mismatch.empty()) continue;
-    right = false;
-    wrong << p.name << ' ' << mismatch << '\n';
-  }
-  wrong << describe(completed(s), type) << ' ' << note;
-  CHECK_MESSAGE(right, wrong.str());
+  const judgement seen = judge(type, s, got, oracle);
+  const bool right = seen.wrong == 0;
+  CHECK_MESSAGE(right, seen.words, describe(completed(s), type), ' ', note);
   // Only what was compared: calls that were meant to fail, or have no query, say nothing.
   const bool backward = !got.dk.empty();
   if (right && !got.failed && (backward || !got.y.empty())) record_call(type, s, got.backend, backward);
@@ -191,19 +161,12 @@ bool multiplies_on_device(dtype type, const setup& s) {
 }  // namespace
 
 long double pair_error(dtype type, const setup& s) {
-  if (s.arithmetic == arithmetic::full) return 0;
-  // A lse, or an average in float, is as exact as float arithmetic.
-  if (s.save && (s.has_lse() || !s.narrow_average)) return 0;
+  if (!may_multiply_pairs(s)) return 0;
   if (on_device() ? !multiplies_on_device(type, s) : !functions_of(type).pairs) return 0;
-  // What docs/developing/performance.md states: both weights of a term are rounded, and their product with v, by u
-  // each. The first two move the average by (1 + u)^2 - 1 times the mean distance of v from it, which is at most
-  // max|v|.
-  constexpr long double u = 0x1p-8L;
-  const long double rounding = 3 * u * (1 + 4 * u);
-  if (!on_device()) return rounding;
+  if (!on_device()) return pair_rounding;
   // A tensor core cuts: num and den lose up to 22 2^-24 with each 16 keys (docs/cuda.md).
   const index_t steps = completed(s).Tk / 16 + 1;
-  return rounding + 2 * 22 * 0x1p-24L * static_cast<long double>(steps);
+  return pair_rounding + 2 * 22 * 0x1p-24L * static_cast<long double>(steps);
 }
 
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec) {

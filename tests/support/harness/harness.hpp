@@ -77,6 +77,16 @@ struct oracle_result {
 oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x);
 oracle_result evaluate_backward(dtype type, const setup& s, const numbers& x);
 
+/// What comparing a result with the oracle found.
+struct judgement {
+  int compared = 0, wrong = 0;  ///< tensors; something that was written beside them counts as wrong
+  std::string words;            ///< a line for each that is wrong
+};
+judgement judge(dtype type, const setup& s, const results& got, const oracle_result& oracle);
+
+/// Whether the results that the call asks for leave it the choice to multiply pairs of bfloat16 numbers.
+bool may_multiply_pairs(const setup& s);
+
 /// Fails the running test where a result is out of its bound or something was written that should not have been.
 void expect_within(dtype type, const setup& s, const results& got, const oracle_result& oracle,
                    std::string_view note = "");

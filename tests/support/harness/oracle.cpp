@@ -15,6 +15,13 @@ std::vector<long double> widened(const std::vector<Real>& x) {
   return {x.begin(), x.end()};
 }
 
+/// The type of the exact evaluation. Where long double is made of software, as the 113 bits of ARM, RISC-V and s390x
+/// are, an exponential takes a hundred times as long; double has 29 bits more than float, which is what data that is
+/// computed in float is held to.
+template <class T>
+using exact_t = std::conditional_t<(std::numeric_limits<long double>::digits > 64) && sizeof(compute_t<T>) == 4, double,
+                                   long double>;
+
 /// One value per key channel out of one per value channel.
 std::vector<long double> per_key_channel(const std::vector<long double>& lse, const setup& s) {
   std::vector<long double> result;
@@ -61,20 +68,20 @@ long double bias_error(typed_call<T>& x) {
 template <class T>
 oracle_result evaluate_forward(const setup& s, const numbers& n) {
   typed_call<T> x(s, n);
-  const auto exact = x.template reference_forward<long double>();
+  const auto exact = x.template reference_forward<exact_t<T>>();
   const auto naive = x.template reference_forward<compute_t<T>>();
   oracle_result out;
-  out.value.y = exact.y;
-  out.value.average = exact.average;
-  out.value.lse = per_key_channel(exact.lse, x.s);
+  out.value.y = widened(exact.y);
+  out.value.average = widened(exact.average);
+  out.value.lse = per_key_channel(widened(exact.lse), x.s);
   out.naive.y = widened(naive.y);
   out.naive.average = widened(naive.average);
   out.naive.lse = per_key_channel(widened(naive.lse), x.s);
-  out.scale.average = exact.largest;
+  out.scale.average = widened(exact.largest);
   const auto q = x.q.read();
   for (std::size_t i = 0; i < exact.y.size(); ++i) {
     const long double gate = s.gate_fn == gate::none ? 1 : reference::gate_value(s.gate_fn, q[i]);
-    out.scale.y.push_back(exact.largest[i] * std::max(1.0L, std::abs(gate)));
+    out.scale.y.push_back(out.scale.average[i] * std::max(1.0L, std::abs(gate)));
   }
   out.scale.lse.assign(out.value.lse.size(), std::max(1.0L, largest_finite(out.value.lse)));
   out.given_error = bias_error(x);
@@ -109,7 +116,7 @@ long double most_of_dy(typed_call<T>& x, long double ungated, const Factor& fact
 template <class T>
 oracle_result evaluate_backward(const setup& s, const numbers& n) {
   typed_call<T> x(s, n);
-  const auto exact = x.template reference_backward<long double>();
+  const auto exact = x.template reference_backward<exact_t<T>>();
   oracle_result out;
   set_gradients(out.value, exact);
   set_gradients(out.naive, x.template reference_backward<compute_t<T>>());
@@ -143,7 +150,7 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   const long double off = s.save ? ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 0) / 2 : 0;
   for (const auto& bound : bounds) {
     auto& scale = out.scale.*bound.tensor;
-    scale.assign(scale.size(), std::max(largest_finite(scale), bound.row));
+    scale.assign(scale.size(), std::max<long double>(largest_finite(scale), bound.row));
     (out.count.*bound.tensor).assign(1, static_cast<long double>(bound.count));
     (out.given_absolute.*bound.tensor)
         .assign(1, static_cast<long double>(bound.count) * (off * bound.average + dropped * bound.weight));
@@ -152,7 +159,7 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   if (!s.save) return out;
   // a = exp(k + w - lse): half a unit of a stored lse is a factor of its exponential in every term. An average brings
   // half a unit of its own type into v - o.
-  const long double largest = largest_finite(x.template reference_forward<long double>().lse);
+  const long double largest = largest_finite(widened(x.template reference_forward<exact_t<T>>().lse));
   if (s.has_lse()) out.given_error += std::expm1(ulp(arithmetic_of(dtype_of<T>), largest) / 2);
   out.given_error += ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 1) / 2;
   return out;

@@ -83,6 +83,11 @@ inline long double difference_bound(long double size) {
   return 16 * difference_step * difference_step * size;
 }
 
+/// What products of bfloat16 pairs may move an average by, in units of max|v| (docs/developing/performance.md): both
+/// weights of a term are rounded, and their product with v, by u each. The first two move the average by (1 + u)^2 - 1
+/// times the mean distance of v from it, which is at most max|v|.
+inline constexpr long double pair_rounding = 3 * 0x1p-8L * (1 + 4 * 0x1p-8L);
+
 /// The largest error of the naive loop in units of the scale.
 inline long double naive_error(const comparison& c) {
   long double worst = 0;

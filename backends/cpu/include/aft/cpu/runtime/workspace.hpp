@@ -107,21 +107,23 @@ class scratch {
   // Not where overruns are looked for.
 #if defined(AFT_HAS_ADDRESS_SANITIZER)
   static constexpr std::size_t shared = 0;
-  static constexpr std::size_t resource_alignment = alignment;
+  static constexpr std::size_t least_alignment = alignment;
 #else
   static constexpr std::size_t shared = std::size_t{16} << 10;
   // No more than malloc gives anyway. Beyond that it cuts the block out of a larger one, whose first bytes stay in a
   // list of their own and keep it from being given out again: each of a program's first eight calls took new pages, a
   // tenth of the time of local on 1 x 4096 x 512, and kept them.
-  static constexpr std::size_t resource_alignment = alignof(std::max_align_t);
+  static constexpr std::size_t least_alignment = alignof(std::max_align_t);
 #endif
   // The chain lives inside the blocks themselves, so nothing but the resource is asked for memory.
   struct header {
     header* before;
     std::size_t bytes;
   };
-  static_assert(sizeof(header) <= resource_alignment && alignof(header) <= resource_alignment &&
-                resource_alignment <= alignment);
+  // Behind a header the next line begins within `alignment` bytes of the block, if the header does not cross one. Where
+  // no type is aligned to 16 bytes, s390x and macOS on Arm, the header asks for more than max_align_t.
+  static constexpr std::size_t resource_alignment = max_of(least_alignment, sizeof(header));
+  static_assert(resource_alignment % sizeof(header) == 0 && resource_alignment <= alignment);
 
   /// Compiled once: a call takes dozens of buffers.
   AFT_COMPILE_ONCE std::byte* take_bytes(std::size_t wanted) {

@@ -7,20 +7,54 @@
 
 #include "vec.hpp"
 
-// The words for each name that config.hpp may choose; one without words does not compile.
-#define AFT_WORDS_isa_avx512_fp16 "AVX-512 with FP16 and BF16"
-#define AFT_WORDS_isa_avx512_bf16 "AVX-512 with BF16"
-#define AFT_WORDS_isa_avx512 "AVX-512"
-#define AFT_WORDS_isa_avx2_fma "AVX2 with FMA"
-#define AFT_WORDS_isa_avx2_fma_no_f16c "AVX2 with FMA, without F16C"
-#define AFT_WORDS_isa_avx2 "AVX2 without FMA"
-#define AFT_WORDS_isa_avx "AVX"
-#define AFT_WORDS_isa_sse4_2 "SSE4.2"
-#define AFT_WORDS_isa_sse2 "SSE2"
-#define AFT_WORDS_isa_neon "NEON"
-#define AFT_WORDS_isa_generic "no instruction set that aft knows"
-#define AFT_WORDS_OF(isa) AFT_WORDS_JOIN(AFT_WORDS_, isa)
-#define AFT_WORDS_JOIN(a, b) a##b
+// In words that a user would look for; the name of the namespace (core/instruction_set.hpp) has all of it.
+#if defined(AFT_EMULATED_SIMD)
+#define AFT_WORDS_OF_ISA "vectors of plain numbers"
+#elif defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if defined(__AVX512BF16__) && defined(__AVX512FP16__)
+#define AFT_WORDS_OF_ISA "AVX-512 with FP16 and BF16"
+#elif defined(__AVX512BF16__)
+#define AFT_WORDS_OF_ISA "AVX-512 with BF16"
+#else
+#define AFT_WORDS_OF_ISA "AVX-512"
+#endif
+#elif defined(__AVX512F__)
+#define AFT_WORDS_OF_ISA "AVX-512F without all of BW, DQ and VL"
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define AFT_WORDS_OF_ISA "AVX2 with FMA"
+#elif defined(__AVX2__) && defined(__FMA__)
+#define AFT_WORDS_OF_ISA "AVX2 with FMA, without F16C"
+#elif defined(__AVX2__)
+#define AFT_WORDS_OF_ISA "AVX2 without FMA"
+#elif defined(__AVX__) && defined(__FMA__)
+#define AFT_WORDS_OF_ISA "AVX with FMA"
+#elif defined(__AVX__)
+#define AFT_WORDS_OF_ISA "AVX"
+#elif defined(__SSE4_2__)
+#define AFT_WORDS_OF_ISA "SSE4.2"
+#elif defined(__SSE4_1__)
+#define AFT_WORDS_OF_ISA "SSE4.1"
+#elif defined(__SSSE3__)
+#define AFT_WORDS_OF_ISA "SSSE3"
+#elif defined(__SSE3__)
+#define AFT_WORDS_OF_ISA "SSE3"
+#elif defined(__SSE2__)
+#define AFT_WORDS_OF_ISA "SSE2"
+#elif defined(__ARM_FEATURE_SVE) && defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS > 0
+#define AFT_WORDS_OF_ISA "SVE of " AFT_NUMBER(__ARM_FEATURE_SVE_BITS) " bits"
+#elif defined(__ARM_NEON)
+#define AFT_WORDS_OF_ISA "NEON"
+#elif defined(__VSX__)
+#define AFT_WORDS_OF_ISA "VSX"
+#elif defined(__s390x__) && defined(__VEC__)
+#define AFT_WORDS_OF_ISA "VXE"
+#elif defined(__riscv_v_fixed_vlen)
+#define AFT_WORDS_OF_ISA "RVV of " AFT_NUMBER(__riscv_v_fixed_vlen) " bits"
+#elif defined(__wasm_simd128__)
+#define AFT_WORDS_OF_ISA "SIMD of WebAssembly"
+#else
+#define AFT_WORDS_OF_ISA "no instruction set that aft knows"
+#endif
 #define AFT_NUMBER(x) AFT_NUMBER_AS_IT_IS(x)
 #define AFT_NUMBER_AS_IT_IS(x) #x
 #define AFT_VERSION_WORDS(a, b, c) AFT_NUMBER(a) "." AFT_NUMBER(b) "." AFT_NUMBER(c)
@@ -40,40 +74,28 @@ namespace aft {
 /// them about one.
 [[maybe_unused]] static const char* build_info() noexcept {
   return "aft " AFT_VERSION_WORDS(AFT_VERSION_MAJOR, AFT_VERSION_MINOR, AFT_VERSION_PATCH)  //
-      ", " AFT_WORDS_OF(AFT_HOST_ISA)
+      ", " AFT_WORDS_OF_ISA
 #if defined(_OPENMP)
-          ", OpenMP"
+      ", OpenMP"
 #else
-          ", no OpenMP (one thread)"
+      ", no OpenMP (one thread)"
 #endif
 #if defined(__OPTIMIZE__)
-          ", optimised"
+      ", optimised"
 #else
-          ", not optimised"
+      ", not optimised"
 #endif
 #if defined(__clang__)
-          ", " __VERSION__
+      ", " __VERSION__
 #elif defined(__GNUC__)
-          ", GCC " __VERSION__
+      ", GCC " __VERSION__
 #endif
-          ", xsimd " AFT_VERSION_WORDS(XSIMD_VERSION_MAJOR, XSIMD_VERSION_MINOR, XSIMD_VERSION_PATCH);
+      ", xsimd " AFT_VERSION_WORDS(XSIMD_VERSION_MAJOR, XSIMD_VERSION_MINOR, XSIMD_VERSION_PATCH);
 }
 
 }  // namespace aft
 
-#undef AFT_WORDS_isa_avx512_fp16
-#undef AFT_WORDS_isa_avx512_bf16
-#undef AFT_WORDS_isa_avx512
-#undef AFT_WORDS_isa_avx2_fma
-#undef AFT_WORDS_isa_avx2_fma_no_f16c
-#undef AFT_WORDS_isa_avx2
-#undef AFT_WORDS_isa_avx
-#undef AFT_WORDS_isa_sse4_2
-#undef AFT_WORDS_isa_sse2
-#undef AFT_WORDS_isa_neon
-#undef AFT_WORDS_isa_generic
-#undef AFT_WORDS_OF
-#undef AFT_WORDS_JOIN
+#undef AFT_WORDS_OF_ISA
 #undef AFT_NUMBER
 #undef AFT_NUMBER_AS_IT_IS
 #undef AFT_VERSION_WORDS

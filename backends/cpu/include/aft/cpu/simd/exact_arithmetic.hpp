@@ -10,7 +10,8 @@ namespace aft::inline AFT_ISA::cpu_impl {
 // it includes first, but a program that has included the vector intrinsics before (Eigen does, and <random>) has them
 // with the licences, in functions that are inlined here. No macro tells, and the compiler's own conclusions do:
 // what it can know about an unknown x only where it may reorder, or forget signed zeros, NaN or infinities.
-#if defined(__clang__) && defined(__has_attribute) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(__clang__) && defined(__has_attribute) && (defined(__x86_64__) || defined(__aarch64__)) && \
+    !defined(AFT_EMULATED_SIMD)
 #if __has_attribute(error)
 #define AFT_ASKS_COMPILER
 #endif

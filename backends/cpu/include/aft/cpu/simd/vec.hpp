@@ -2,6 +2,7 @@
 /// @file simd/vec.hpp  The few vector operations the backend uses, and all that differs between xsimd generations.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -18,6 +19,32 @@
 #error "aft needs xsimd 8.1 or newer and finds no <xsimd/xsimd.hpp>: install it (Debian: libxsimd-dev) or add -I"
 #include "nothing of aft is compiled, see the error above"
 #endif
+// Vectors of plain numbers where xsimd knows none: they have to be asked for, since a flag such as -march is a better
+// way wherever it is one. What xsimd gives its types, and which, its configuration says before anything is compiled.
+#if defined(AFT_EMULATED_SIMD)
+#if defined(XSIMD_HPP) && !XSIMD_WITH_EMULATED
+#error "aft: with AFT_EMULATED_SIMD include <aft/aft.hpp> before xsimd, or define XSIMD_WITH_EMULATED=1 for all files"
+#include "nothing of aft is compiled, see the error above"
+#elif !defined(XSIMD_WITH_EMULATED)
+#define XSIMD_WITH_EMULATED 1
+#endif
+#endif
+#include <xsimd/config/xsimd_config.hpp>
+#if XSIMD_VERSION_MAJOR < 8 || (XSIMD_VERSION_MAJOR == 8 && XSIMD_VERSION_MINOR < 1)
+#error "aft needs xsimd 8.1 or newer and finds an older one: install a newer one or add -I"
+#include "nothing of aft is compiled, see the error above"
+#elif defined(AFT_EMULATED_SIMD) && XSIMD_VERSION_MAJOR < 13
+#error "aft: AFT_EMULATED_SIMD needs xsimd 13 or newer"
+#include "nothing of aft is compiled, see the error above"
+#elif defined(AFT_EMULATED_SIMD) && defined(__AVX__)
+// Some kernels are written for it, and take its registers for what a vector is.
+#error "aft: AFT_EMULATED_SIMD is for processors without vectors that xsimd knows; this file is compiled for AVX"
+#include "nothing of aft is compiled, see the error above"
+#elif !defined(AFT_EMULATED_SIMD) && \
+    (defined(XSIMD_NO_SUPPORTED_ARCHITECTURE) || (XSIMD_WITH_NEON && !XSIMD_WITH_NEON64))
+#error "aft finds no vectors of float and double that this xsimd knows: add -march, or define AFT_EMULATED_SIMD"
+#include "nothing of aft is compiled, see the error above"
+#endif
 #include <xsimd/xsimd.hpp>
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
@@ -25,11 +52,19 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
+#if defined(AFT_EMULATED_SIMD)
+using vector_arch = xsimd::emulated<128>;
+#elif defined(XSIMD_DEFAULT_ARCH) && XSIMD_VERSION_MAJOR >= 12
+// A program's choice for its own batches: kernels belong to the flags, from which the namespace is named.
+using vector_arch = xsimd::best_arch;
+#else
+using vector_arch = xsimd::default_arch;
+#endif
 /// The widest vector that the compiler flags allow. Only this header and the files above it know xsimd.
 template <class C>
-using vec = xsimd::batch<C>;
+using vec = xsimd::batch<C, vector_arch>;
 template <class C>
-using vec_mask = xsimd::batch_bool<C>;
+using vec_mask = xsimd::batch_bool<C, vector_arch>;
 
 /// Elements per vector.
 template <class C>
@@ -46,7 +81,7 @@ struct bits_of<double> {
   using type = std::int64_t;
 };
 template <class C>
-using ivec = xsimd::batch<typename bits_of<C>::type>;
+using ivec = xsimd::batch<typename bits_of<C>::type, vector_arch>;
 
 template <class C>
 inline vec<C> load(const C* p) {
@@ -82,7 +117,7 @@ template <class T>
 #endif
 }
 
-#if XSIMD_VERSION_MAJOR >= 9
+#if XSIMD_VERSION_MAJOR >= 11
 template <class C>
 inline ivec<C> to_bits(const vec<C>& v) {
   return xsimd::bitwise_cast<typename bits_of<C>::type>(v);
@@ -131,7 +166,20 @@ inline vec<C> lane_sums(const vec<C>* x) {
     return vec<C>(join(join(quarter(0), quarter(4)), join(quarter(8), quarter(12))));
   }
 #endif
+#if (defined(__SSE2__) || defined(__ARM_NEON)) && !defined(AFT_EMULATED_SIMD)
   return xsimd::haddp(x);
+#else
+  // Neighbours first, as those two do. xsimd 14 adds x[0] and x[1] twice for VSX and leaves x[2] and x[3] out.
+  constexpr auto L = static_cast<std::size_t>(lanes<C>);
+  C sums[L], lane[L];
+  for (std::size_t i = 0; i < L; ++i) {
+    store(lane, x[i]);
+    for (std::size_t n = L / 2; n > 0; n /= 2)
+      for (std::size_t l = 0; l < n; ++l) lane[l] = lane[2 * l] + lane[2 * l + 1];
+    sums[i] = lane[0];
+  }
+  return load(sums);
+#endif
 }
 
 /// True where a and b differ or either is NaN. (xsimd's != calls NaN different before AVX only.)
@@ -198,8 +246,7 @@ inline void add_sizes(const vec_mask<C>& seen, const vec<C>& x, vec<C>& high, ve
 /// a where `mask`, else b. Without optimisation AVX-512 intrinsics are macros that cast their operands, and the
 /// branches that xsimd 8 has in its own for integers of other sizes then fail to compile.
 template <class C>
-inline ivec<C> select_bits(const xsimd::batch_bool<typename bits_of<C>::type>& mask, const ivec<C>& a,
-                           const ivec<C>& b) {
+inline ivec<C> select_bits(const vec_mask<typename bits_of<C>::type>& mask, const ivec<C>& a, const ivec<C>& b) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(ivec<C>) == 64 && sizeof(C) == 4) {
     return ivec<C>(_mm512_mask_blend_epi32(mask.data, b, a));

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tensors of a call are compared and how, without any test framework: programs for other targets have none.
+#include <sstream>
+
+#include "harness.hpp"
+
+namespace aft::test {
+
+namespace {
+
+/// The type in which a part of a result is stored.
+dtype storage_of(const part& p, dtype type, const setup& s) {
+  if (p.values == &results::lse) return arithmetic_of(type);
+  if (p.values == &results::average && !s.narrow_average) return arithmetic_of(type);
+  return type;
+}
+
+}  // namespace
+
+judgement judge(dtype type, const setup& s, const results& got, const oracle_result& oracle) {
+  std::ostringstream words;
+  judgement all;
+  if (!got.damage.empty()) {
+    words << "written though it should not have been: " << got.damage << '\n';
+    ++all.wrong;
+  }
+  for (const part& p : parts) {
+    // lse and average are there when they were asked for.
+    const bool optional = p.values == &results::lse || p.values == &results::average;
+    if (optional && (!s.save || (p.values == &results::lse && !s.has_lse()))) continue;
+    const auto& count = oracle.count.*p.values;
+    const auto& given = oracle.given_absolute.*p.values;
+    const comparison c{&(got.*p.values),
+                       &(oracle.value.*p.values),
+                       &(oracle.naive.*p.values),
+                       &(oracle.terms.*p.values),
+                       oracle.scale.*p.values,
+                       arithmetic_of(type),
+                       storage_of(p, type, s),
+                       oracle.given_error,
+                       count.empty() ? 0 : count.front(),
+                       given.empty() ? 0 : given.front()};
+    if (!c.oracle->empty()) ++all.compared;
+    const std::string mismatch = first_mismatch(c);
+    if (mismatch.empty()) continue;
+    ++all.wrong;
+    words << p.name << ' ' << mismatch << '\n';
+  }
+  all.words = words.str();
+  return all;
+}
+
+bool may_multiply_pairs(const setup& s) {
+  if (s.arithmetic == arithmetic::full) return false;
+  // A lse, or an average in float, is as exact as float arithmetic.
+  return !(s.save && (s.has_lse() || !s.narrow_average));
+}
+
+}  // namespace aft::test
