@@ -20,8 +20,7 @@ struct fold_lanes {
   C* den = nullptr;
 
   fold_lanes() = default;
-  fold_lanes(C* at, index_t width)
-      : base(at), exponent(at + width), peak(at + 2 * width), num(at + 3 * width), den(at + 4 * width) {}
+  fold_lanes(C* at, index_t width) { cut_arrays(at, width, {&base, &exponent, &peak, &num, &den}); }
 
   reference<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
 
@@ -52,16 +51,10 @@ struct fold_view {
   C* ordinary_size = nullptr;
 
   fold_view() = default;
-  fold_view(C* at, index_t width)
-      : limit(at),
-        num_unit(at + width),
-        den_unit(at + 2 * width),
-        num_before(at + 3 * width),
-        den_before(at + 4 * width),
-        base(at + 5 * width),
-        exponent(at + 6 * width),
-        unit(at + 7 * width),
-        ordinary_size(at + 8 * width) {}
+  fold_view(C* at, index_t width) {
+    cut_arrays(at, width,
+               {&limit, &num_unit, &den_unit, &num_before, &den_before, &base, &exponent, &unit, &ordinary_size});
+  }
 };
 
 /// What becomes of a row: nothing, y alone, or whatever scan_rows asks for.

@@ -25,15 +25,12 @@ struct backward_workspace : key_workspace<C> {
   backward_workspace(C* at, index_t width)
       : key_workspace<C>(at, width), rows(at + key_workspace<C>::size(width), width) {
     at += key_workspace<C>::size(width) + row_workspace<C>::size(width);
-    sums = {at, width};
-    at += reverse_lanes<C>::arrays * width;
-    after = {at, width};
-    at += reverse_lanes<C>::arrays * width;
+    C *sums_at, *after_at;
+    at = cut_arrays(at, reverse_lanes<C>::arrays * width, {&sums_at, &after_at});
+    sums = {sums_at, width};
+    after = {after_at, width};
     ahead = {at, width};
-    at += reverse_view<C>::arrays * width;
-    dk = at;
-    dv = dk + scan_tuning<C>::rows * width;
-    kept = dv + scan_tuning<C>::rows * width;
+    kept = cut_arrays(at + reverse_view<C>::arrays * width, scan_tuning<C>::rows * width, {&dk, &dv});
   }
 };
 

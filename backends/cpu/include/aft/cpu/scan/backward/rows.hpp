@@ -24,16 +24,7 @@ struct row_workspace {
   C *dy, *q, *o, *lse, *g, *inverse, *power, *base, *dq;
 
   row_workspace(C* at, index_t width) {
-    const index_t rows = scan_tuning<C>::rows * width;
-    dy = at;
-    q = dy + rows;
-    o = q + rows;
-    lse = o + rows;
-    g = lse + rows;
-    inverse = g + rows;
-    power = inverse + rows;
-    base = power + rows;
-    dq = base + rows;
+    cut_arrays(at, scan_tuning<C>::rows * width, {&dy, &q, &o, &lse, &g, &inverse, &power, &base, &dq});
   }
   static index_t size(index_t width) { return arrays * scan_tuning<C>::rows * width; }
 };
