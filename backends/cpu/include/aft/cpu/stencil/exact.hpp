@@ -81,20 +81,19 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   });
   units.settle();
 
-  vec<C> box_num(zero), box_den(zero);
+  vec_sum<C> box = zero_sum<C>();
   row_sum<C> rest = row_sum<C>::zero();
   index_t outside = 0;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
     const exact_term<C> x = units.term(key, weight, value, seen);
     if (in_box) {
-      box_num = mul_add(x.factor, x.weighted, box_num);
-      box_den = mul_add(x.factor, x.mass, box_den);
+      box = {mul_add(x.factor, x.weighted, box.num), mul_add(x.factor, x.mass, box.den)};
     } else {
       rest.add({x.weighted, x.mass});
       if (++outside % (index_t{1} << row_sum<C>::group) == 0) rest.join();
     }
   });
-  units.result(box_num + rest.total().a, box_den + rest.total().b, out);
+  units.result(box + rest.total(), out);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

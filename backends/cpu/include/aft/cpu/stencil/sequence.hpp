@@ -46,11 +46,11 @@ struct sequence_worker {
     const row_complement<C> row(shape);
     const index_t keys = block + row.reach_before() + row.reach_after();
     // An odd number of keys, so that lane tiles do not share the sets of a cache.
-    apart = (keys | 1) * column_sum<C>::pair;
+    apart = (keys | 1) * row.pair;
     blocks = ceil_div(shape.width(), block);
     P = memory.take<C>(tiles * apart);
     gates = memory.take<C>(tiles * block * lanes<C>);
-    outside = memory.take<C>(shape.complement() ? block * column_sum<C>::pair : 0);
+    outside = memory.take<C>(shape.complement() ? block * row.pair : 0);
     before = memory.take<row_sum<C>>(tiles);
     after = memory.take<row_sum<C>>(shape.after ? tiles * (blocks + 1) : 0);
     scales = memory.take<column_scales<C>>(tiles);
@@ -102,14 +102,14 @@ class sequence_fold {
 
  private:
   static constexpr index_t block = sequence_worker<C>::block;
-  static constexpr index_t pair = column_sum<C>::pair;
+  static constexpr index_t pair = row_complement<C>::pair;
 
   C* keys_of(index_t j) const { return worker_.P + j * worker_.apart; }
   row_sum<C>& after(index_t j, index_t i) const { return worker_.after[j * (worker_.blocks + 1) + i]; }
   /// Column x of lane tile j, where `origin` is the first key that is held.
   auto columns(index_t j, index_t origin) const {
     return [ P = keys_of(j), origin ](index_t x) __attribute__((always_inline)) {
-      return column_sum<C>::get(P, x - origin);
+      return load_sum(P + (x - origin) * pair);
     };
   }
 
