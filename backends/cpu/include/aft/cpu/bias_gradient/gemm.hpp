@@ -78,14 +78,12 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
     const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
     key_range<C> range;
     C k[column_chunk * L], scales[L];
-    vec<C> top = load(range.key_top);
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
       const index_t s1 = min_of(s0 + column_chunk, p.Tk);
       keys.read(s0, s1, k, -std::numeric_limits<C>::infinity());
       hide_keys(p, tile, s0, s1, k);
-      for (index_t s = 0; s < s1 - s0; ++s) top = max_ignoring_nan<C>(top, load(k + s * L));
+      for (index_t s = 0; s < s1 - s0; ++s) range.top = max_ignoring_nan<C>(range.top, load(k + s * L));
     }
-    store(range.key_top, top);
     const column_scale<C> cs = key_scale<C>(range, scales);
     for (index_t l = 0; l < tile.count; ++l) {
       plan.kappa[tile.b[l] * p.d + tile.c[l]] =

@@ -38,7 +38,7 @@ struct sequence_worker {
   row_sum<C>* before = nullptr;  ///< for every lane tile: what the last output saw before its box
   row_sum<C>* after = nullptr;   ///< for every lane tile and block: what its first output sees after its box
   column_scales<C>* scales = nullptr;
-  column_sizes<C>* sizes = nullptr;
+  key_range<C>* sizes = nullptr;
   query_outputs<C>* outputs = nullptr;
   query_block<C>* results = nullptr;
 
@@ -54,7 +54,7 @@ struct sequence_worker {
     before = memory.take<row_sum<C>>(tiles);
     after = memory.take<row_sum<C>>(shape.after ? tiles * (blocks + 1) : 0);
     scales = memory.take<column_scales<C>>(tiles);
-    sizes = memory.take<column_sizes<C>>(tiles);
+    sizes = memory.take<key_range<C>>(tiles);
     outputs = memory.take<query_outputs<C>>(tiles);
     results = memory.take<query_block<C>>(1);
   }
@@ -117,19 +117,18 @@ class sequence_fold {
     for (index_t j = 0; j < count_; ++j) {
       store(worker_.scales[j].exponent, vec<C>(C(0)));
       store(worker_.scales[j].scale, vec<C>(C(1)));
-      worker_.sizes[j] = column_sizes<C>();
+      worker_.sizes[j] = key_range<C>();
     }
   }
   /// Scales by the keys that were measured; false where 1 does not serve for all of them.
   bool settle() {
     bool serves = true;
     for (index_t j = 0; j < count_; ++j) {
-      const column_sizes<C>& sizes = worker_.sizes[j];
+      const key_range<C>& range = worker_.sizes[j];
       const stencil_table<C>& table = call_.tables[first_ + j];
       column_scales<C>& cs = worker_.scales[j];
-      if (set_ordinary_keys<C>(sizes.top, table, cs) && set_ordinary_values<C>(sizes.values.high, sizes.values.low, cs))
-        continue;
-      sizes.set_scales(table, lane_scaling::usual, cs);
+      if (set_ordinary_keys<C>(range.top, table, cs) && set_ordinary_values<C>(range.values, cs)) continue;
+      set_scales<C>(range, table, lane_scaling::usual, cs);
       serves = false;
     }
     return serves;
@@ -204,7 +203,7 @@ class sequence_fold {
     for (index_t s0 = end_; s0 < p_.Tk; s0 += block) {
       const index_t s1 = min_of(p_.Tk, s0 + block);
       stage(s0, s1, 0);
-      for (index_t j = 0; j < count_; ++j) worker_.sizes[j].add(staged(j, s0, 0), s1 - s0);
+      for (index_t j = 0; j < count_; ++j) measure_columns<C>(staged(j, s0, 0), s1 - s0, worker_.sizes[j]);
     }
     settle();
     settled_ = true;
