@@ -113,7 +113,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   std::optional<fold_plan<C>> plan;
   std::optional<bias_gradient_job<C>> bias;
   std::optional<std::conditional_t<windows, product_plan<C>, bool>> product;
-  per_thread<C> exponents;
+  per_thread<C> staged;
   const auto plan_fold = [&](int threads, scratch& from) {
     plan.emplace(key_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads,
                  fold_traits{.windows = served,
@@ -121,8 +121,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
                              .columns = p.bias.kind == bias_kind::dense,
                              .sums = p.dk.set || p.dv.set},
                  from);
-    const index_t a_tile = plan->order == loop_order::window ? 0 : p.Tq * lanes<C> + staged_queries<C>;
-    exponents = from.take_each<C>(plan->pack_group * a_tile, threads);
+    if (plan->order != loop_order::window) staged = from.take_each<C>(plan->pack_group * staged_queries<C>, threads);
   };
   const auto bytes_of_tiles = [&](int threads) {
     scratch counter;
@@ -154,13 +153,13 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   const bool gates_later =
       side_by_side && plan->keys_resident && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
   if (!gates_later) count_incoming<C>(p, counter);
-  const std::size_t keys_resident = memory.reserve(counter);
+  const std::size_t reserved = memory.reserve(counter);
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in =
       prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
         scratch own(exec);
-        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - min_of(keys_resident, tile_bytes));
+        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - min_of(reserved, tile_bytes));
       });
   lay_out(memory);
 
@@ -200,7 +199,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
       }
       const auto pack = [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
         pack_queries<C>(
-            in, n, [&](index_t j) { return batch_items.tile(batch_item, tile + j); }, exponents.of(slot), P, scales);
+            in, n, [&](index_t j) { return batch_items.tile(batch_item, tile + j); }, staged.of(slot), P, scales);
       };
       fold_pairs<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(epilogue));
     });
