@@ -204,16 +204,11 @@ template <class C>
   const backward_problem& p = *in.p;
   saved_rows<C, 1> up;
   C k[L], v[L], lane[L];
-  const vec<C> zero(C(0));
   lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s, s + 1, k, -inf);
   lane_field<C>(p.v, p.grid, tile, 1).read(s, s + 1, v);
   hide_keys(p, tile, s, s + 1, k);
   up.read(in, tile, t, t + 1);
-  const vec<C> inverse = load(up.inverse);
-  const exact_factor<C> a =
-      exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
-  const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
-  store(lane, xsimd::select(hidden, zero, a.times_difference(load(up.g), load(v), load(up.o))));
+  store(lane, exact_pair_terms<C>(up, 0, load(k), vec<C>(weight), load(v)).dk);
   C sum = C(0);
   for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
   return sum;
@@ -235,13 +230,11 @@ template <class C>
                                                               index_t n1, index_t r0, index_t r1, index_t s0,
                                                               index_t s1, const C* rho, const C* c,
                                                               const gradient_scale<C>& scale, C* sums) {
-  using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
-  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
-  const vec<C> most(most_scale<C>), back(scale.back), lower(scale.lower);
+  const vec<C> zero(C(0)), one(C(1)), back(scale.back), lower(scale.lower);
   C rows[tuning<C>::MR * N];
   weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
@@ -253,12 +246,9 @@ template <class C>
     for (index_t x = 0; x < N; x += L) {
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
-      const auto within = (xsimd::abs)(weight) <= range;
-      const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, weight, zero));
-      const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
-      const vec<C> power = pow2<C>(xsimd::select(exponent > most, most, exponent));
-      const vec<C> dw = e.mantissa * power * load(c + (r - r0) * N + x) * back * lower;
-      const auto proven = hidden || (within && (exponent <= most) && ((xsimd::abs)(dw) <= largest));
+      const scaled_factor<C> e(weight, vec<C>(rho[r - r0]), exp_constants<C>::range);
+      const vec<C> dw = e.times(load(c + (r - r0) * N + x), back, lower);
+      const auto proven = hidden || (e.within && is_finite<C>(dw));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
       store(add, xsimd::select(hidden, zero, dw));

@@ -108,9 +108,9 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   using k_ = exp_constants<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   column_scale<C> cs;
-  C least[lanes<C>], tops[lanes<C>], highs[lanes<C>], lows[lanes<C>];
+  C least[lanes<C>], tops[lanes<C>], largest[lanes<C>], lows[lanes<C>];
   store(tops, range.top);
-  store(highs, range.values.high);
+  store(largest, range.values.high);
   store(lows, range.values.low);
   for (index_t l = 0; l < lanes<C>; ++l) {
     const C top = tops[l];
@@ -119,7 +119,7 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
     const bool usual = none || (top >= ordinary<C>::key_low && top <= ordinary<C>::key_high);
     cs.base[l] = beyond ? top : C(0);
     least[l] = usual || beyond ? C(0) : top;
-    const C high = highs[l];
+    const C high = largest[l];
     value_scales[l] = cs.inverse_scale[l] = C(1);
     if (!(high >= ordinary<C>::value_low && high <= ordinary<C>::value_high))
       value_scale(high, value_scales[l], cs.inverse_scale[l]);

@@ -41,9 +41,9 @@ struct query_scale {
   /// lane, whatever the neighbours.
   [[gnu::noinline]] bool settle(const query_range<C>& range, column_scale<C>& cs) {
     bool as_formed = true;
-    C tops[lanes<C>], highs[lanes<C>], averages[lanes<C>], beyond[lanes<C>];
+    C tops[lanes<C>], largest[lanes<C>], averages[lanes<C>], beyond[lanes<C>];
     store(tops, range.top);
-    store(highs, range.high);
+    store(largest, range.high);
     store(averages, range.average);
     store(beyond, range.beyond);
     for (index_t l = 0; l < lanes<C>; ++l) {
@@ -52,7 +52,7 @@ struct query_scale {
       // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-125, stays
       // below 2^-40 max |g| when key_epilogue multiplies it by up to 2^40.
       // A fraction, see exp_weight, does not count.
-      const C top = std::floor(tops[l]), high = highs[l], average = averages[l];
+      const C top = std::floor(tops[l]), high = largest[l], average = averages[l];
       const bool seen = top > -std::numeric_limits<C>::infinity();
       const bool ordinary =
           (!seen || (top >= C(-24) && top <= C(24))) && (high == C(0) || (high >= C(0x1p-20) && high <= C(0x1p20)));
