@@ -12,8 +12,8 @@
 #include "../simd/bf16_dot.hpp"
 #include "../softmax/exact_row.hpp"
 #include "../softmax/row_state.hpp"
-#include "band_edge.hpp"
 #include "bias_rows.hpp"
+#include "geometry.hpp"
 #include "tuning.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {

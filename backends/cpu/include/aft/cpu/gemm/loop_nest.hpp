@@ -5,7 +5,7 @@
 /// For every panel of rows and every lane tile of columns it forms
 ///     c[r] = sum_{dense s} A[r][s] P[s] + outside[r] (sum of P before the dense part + sum of P after it)
 /// where P has two vectors a position. Forward those are exp(k) v and exp(k); transposed exp(-lse) g and exp(-lse) g o.
-/// Dense are a panel's columns, or in fold_window those of each group of its rows, see gemm/band_edge.hpp. Sums run in
+/// Dense are a panel's columns, or in fold_window those of each group of its rows, see gemm/geometry.hpp. Sums run in
 /// the order of s, joined every tuning::KC positions: no result depends on threads, on the batch, or on where
 /// a block of rows begins.
 #pragma once

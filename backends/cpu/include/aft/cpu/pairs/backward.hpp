@@ -12,7 +12,7 @@
 #include "../softmax/proof.hpp"
 #include "../tensor/reduce_shared_keys.hpp"
 #include "../window/bias_gradient.hpp"
-#include "../window/key_epilogue.hpp"
+#include "../window/epilogue.hpp"
 #include "../window/loop_nest.hpp"
 #include "../window/pack_queries.hpp"
 #include "forward.hpp"
@@ -175,8 +175,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
                                 window_lines<C>(0), pairs ? &*pairs : nullptr, epilogue_ref<C>(epilogue));
           };
-          fold_window<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill),
-                         function_ref<void(const fold_item&)>(run));
+          fold_window<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill), run);
           if (pairs) pairs->rows(weights);
           return;
         }

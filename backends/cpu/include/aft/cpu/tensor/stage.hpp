@@ -308,6 +308,16 @@ struct staged_rows {
   const C* at(index_t r, index_t i) const { return data + r * step + i * apart; }
 };
 
+/// Rows that results are stored to, in the caller's array or in a buffer; null: not wanted.
+template <class C>
+struct written_rows {
+  C* to = nullptr;
+  index_t step = lanes<C>;
+  bool streamed = false;  ///< by streaming stores
+
+  C* row(index_t i) const { return to + i * step; }
+};
+
 /// Whether the rows of lane tiles are whole vectors, each tile's right after the one before. Every tile is looked at:
 /// where a batch element ends one in the middle may have idle lanes, and what follows it still lie where a whole one
 /// would end.
