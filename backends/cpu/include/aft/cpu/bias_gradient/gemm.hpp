@@ -247,7 +247,7 @@ template <class C>
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
       const scaled_factor<C> e(weight, vec<C>(rho[r - r0]), exp_constants<C>::range);
-      const vec<C> dw = e.times(load(c + (r - r0) * N + x), back, lower);
+      const vec<C> dw = e.factor * load(c + (r - r0) * N + x) * back * lower;
       const auto proven = hidden || (e.within && is_finite<C>(dw));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
