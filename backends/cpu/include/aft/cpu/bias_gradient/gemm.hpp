@@ -12,6 +12,7 @@
 #include "../gemm/pack_keys.hpp"
 #include "../simd/transpose.hpp"
 #include "../softmax/proof.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "scale.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -92,6 +93,14 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
   });
 }
 
+/// Those of a lane tile.
+template <class C>
+inline vec<C> kappa_of(const backward_problem& p, const bias_gradient_plan<C>& plan, const lane_tile<C>& tile) {
+  C kappa[lanes<C>] = {};
+  for (index_t l = 0; l < tile.count; ++l) kappa[l] = plan.kappa[tile.b[l] * p.d + tile.c[l]];
+  return load(kappa);
+}
+
 /// a[2n][r] = X g, a[2n + 1][r] = -X g o for the rows of a panel; rho[r] is the power of two taken out of each row.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void pack_gradient_rows(const gradient_inputs& in,
@@ -102,20 +111,16 @@ template <class C>
   constexpr index_t M = tuning<C>::MR;
   const backward_problem& p = *in.p;
   saved_rows<C, M> up;
-  C kappa[L], xg[M * L], xgo[M * L];
+  C xg[M * L], xgo[M * L];
   const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan.scale.by), lift(plan.scale.lift);
   const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
-  const auto kappas = [&](const lane_tile<C>& tile) {
-    for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
-    return load(kappa);
-  };
   for (index_t r = 0; r < M; ++r) rho[r] = C(0);
   vec<C> most[M];
   for (index_t r = 0; r < M; ++r) most[r] = none;
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
     read_row_weights<C>(in, tile, r0, r1, up.inverse, up.exponent, up.base_hi, up.base_lo);
-    const vec<C> centre = kappas(tile);
+    const vec<C> centre = kappa_of<C>(p, plan, tile);
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> e = centre - load(up.exponent + r * L);
       const auto seen = differs<C>(load(up.inverse + r * L), zero);
@@ -123,16 +128,13 @@ template <class C>
     }
   }
   for (index_t r = 0; r < r1 - r0; ++r) {
-    C lane[L];
-    store(lane, most[r]);
-    C top = lane[0];
-    for (index_t l = 1; l < L; ++l) top = lane[l] > top ? lane[l] : top;
+    const C top = largest_lane<C>(most[r]);
     rho[r] = top > -std::numeric_limits<C>::infinity() ? top : C(0);
   }
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
     up.read(in, tile, r0, r1);
-    const vec<C> centre = kappas(tile);
+    const vec<C> centre = kappa_of<C>(p, plan, tile);
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> inverse = load(up.inverse + r * L);
       vec<C> x = inverse * pow2<C>(centre - load(up.exponent + r * L) - vec<C>(rho[r]));
@@ -166,15 +168,12 @@ template <class C>
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  C k[N * L], v[N * L], kappa[L];
+  C k[N * L], v[N * L];
   const vec<C> zero(C(0)), lift(plan.scale.lift);
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
-    lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
-    lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, v);
-    hide_keys(p, tile, s0, s1, k);
-    for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
-    const vec<C> centre = load(kappa);
+    key_reader<C>(p, tile).read(s0, s1, k, v);
+    const vec<C> centre = kappa_of<C>(p, plan, tile);
     for (index_t s = 0; s < s1 - s0; ++s) {
       const vec<C> key = load(k + s * L);
       const auto seen = differs<C>(key, vec<C>(-inf));
@@ -200,13 +199,10 @@ template <class C>
 [[gnu::noinline]] inline C exact_tile(const gradient_inputs& in, const lane_tile<C>& tile, index_t t, index_t s,
                                       C weight) {
   constexpr index_t L = lanes<C>;
-  constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   saved_rows<C, 1> up;
   C k[L], v[L], lane[L];
-  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s, s + 1, k, -inf);
-  lane_field<C>(p.v, p.grid, tile, 1).read(s, s + 1, v);
-  hide_keys(p, tile, s, s + 1, k);
+  key_reader<C>(p, tile).read(s, s + 1, k, v);
   up.read(in, tile, t, t + 1);
   store(lane, exact_pair_terms<C>(up, 0, load(k), vec<C>(weight), load(v)).dk);
   C sum = C(0);
@@ -338,9 +334,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
         for (index_t q = q0; q < q1; ++q)
           if (active(q, j)) sink(q * M, end_of(q), first_key(j), last_key(j), sums + at(q, j));
     };
-    const auto until = [&](index_t j) {
-      return j + plan.together < plan.key_tiles ? j + plan.together : plan.key_tiles;
-    };
+    const auto until = [&](index_t j) { return min_of(j + plan.together, plan.key_tiles); };
     if (by_keys) {
       parallel_for((plan.key_tiles + plan.together - 1) / plan.together, plan.threads,
                    [&](index_t i, int thread) { run(p0, p1, i * plan.together, until(i * plan.together), thread); });

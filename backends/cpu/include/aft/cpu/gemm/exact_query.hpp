@@ -12,6 +12,7 @@
 #include "../simd/bf16_dot.hpp"
 #include "../softmax/exact_row.hpp"
 #include "../softmax/row_state.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "bias_rows.hpp"
 #include "geometry.hpp"
 #include "tuning.hpp"
@@ -29,15 +30,11 @@ template <class C>
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;  // 4 KiB of k and v
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const index_t group = p.d / p.hk;
-  const lane_field<C> keys(p.k, p.grid, tile, group);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
+  const key_reader<C> keys(p, tile);
   C w[chunk], k[chunk * L], v[chunk * L];
   const auto stage = [&](index_t s0, index_t s1) {
     weights.row(t, s0, s1, w);
-    keys.read(s0, s1, k, -inf);
-    values.read(s0, s1, v);
-    hide_keys(p, tile, s0, s1, k);
+    keys.read(s0, s1, k, v);
   };
 
   exact_row_units<C> units;

@@ -9,7 +9,7 @@
 #include "../simd/bf16_dot.hpp"
 #include "../simd/conversions.hpp"
 #include "../softmax/key_range.hpp"
-#include "../tensor/stage.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "loop_nest.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {

@@ -6,6 +6,7 @@
 /// before the first.
 #pragma once
 
+#include "../tensor/visible_keys.hpp"
 #include "pack_keys.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {

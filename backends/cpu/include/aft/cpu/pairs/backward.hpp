@@ -11,6 +11,7 @@
 #include "../math/exp_weight.hpp"
 #include "../softmax/proof.hpp"
 #include "../tensor/reduce_shared_keys.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "../window/bias_gradient.hpp"
 #include "../window/epilogue.hpp"
 #include "../window/loop_nest.hpp"
@@ -32,12 +33,9 @@ template <class C>
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L];
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk), values(p.v, p.grid, tile, 1);
-  keys.read(r0, r1, k, -inf);
-  values.read(r0, r1, v);
-  keys.prefetch(r1, r1 + M, p.Tk);
-  values.prefetch(r1, r1 + M, p.Tk);
-  hide_keys(p, tile, r0, r1, k);
+  const key_reader<C> keys(p, tile);
+  keys.read(r0, r1, k, v);
+  keys.prefetch(r1, r1 + M);
   const vec<C> zero(C(0)), one(C(1)), range(exp_constants<C>::range), inverse_scale = load(cs.inverse_scale);
   const vec<C> lift = load(cs.lift), unlift = load(cs.unlift), nan(std::numeric_limits<C>::quiet_NaN());
   const auto unused = tile.idle();

@@ -146,7 +146,7 @@ class key_scan {
   template <bool Emit>
   void start(const column_block& x, const fold_job<C>& job) const {
     for (index_t l = 0; l < padded(x); l += lanes<C>)
-      look_back<C, Emit>(job.chunk, job.before, job.view, l, job.lowers);
+      update_view<C, Emit>(job.chunk, job.before, job.view, l, job.lowers);
   }
 
   const problem& p_;

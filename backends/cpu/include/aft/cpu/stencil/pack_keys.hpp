@@ -8,6 +8,7 @@
 #include "../math/power_of_two.hpp"
 #include "../softmax/key_range.hpp"
 #include "../tensor/lane_rows.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "tuning.hpp"
 #include "weights.hpp"
 

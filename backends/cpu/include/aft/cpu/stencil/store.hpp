@@ -2,6 +2,7 @@
 /// @file stencil/store.hpp  The fields of a forward call, lane tile by lane tile.
 #pragma once
 
+#include "../tensor/visible_keys.hpp"
 #include "epilogue.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {

@@ -7,6 +7,7 @@
 #include "../math/exp_weight.hpp"
 #include "../softmax/proof.hpp"
 #include "../softmax/row_state.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "pack_keys.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -132,11 +133,9 @@ class quick_gradients final : public window_epilogue<C> {
     const lane_tile<C>& tile = tiles_->at[i];
     if (!ready_ || tile.count != L) return false;
     C k[M * L], v[M * L], dk[M * L], dv[M * L];
-    const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk), values(p.v, p.grid, tile, 1);
-    keys.read(r0, r1, k);
-    values.read(r0, r1, v);
-    keys.prefetch(r1, r1 + M, p.Tk);
-    values.prefetch(r1, r1 + M, p.Tk);
+    const key_reader<C> keys(p, tile);
+    keys.read(r0, r1, k, v);
+    keys.prefetch(r1, r1 + M);
     const written_rows<C> to_dk{dk_field_->set ? dk : nullptr, L, false}, to_dv{p.dv.set ? dv : nullptr, L, false};
     if (!key_rows_epilogue<C>(r1 - r0, cs, rs, uniform, c, k, L, v, L, to_dk, to_dv, kept)) return false;
     if (p.dv.set) write_panel<C>(p, p.dv, p.grid, tile, r0, r1, M, dv);

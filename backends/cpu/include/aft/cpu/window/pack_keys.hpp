@@ -6,6 +6,7 @@
 #include <new>
 
 #include "../gemm/pack_keys.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "loop_nest.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {

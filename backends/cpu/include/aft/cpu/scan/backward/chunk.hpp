@@ -126,7 +126,7 @@ class backward_pass {
     if constexpr (Emit) {
       // Rows without keys may have moved the references.
       for (index_t l = 0; l < keys_.padded(x); l += lanes<C>)
-        prefetch_panel<C, true>(job.chunk, job.after, job.view, l);
+        update_reverse_view<C, true>(job.chunk, job.after, job.view, l);
       downwards(t0, s1, [&](index_t t, index_t n) {
         plan_.for_segments(x, [&](const segment& part) {
           job.keys = open(part, t, n, workspace);
@@ -211,7 +211,8 @@ class backward_pass {
 
   template <bool Emit>
   void start(const column_block& x, const reverse_job<C>& job) const {
-    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) prefetch_panel<C, Emit>(job.chunk, job.after, job.view, l);
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>)
+      update_reverse_view<C, Emit>(job.chunk, job.after, job.view, l);
   }
 
   /// Panels of rows in the order in which their sums grow, as they do within a panel: only where rows see different

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../../softmax/exact_weight.hpp"
+#include "../../tensor/visible_keys.hpp"
 #include "rows.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -48,9 +49,7 @@ template <class C>
                                            index_t j2) {
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;
-  constexpr C inf = std::numeric_limits<C>::infinity();
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
+  const key_reader<C> keys(p, tile);
   C k[chunk * L], v[chunk * L];
   const vec<C> zero(C(0));
   vec<C> sum(zero);
@@ -61,9 +60,7 @@ template <class C>
     for (index_t a = x0; a < x1; a += chunk) {
       const index_t e = min_of(a + chunk, x1);
       const index_t s0 = s_row + a + shift;
-      keys.read(s0, s0 + (e - a), k, -inf);
-      values.read(s0, s0 + (e - a), v);
-      hide_keys(p, tile, s0, s0 + (e - a), k);
+      keys.read(s0, s0 + (e - a), k, v);
       for (index_t x = a; x < e; ++x) {
         sum = sum + exact_pair_terms<C>(rows, t_row + x, load(k + (x - a) * L), weight, load(v + (x - a) * L)).dk;
       }

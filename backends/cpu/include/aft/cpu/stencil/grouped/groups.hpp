@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "../../tensor/visible_keys.hpp"
 #include "../pack_keys.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
