@@ -8,13 +8,28 @@
 /// overflows nor vanishes, and a merge never subtracts (docs/adr/0001-one-algebra.md).
 ///
 /// The backends keep num and den of many rows in vectors or registers and take a power of two or a bound of x_s for
-/// max; the value that the triple stands for, num e^max and den e^max, is the same.
+/// max; the value that the triple stands for, num e^max and den e^max, is the same. Where one max holds for all sums of
+/// a row, as in the tiles, windows and filters of the CPU, they are weighted_sum. The scan of the CPU has two units,
+/// one for num and one for den: values of extreme size take a power of two of their own, without which num would
+/// overflow or vanish where den does not.
 #pragma once
 
 #include <cmath>
 #include <limits>
 
 namespace aft {
+
+/// num and den in a unit that is known from elsewhere: sums over disjoint keys in one unit merge by addition. T may be
+/// a vector; transposed, num and den are the two sums that dv and dk follow from.
+template <class T>
+struct weighted_sum {
+  T num;
+  T den;
+};
+template <class T>
+[[gnu::always_inline]] constexpr weighted_sum<T> operator+(const weighted_sum<T>& a, const weighted_sum<T>& b) {
+  return {a.num + b.num, a.den + b.den};
+}
 
 /// num and den in units of e^max. An aggregate without initial values: T may be a vector, and the unit 2^max.
 template <class T>

@@ -12,6 +12,7 @@
 #include "../gemm/pack_keys.hpp"
 #include "../simd/transpose.hpp"
 #include "../softmax/proof.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "scale.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -78,20 +79,26 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
     const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
     key_range<C> range;
     C k[column_chunk * L], scales[L];
-    vec<C> top = load(range.key_top);
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
       const index_t s1 = min_of(s0 + column_chunk, p.Tk);
       keys.read(s0, s1, k, -std::numeric_limits<C>::infinity());
       hide_keys(p, tile, s0, s1, k);
-      for (index_t s = 0; s < s1 - s0; ++s) top = max_ignoring_nan<C>(top, load(k + s * L));
+      for (index_t s = 0; s < s1 - s0; ++s) range.top = max_ignoring_nan<C>(range.top, load(k + s * L));
     }
-    store(range.key_top, top);
     const column_scale<C> cs = key_scale<C>(range, scales);
     for (index_t l = 0; l < tile.count; ++l) {
       plan.kappa[tile.b[l] * p.d + tile.c[l]] =
           cs.base[l] == C(0) ? cs.exponent[l] : std::numeric_limits<C>::quiet_NaN();
     }
   });
+}
+
+/// Those of a lane tile.
+template <class C>
+inline vec<C> kappa_of(const backward_problem& p, const bias_gradient_plan<C>& plan, const lane_tile<C>& tile) {
+  C kappa[lanes<C>] = {};
+  for (index_t l = 0; l < tile.count; ++l) kappa[l] = plan.kappa[tile.b[l] * p.d + tile.c[l]];
+  return load(kappa);
 }
 
 /// out[2 l M + r] = from[r][l] for l < count, 0 for r >= rows. clang made gathers of the loops, a third of
@@ -124,20 +131,16 @@ template <class C>
   constexpr index_t M = tuning<C>::MR;
   const backward_problem& p = *in.p;
   saved_rows<C, M> up;
-  C kappa[L], xg[M * L], xgo[M * L];
+  C xg[M * L], xgo[M * L];
   const vec<C> nan(std::numeric_limits<C>::quiet_NaN()), by(plan.scale.by), lift(plan.scale.lift);
   const vec<C> zero(C(0)), none(-std::numeric_limits<C>::infinity());
-  const auto kappas = [&](const lane_tile<C>& tile) {
-    for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
-    return load(kappa);
-  };
   for (index_t r = 0; r < M; ++r) rho[r] = C(0);
   vec<C> most[M];
   for (index_t r = 0; r < M; ++r) most[r] = none;
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
     read_row_weights<C>(in, tile, r0, r1, up.inverse, up.exponent, up.base_hi, up.base_lo);
-    const vec<C> centre = kappas(tile);
+    const vec<C> centre = kappa_of<C>(p, plan, tile);
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> e = centre - load(up.exponent + r * L);
       const auto seen = differs<C>(load(up.inverse + r * L), zero);
@@ -145,16 +148,13 @@ template <class C>
     }
   }
   for (index_t r = 0; r < r1 - r0; ++r) {
-    C lane[L];
-    store(lane, most[r]);
-    C top = lane[0];
-    for (index_t l = 1; l < L; ++l) top = lane[l] > top ? lane[l] : top;
+    const C top = largest_lane<C>(most[r]);
     rho[r] = top > -std::numeric_limits<C>::infinity() ? top : C(0);
   }
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
     up.read(in, tile, r0, r1);
-    const vec<C> centre = kappas(tile);
+    const vec<C> centre = kappa_of<C>(p, plan, tile);
     for (index_t r = 0; r < r1 - r0; ++r) {
       const vec<C> inverse = load(up.inverse + r * L);
       vec<C> x = inverse * pow2<C>(centre - load(up.exponent + r * L) - vec<C>(rho[r]));
@@ -179,15 +179,12 @@ template <class C>
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  C k[N * L], v[N * L], kappa[L];
+  C k[N * L], v[N * L];
   const vec<C> zero(C(0)), lift(plan.scale.lift);
   for (index_t n = n0; n < n1; n += L) {
     const lane_tile<C> tile = columns.tile(n, n1);
-    lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s0, s1, k, -inf);
-    lane_field<C>(p.v, p.grid, tile, 1).read(s0, s1, v);
-    hide_keys(p, tile, s0, s1, k);
-    for (index_t l = 0; l < L; ++l) kappa[l] = l < tile.count ? plan.kappa[tile.b[l] * p.d + tile.c[l]] : C(0);
-    const vec<C> centre = load(kappa);
+    key_reader<C>(p, tile).read(s0, s1, k, v);
+    const vec<C> centre = kappa_of<C>(p, plan, tile);
     for (index_t s = 0; s < s1 - s0; ++s) {
       const vec<C> key = load(k + s * L);
       const auto seen = differs<C>(key, vec<C>(-inf));
@@ -213,20 +210,12 @@ template <class C>
 [[gnu::noinline]] inline C exact_tile(const gradient_inputs& in, const lane_tile<C>& tile, index_t t, index_t s,
                                       C weight) {
   constexpr index_t L = lanes<C>;
-  constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   saved_rows<C, 1> up;
   C k[L], v[L], lane[L];
-  const vec<C> zero(C(0));
-  lane_field<C>(p.k, p.grid, tile, p.d / p.hk).read(s, s + 1, k, -inf);
-  lane_field<C>(p.v, p.grid, tile, 1).read(s, s + 1, v);
-  hide_keys(p, tile, s, s + 1, k);
+  key_reader<C>(p, tile).read(s, s + 1, k, v);
   up.read(in, tile, t, t + 1);
-  const vec<C> inverse = load(up.inverse);
-  const exact_factor<C> a =
-      exact_weight<C>(load(k), vec<C>(weight), inverse, load(up.exponent), load(up.base_hi), load(up.base_lo));
-  const auto hidden = (load(k) == vec<C>(-inf)) || (inverse == zero);
-  store(lane, xsimd::select(hidden, zero, a.times_difference(load(up.g), load(v), load(up.o))));
+  store(lane, exact_pair_terms<C>(up, 0, load(k), vec<C>(weight), load(v)).dk);
   C sum = C(0);
   for (index_t l = 0; l < tile.count; ++l) sum += lane[l];
   return sum;
@@ -248,13 +237,11 @@ template <class C>
                                                               index_t n1, index_t r0, index_t r1, index_t s0,
                                                               index_t s1, const C* rho, const C* c,
                                                               const gradient_scale<C>& scale, C* sums) {
-  using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
-  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range);
-  const vec<C> most(most_scale<C>), back(scale.back), lower(scale.lower);
+  const vec<C> zero(C(0)), one(C(1)), back(scale.back), lower(scale.lower);
   C rows[tuning<C>::MR * N];
   weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
@@ -266,12 +253,9 @@ template <class C>
     for (index_t x = 0; x < N; x += L) {
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
-      const auto within = (xsimd::abs)(weight) <= range;
-      const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, weight, zero));
-      const vec<C> exponent = e.exponent + vec<C>(rho[r - r0]);
-      const vec<C> power = pow2<C>(xsimd::select(exponent > most, most, exponent));
-      const vec<C> dw = e.mantissa * power * load(c + (r - r0) * N + x) * back * lower;
-      const auto proven = hidden || (within && (exponent <= most) && ((xsimd::abs)(dw) <= largest));
+      const scaled_factor<C> e(weight, vec<C>(rho[r - r0]), exp_constants<C>::range);
+      const vec<C> dw = e.factor * load(c + (r - r0) * N + x) * back * lower;
+      const auto proven = hidden || (e.within && is_finite<C>(dw));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
       store(add, xsimd::select(hidden, zero, dw));
@@ -361,9 +345,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
         for (index_t q = q0; q < q1; ++q)
           if (active(q, j)) sink(q * M, end_of(q), first_key(j), last_key(j), sums + at(q, j));
     };
-    const auto until = [&](index_t j) {
-      return j + plan.together < plan.key_tiles ? j + plan.together : plan.key_tiles;
-    };
+    const auto until = [&](index_t j) { return min_of(j + plan.together, plan.key_tiles); };
     if (by_keys) {
       parallel_for((plan.key_tiles + plan.together - 1) / plan.together, plan.threads,
                    [&](index_t i, int thread) { run(p0, p1, i * plan.together, until(i * plan.together), thread); });

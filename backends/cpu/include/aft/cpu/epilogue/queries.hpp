@@ -50,10 +50,10 @@ template <class C, class T, class Sums>
   const vec<C> inverse_scale = load(cs.inverse_scale), zero(C(0));
   proof_of_rows<C> proof(load(cs.floor));
   vec<C> size = zero;
-  T keys_resident[tuning<C>::MR * L];
+  T formed[tuning<C>::MR * L];
   // Stored one by one between the divisions, lines do not wait for each other.
   const bool direct = y != q;
-  T* const to = direct ? y : keys_resident;
+  T* const to = direct ? y : formed;
   const index_t to_step = direct ? y_step : L;
   const bool past = direct && streamed;
   sums.rows(
@@ -69,7 +69,7 @@ template <class C, class T, class Sums>
         size = larger_size<C>(size, gate);
       });
   if (!xsimd::all(proof.proven() && (size <= vec<C>(shared_gate<C>)))) return false;
-  for (index_t r = 0; !direct && r < rows; ++r) store_as<C>(y + r * y_step, load_as<C>(keys_resident + r * L));
+  for (index_t r = 0; !direct && r < rows; ++r) store_as<C>(y + r * y_step, load_as<C>(formed + r * L));
   return true;
 }
 

@@ -12,8 +12,9 @@
 #include "../simd/bf16_dot.hpp"
 #include "../softmax/exact_row.hpp"
 #include "../softmax/row_state.hpp"
-#include "band_edge.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "bias_rows.hpp"
+#include "geometry.hpp"
 #include "tuning.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -29,16 +30,11 @@ template <class C>
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;  // 4 KiB of k and v
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const index_t group = p.d / p.hk;
-  const lane_field<C> keys(p.k, p.grid, tile, group);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
+  const key_reader<C> keys(p, tile);
   C w[chunk], k[chunk * L], v[chunk * L];
-  const vec<C> zero(C(0));
   const auto stage = [&](index_t s0, index_t s1) {
     weights.row(t, s0, s1, w);
-    keys.read(s0, s1, k, -inf);
-    values.read(s0, s1, v);
-    hide_keys(p, tile, s0, s1, k);
+    keys.read(s0, s1, k, v);
   };
 
   exact_row_units<C> units;
@@ -68,8 +64,7 @@ template <class C>
     }
     return x;
   };
-  vec<C> num(zero), den(zero);
-  const auto add_to = [&](index_t from, index_t to, vec<C>& block_num, vec<C>& block_den) {
+  const auto sum_of = [&](index_t from, index_t to, vec_sum<C> sum) {
     for (index_t s0 = from; s0 < to; s0 += chunk) {
       const index_t s1 = min_of(s0 + chunk, to);
       stage(s0, s1);
@@ -80,8 +75,8 @@ template <class C>
             if (w[s] != -inf) first = term_of(s, true);
             if (s + 1 < s1 - s0 && w[s + 1] != -inf) second = term_of(s + 1, true);
             const vec<C> factors = join_pairs(first.factor, second.factor);
-            block_num = add_pairs(factors, join_pairs(first.weighted, second.weighted), block_num);
-            block_den = add_pairs(factors, join_pairs(first.mass, second.mass), block_den);
+            sum = {add_pairs(factors, join_pairs(first.weighted, second.weighted), sum.num),
+                   add_pairs(factors, join_pairs(first.mass, second.mass), sum.den)};
           }
           continue;
         }
@@ -89,57 +84,45 @@ template <class C>
       for (index_t s = 0; s < s1 - s0; ++s) {
         if (w[s] == -inf) continue;
         const exact_term<C> x = term_of(s, false);
-        block_num = mul_add(x.factor, x.weighted, block_num);
-        block_den = mul_add(x.factor, x.mass, block_den);
+        sum = {mul_add(x.factor, x.weighted, sum.num), mul_add(x.factor, x.mass, sum.den)};
       }
     }
+    return sum;
   };
-  const auto add = [&](index_t from, index_t to, vec<C>& num_sum, vec<C>& den_sum) {
-    vec<C> block_num(zero), block_den(zero);
-    add_to(from, to, block_num, block_den);
-    num_sum = num_sum + block_num;
-    den_sum = den_sum + block_den;
-  };
+  const vec_sum<C> none = zero_sum<C>();
   const index_t depth = tuning<C>::KC * (paired ? 2 : 1);
   const row_panels cut(g, tuning<C>::MR);
-  const auto span_of = [&](index_t panel) { return cut.dense(g, panel); };
   const index_t own = cut.of(t);
-  const auto span = span_of(own);
+  const auto span = cut.dense(g, own);
   const band_edge<C> edge_groups{span, edges, cut.end(own) - cut.begin(own)};
   const index_t edge_group = edge_groups.edge_of(t - cut.begin(own));
   const index_t lo = edge_groups.lo(edge_group), hi = edge_groups.hi(edge_group);
+  vec_sum<C> all = none, outside = none;
   for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
-    if (k0 < hi && lo < k0 + depth) add(max_of(lo, k0), hi < k0 + depth ? hi : k0 + depth, num, den);
+    if (k0 < hi && lo < k0 + depth) all = all + sum_of(max_of(lo, k0), min_of(hi, k0 + depth), none);
   }
-  vec<C> outer_num(zero), outer_den(zero);
   if (g.constant && g.causal >= 0) {
-    vec<C> own_num(zero), own_den(zero);
-    add_to(span.lo, lo, own_num, own_den);
     index_t at = 0;
     for (index_t panel = 0; panel <= own; ++panel) {
-      const index_t edge = span_of(panel).lo;
-      if (edge > at) add(at, edge, outer_num, outer_den);
+      const index_t edge = cut.dense(g, panel).lo;
+      if (edge > at) outside = outside + sum_of(at, edge, none);
       at = max_of(edge, at);
     }
-    outer_num = own_num + outer_num;
-    outer_den = own_den + outer_den;
+    outside = sum_of(span.lo, lo, none) + outside;
   }
   if (g.constant && g.causal <= 0) {
-    vec<C> own_num(zero), own_den(zero), after_num(zero), after_den(zero);
+    vec_sum<C> beside = none, after = none;
     for (index_t i = tuning<C>::edge_groups - 1; i > edge_group; --i)
-      add_to(edge_groups.hi(i - 1), edge_groups.hi(i), own_num, own_den);
+      beside = sum_of(edge_groups.hi(i - 1), edge_groups.hi(i), beside);
     index_t at = g.K;
     for (index_t panel = cut.count; panel-- > own;) {
-      const index_t edge = span_of(panel).hi;
-      if (edge < at) add(edge, at, after_num, after_den);
+      const index_t edge = cut.dense(g, panel).hi;
+      if (edge < at) after = after + sum_of(edge, at, none);
       at = min_of(edge, at);
     }
-    outer_num = outer_num + (own_num + after_num);
-    outer_den = outer_den + (own_den + after_den);
+    outside = outside + (beside + after);
   }
-  num = num + outer_num;
-  den = den + outer_den;
-  units.result(num, den, out);
+  units.result(all + outside, out);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -5,61 +5,52 @@
 /// For every panel of rows and every lane tile of columns it forms
 ///     c[r] = sum_{dense s} A[r][s] P[s] + outside[r] (sum of P before the dense part + sum of P after it)
 /// where P has two vectors a position. Forward those are exp(k) v and exp(k); transposed exp(-lse) g and exp(-lse) g o.
-/// Dense are a panel's columns, or in fold_window those of each group of its rows, see gemm/band_edge.hpp. Sums run in
+/// Dense are a panel's columns, or in fold_window those of each group of its rows, see gemm/geometry.hpp. Sums run in
 /// the order of s, joined every tuning::KC positions: no result depends on threads, on the batch, or on where
 /// a block of rows begins.
 #pragma once
 
 #include "../runtime/parallel.hpp"
+#include "../softmax/sums.hpp"
 #include "blocking.hpp"
 #include "microkernel.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
+
+/// `sum` and n columns, in their order.
+template <class C>
+inline vec_sum<C> add_columns(const C* columns, index_t n, vec_sum<C> sum) {
+  for (index_t s = 0; s < n; ++s) sum = sum + load_sum(columns + s * tuning<C>::NR);
+  return sum;
+}
 
 /// Sums of P before and after each panel's dense part. Both are sums of their own, forwards and backwards: taking the
 /// one from the total would cancel.
 template <class C>
 inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, C* before, C* after) {
   constexpr index_t N = tuning<C>::NR;
-  constexpr index_t L = lanes<C>;
   const pair_geometry& g = plan.g;
-  const auto span_of = [&](index_t panel) { return plan.cut.dense(g, panel); };
   // A run between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
   // sequences that of their square root. The runs begin at 0 and at K, so they do not depend on p0 and p1.
-  const auto add_run = [&](index_t from, index_t to, vec<C>& a, vec<C>& b) {
-    vec<C> x(C(0)), y(C(0));
-    for (index_t s = from; s < to; ++s) {
-      x = x + load(P + s * N);
-      y = y + load(P + s * N + L);
-    }
-    a = a + x;
-    b = b + y;
-  };
-  vec<C> num(C(0)), den(C(0));
+  const auto run = [&](index_t from, index_t to) { return add_columns<C>(P + from * N, to - from, zero_sum<C>()); };
+  vec_sum<C> sum = zero_sum<C>();
   index_t at = 0;
   if (g.causal >= 0) {
     for (index_t panel = 0; panel < p1; ++panel) {
-      const index_t lo = span_of(panel).lo;
-      if (lo > at) add_run(at, lo, num, den);
+      const index_t lo = plan.cut.dense(g, panel).lo;
+      if (lo > at) sum = sum + run(at, lo);
       at = max_of(lo, at);
-      if (panel >= p0) {
-        store(before + (panel - p0) * N, num);
-        store(before + (panel - p0) * N + L, den);
-      }
+      if (panel >= p0) store_sum(before + (panel - p0) * N, sum);
     }
   }
   if (g.causal <= 0) {
-    num = vec<C>(C(0));
-    den = vec<C>(C(0));
+    sum = zero_sum<C>();
     at = g.K;
     for (index_t panel = plan.panels; panel-- > p0;) {
-      const index_t hi = span_of(panel).hi;
-      if (hi < at) add_run(hi, at, num, den);
+      const index_t hi = plan.cut.dense(g, panel).hi;
+      if (hi < at) sum = sum + run(hi, at);
       at = min_of(hi, at);
-      if (panel < p1) {
-        store(after + (panel - p0) * N, num);
-        store(after + (panel - p0) * N + L, den);
-      }
+      if (panel < p1) store_sum(after + (panel - p0) * N, sum);
     }
   }
 }
@@ -68,10 +59,7 @@ inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, c
 template <class C>
 class uniform_sums {
  public:
-  void set(index_t edge_group, const vec<C>& num, const vec<C>& den) {
-    store(sums_ + edge_group * tuning<C>::NR, num);
-    store(sums_ + edge_group * tuning<C>::NR + lanes<C>, den);
-  }
+  void set(index_t edge_group, const vec_sum<C>& sum) { store_sum(sums_ + edge_group * tuning<C>::NR, sum); }
   /// take(r, num, den) for each of the rows.
   template <class Take>
   [[gnu::always_inline]] void for_rows(index_t rows, const Take& take) const {
@@ -250,11 +238,10 @@ template <class C>
         if (g.has_prefix(span) || g.has_suffix(span)) {
           const index_t at = (i * plan.block + panel - a0) * N;
           uniform_sums<C> sums;
-          vec<C> num(C(0)), den(C(0));
-          if (g.has_prefix(span)) num = load(before + at), den = load(before + at + lanes<C>);
-          if (g.has_suffix(span)) num = num + load(after + at), den = den + load(after + at + lanes<C>);
-          for (index_t edge_group = 0; edge_group < tuning<C>::edge_groups; ++edge_group)
-            sums.set(edge_group, num, den);
+          vec_sum<C> sum = zero_sum<C>();
+          if (g.has_prefix(span)) sum = load_sum(before + at);
+          if (g.has_suffix(span)) sum = sum + load_sum(after + at);
+          for (index_t edge_group = 0; edge_group < tuning<C>::edge_groups; ++edge_group) sums.set(edge_group, sum);
           add_uniform_keys<C>(r1 - r0, rs, sums, tile);
         }
         epilogue(tile0 + i, cs[i], r0, r1, rs, tile);

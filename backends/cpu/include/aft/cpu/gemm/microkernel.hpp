@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "../simd/bf16_dot.hpp"
-#include "band_edge.hpp"
+#include "geometry.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 

@@ -9,27 +9,11 @@
 #include "../runtime/inplace_vector.hpp"
 #include "../simd/bf16_dot.hpp"
 #include "../simd/conversions.hpp"
-#include "../tensor/stage.hpp"
+#include "../softmax/key_range.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "loop_nest.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
-
-/// The largest key of each lane (NaN passed over), and of |v| over the keys that are not hidden the largest finite
-/// and the smallest nonzero.
-template <class C>
-struct key_range {
-  C key_top[lanes<C>];
-  C value_top[lanes<C>];
-  C value_low[lanes<C>];
-
-  key_range() {
-    for (index_t l = 0; l < lanes<C>; ++l) {
-      key_top[l] = -std::numeric_limits<C>::infinity();
-      value_top[l] = C(0);
-      value_low[l] = std::numeric_limits<C>::infinity();
-    }
-  }
-};
 
 inline constexpr index_t column_chunk = 16;  // rows that are formed together: 48 KiB of floats for the widest group
 
@@ -106,23 +90,9 @@ template <class C>
 /// Adds `count` staged keys to a lane tile's range.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void scan_keys(const C* P, index_t count, key_range<C>& range) {
-  constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::NR;
-  constexpr C inf = std::numeric_limits<C>::infinity();
-  const vec<C> zero(C(0));
-  vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
-  for (index_t s = 0; s < count; ++s) {
-    const vec<C> key = load(P + s * N + L);
-    const vec<C> size = (xsimd::abs)(load(P + s * N));
-    const auto seen = differs<C>(key, vec<C>(-inf));
-    top = max_ignoring_nan<C>(top, key);
-    // One maximum after the other is all that a key waits for.
-    high = max_ignoring_nan<C>(high, xsimd::select(seen && (size < vec<C>(inf)), size, zero));
-    low = min_ignoring_nan<C>(low, xsimd::select(seen && (size > zero), size, vec<C>(inf)));
-  }
-  store(range.key_top, top);
-  store(range.value_top, high);
-  store(range.value_low, low);
+  key_range<C> all = range;
+  for (index_t s = 0; s < count; ++s) all.add(load(P + s * tuning<C>::NR + lanes<C>), load(P + s * tuning<C>::NR));
+  range = all;
 }
 
 /// Whether they are all 1.
@@ -139,20 +109,23 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
   using k_ = exp_constants<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   column_scale<C> cs;
-  C least[lanes<C>];
+  C least[lanes<C>], tops[lanes<C>], largest[lanes<C>], lows[lanes<C>];
+  store(tops, range.top);
+  store(largest, range.values.high);
+  store(lows, range.values.low);
   for (index_t l = 0; l < lanes<C>; ++l) {
-    const C top = range.key_top[l];
+    const C top = tops[l];
     const bool none = top == -inf;
     const bool beyond = !none && (top > k_::range || top < k_::lowest);
     const bool usual = none || (top >= ordinary<C>::key_low && top <= ordinary<C>::key_high);
     cs.base[l] = beyond ? top : C(0);
     least[l] = usual || beyond ? C(0) : top;
-    const C high = range.value_top[l];
+    const C high = largest[l];
     value_scales[l] = cs.inverse_scale[l] = C(1);
     if (!(high >= ordinary<C>::value_low && high <= ordinary<C>::value_high))
       value_scale(high, value_scales[l], cs.inverse_scale[l]);
     // Values all of one size (or 0) are summed safely; where some are far smaller a row may see only those.
-    cs.floor[l] = range.value_low[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
+    cs.floor[l] = lows[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
   }
   store(cs.exponent, exponent_of<C>(load(least)));
   return cs;
@@ -161,17 +134,8 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
 /// What staged keys are turned into, and what they were.
 template <class C>
 struct key_packer {
-  vec<C> base, exponent, by;
-  vec<C> top, high, low;
-
-  explicit key_packer(const key_range<C>& range, const vec<C>& key_base = vec<C>(C(0)),
-                      const vec<C>& key_exponent = vec<C>(C(0)), const vec<C>& value_scale = vec<C>(C(1)))
-      : base(key_base),
-        exponent(key_exponent),
-        by(value_scale),
-        top(load(range.key_top)),
-        high(load(range.value_top)),
-        low(load(range.value_low)) {}
+  key_range<C> range{};  ///< an infinite value counts as the largest
+  vec<C> base = vec<C>(C(0)), exponent = base, by = vec<C>(C(1));
 
   /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
   /// rounds den to bfloat16, as which keys and values are stored, and num is formed from what it became: their errors
@@ -189,16 +153,9 @@ struct key_packer {
     num = xsimd::select(seen, den * (unit ? value : value * by), zero);
     if constexpr (as_bf16) num = round_made_of_bf16(num);
     if constexpr (measured) {
-      top = max_ignoring_nan<C>(top, key);
-      add_sizes<C>(seen, value, high, low);
+      range.top = max_ignoring_nan<C>(range.top, key);
+      add_sizes<C>(seen, value, range.values.high, range.values.low);
     }
-  }
-
-  /// An infinite value counts as the largest.
-  void leave(key_range<C>& range) const {
-    store(range.key_top, top);
-    store(range.value_top, high);
-    store(range.value_low, low);
   }
 };
 
@@ -225,18 +182,20 @@ template <class C, class T, bool unit, bool measured = true>
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
       }
-      if constexpr (measured) packer.leave(range);
+      if constexpr (measured) range = packer.range;
       return;
     }
   }
   C* at = P + s0 * N;
   for (index_t s = 0; s < count; ++s, at += N, v += v_step, k += k_step) {
-    vec<C> num, den;
-    packer.template form<false, measured, unit>(load_as<C>(v), load_as<C>(k), num, den);
+    vec<C> num, den, key = load_as<C>(k), value = load_as<C>(v);
+    keep_in_register<C>(key);
+    keep_in_register<C>(value);
+    packer.template form<false, measured, unit>(value, key, num, den);
     store(at, num);
     store(at + L, den);
   }
-  if constexpr (measured) packer.leave(range);
+  if constexpr (measured) range = packer.range;
 }
 
 /// Packs the columns of `count` lane tiles, each `size` elements from the one before: P[s][0] = exp(k - scale) v and
@@ -264,13 +223,13 @@ template <class C, class Tiles>
     for (index_t i = 0; i < count; ++i) {
       if (!in_place) {
         if (rows.in_place()) rows.prefetch_into(i, s0 + column_chunk, s0 + 2 * column_chunk);
-        form_staged(i, s0, key_packer<C>(ranges[i]), ranges[i]);
+        form_staged(i, s0, {ranges[i]}, ranges[i]);
         continue;
       }
       const index_t ahead = s0 + 2 * column_chunk <= p.Tk ? column_chunk : 0;
       rows.visit(i, s0, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
-        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), ahead, paired, P + i * size,
-                              key_packer<C>(ranges[i]), ranges[i]);
+        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), ahead, paired, P + i * size, {ranges[i]},
+                              ranges[i]);
       });
     }
   }
@@ -285,7 +244,7 @@ template <class C, class Tiles>
     }
     cs[i] = key_scale<C>(ranges[i], value_scales);
     key_range<C> known;
-    const key_packer<C> packer(known, load(cs[i].base), load(cs[i].exponent), load(value_scales));
+    const key_packer<C> packer{known, load(cs[i].base), load(cs[i].exponent), load(value_scales)};
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) form_staged(i, s0, packer, known);
   }
 }

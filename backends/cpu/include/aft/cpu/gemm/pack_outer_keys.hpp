@@ -6,6 +6,7 @@
 /// before the first.
 #pragma once
 
+#include "../tensor/visible_keys.hpp"
 #include "pack_keys.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -17,15 +18,14 @@ template <class C, class T>
                                                          index_t count, index_t ahead, key_range<C>& range) {
   for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
   for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
-  vec<C> top = load(range.key_top), high = load(range.value_top), low = load(range.value_low);
+  key_range<C> all = range;
   for (index_t s = 0; s < count; ++s, v += v_step, k += k_step) {
     const vec<C> key = load_as<C>(k);
-    top = max_ignoring_nan<C>(top, key);
-    add_sizes<C>(differs<C>(key, vec<C>(-std::numeric_limits<C>::infinity())), load_as<C>(v), high, low);
+    all.top = max_ignoring_nan<C>(all.top, key);
+    add_sizes<C>(differs<C>(key, vec<C>(-std::numeric_limits<C>::infinity())), load_as<C>(v), all.values.high,
+                 all.values.low);
   }
-  store(range.key_top, top);
-  store(range.value_top, high);
-  store(range.value_low, low);
+  range = all;
 }
 
 /// The keys of a few lane tiles that lie side by side in memory.
@@ -71,7 +71,7 @@ class outer_key_blocks {
     C staged[column_chunk * N];
     for_chunks(s0, s1, [&](index_t i, index_t s, index_t n, index_t ahead) {
       const vec<C> by = vec<C>(C(1)) / load(cs[i].inverse_scale);  // both powers of two
-      const key_packer<C> packer(none, load(cs[i].base), load(cs[i].exponent), by);
+      const key_packer<C> packer{none, load(cs[i].base), load(cs[i].exponent), by};
       if (in_place_) {
         rows_.visit(i, s, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
           form_keys<C, T, false, false>(v, v_step, k, k_step, s - s0, n, ahead, paired, P + i * size, packer, none);

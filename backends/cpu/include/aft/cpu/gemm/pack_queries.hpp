@@ -19,98 +19,131 @@ inline constexpr index_t staged_queries = 6 * query_chunk* lanes<C>;
 /// The largest numbers of a lane tile's rows, for its scales.
 template <class C>
 struct query_range {
-  C top[lanes<C>];      ///< exponent of exp(-lse)
-  C high[lanes<C>];     ///< |g|
-  C average[lanes<C>];  ///< |o|
-  C beyond[lanes<C>];   ///< 1: logits beyond exp_constants::range
+  vec<C> top = vec<C>(-std::numeric_limits<C>::infinity());  ///< exponent of exp(-lse)
+  vec<C> high = vec<C>(C(0));                                ///< |g|
+  vec<C> average = high;                                     ///< |o|
+  vec<C> beyond = high;                                      ///< 1: logits beyond exp_constants::range
+};
 
-  query_range() {
+/// What a lane tile's columns are multiplied by; NaN in `taint` makes them all NaN. 1 at first, which is right for rows
+/// of ordinary size.
+template <class C>
+struct query_scale {
+  C by[lanes<C>], exponent[lanes<C>], lift[lanes<C>], taint[lanes<C>];
+
+  query_scale() {
     for (index_t l = 0; l < lanes<C>; ++l) {
-      top[l] = -std::numeric_limits<C>::infinity();
-      high[l] = average[l] = beyond[l] = C(0);
+      by[l] = lift[l] = C(1);
+      exponent[l] = taint[l] = C(0);
     }
+  }
+
+  /// The scales that a range asks for, and in `cs` what undoes them. False: columns have to be formed again. Lane by
+  /// lane, whatever the neighbours.
+  [[gnu::noinline]] bool settle(const query_range<C>& range, column_scale<C>& cs) {
+    bool as_formed = true;
+    C tops[lanes<C>], largest[lanes<C>], averages[lanes<C>], beyond[lanes<C>];
+    store(tops, range.top);
+    store(largest, range.high);
+    store(averages, range.average);
+    store(beyond, range.beyond);
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
+      cs.inverse_scale[l] = cs.lift[l] = cs.unlift[l] = C(1);
+      // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-125, stays
+      // below 2^-40 max |g| when key_epilogue multiplies it by up to 2^40.
+      // A fraction, see exp_weight, does not count.
+      const C top = std::floor(tops[l]), high = largest[l], average = averages[l];
+      const bool seen = top > -std::numeric_limits<C>::infinity();
+      const bool ordinary =
+          (!seen || (top >= C(-24) && top <= C(24))) && (high == C(0) || (high >= C(0x1p-20) && high <= C(0x1p20)));
+      if (!ordinary) {
+        cs.exponent[l] = seen ? top : C(0);
+        value_scale(high, by[l], cs.inverse_scale[l]);
+      }
+      // Averages near the bottom of the range are lifted, else v A - B would cancel between subnormal numbers.
+      if (average > C(0) && average < C(0x1p-20)) value_scale(average, cs.lift[l], cs.unlift[l]);
+      exponent[l] = cs.exponent[l];
+      lift[l] = cs.lift[l];
+      // Lanes with logits beyond exp_constants::range go to the exact sums.
+      if (beyond[l] > C(0)) taint[l] = std::numeric_limits<C>::quiet_NaN();
+      as_formed = as_formed && exponent[l] == C(0) && by[l] == C(1) && lift[l] == C(1) && taint[l] == C(0);
+    }
+    return as_formed;
   }
 };
 
-/// P[t] = [inverse g, o] for queries [t0, t1) of `count` lane tiles and exponents[t], so that exp(-lse) g =
-/// P 2^-exponent; those of a tile lie Tq positions after those of the tile before. A row that sees no key has zeros.
+/// One row: its columns, and what it adds to the range. A row that sees no key has zeros.
+template <class C>
+class query_packer {
+ public:
+  query_packer(const query_scale<C>& scale, const query_range<C>& range)
+      : by_(load(scale.by)),
+        exponent_(load(scale.exponent)),
+        lift_(load(scale.lift)),
+        taint_(load(scale.taint)),
+        range_(range) {}
+
+  void form(const lane_state<C>& state, const vec<C>& upper, const vec<C>& average, C* P) {
+    const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
+    const auto empty = state.inverse == zero;
+    const vec<C> g = xsimd::select(empty, zero, state.inverse * upper);
+    const vec<C> o = xsimd::select(empty, zero, average);
+    const vec<C> scaled = times_pow2<C>(g * by_, -state.exponent - exponent_) + taint_;
+    store(P, scaled);
+    store(P + lanes<C>, scaled * (o * lift_));
+    const vec<C> g_size = (xsimd::abs)(g), o_size = (xsimd::abs)(o);
+    range_.top = max_ignoring_nan<C>(range_.top, xsimd::select(empty, none, -state.exponent));
+    range_.high = max_ignoring_nan<C>(range_.high, xsimd::select(g_size < inf, g_size, zero));
+    range_.average = max_ignoring_nan<C>(range_.average, xsimd::select(o_size < inf, o_size, zero));
+    range_.beyond = xsimd::select(differs<C>(state.base_hi, zero), one, range_.beyond);
+  }
+  const query_range<C>& range() const { return range_; }
+
+ private:
+  vec<C> by_, exponent_, lift_, taint_;
+  query_range<C> range_;
+};
+
+/// Columns of queries [t0, t1) of `count` lane tiles; those of a tile lie Tq positions after those of the tile before.
 /// `buffers` has room for staged_queries numbers of each tile.
 template <class C>
-[[gnu::flatten]] inline void stage_queries(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count,
-                                           index_t t0, index_t t1, C* P, C* exponents, C* buffers,
-                                           query_range<C>* ranges) {
+[[gnu::flatten]] inline void form_queries(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count,
+                                          index_t t0, index_t t1, const query_scale<C>* scales, C* P, C* buffers,
+                                          query_range<C>* ranges) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   const index_t T = in.p->Tq;
-  const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
   const query_rows<C> up(in, tiles, count, t0, t1, buffers, query_chunk * count * L);
   for (index_t i = 0; i < count; ++i) {
-    query_range<C>& range = ranges[i];
-    C* const columns = P + i * T * N;
-    vec<C> top = load(range.top), high = load(range.high), most = load(range.average), beyond = load(range.beyond);
+    query_packer<C> packer(scales[i], ranges[i]);
     for (index_t t = t0; t < t1; ++t) {
       const index_t soon = t + tuning<C>::prefetch_distance < T ? tuning<C>::prefetch_distance : 0;
-      const lane_state<C> state = up.weights(t - t0, i, soon);
-      const auto empty = state.inverse == zero;
-      const vec<C> g = xsimd::select(empty, zero, state.inverse * up.g(t - t0, i, soon));
-      const vec<C> o = xsimd::select(empty, zero, up.o(t - t0, i, soon));
-      // One maximum after the other is all that a row waits for.
-      const vec<C> upper = (xsimd::abs)(g), average = (xsimd::abs)(o);
-      top = max_ignoring_nan<C>(top, xsimd::select(empty, none, -state.exponent));
-      high = max_ignoring_nan<C>(high, xsimd::select(upper < inf, upper, zero));
-      most = max_ignoring_nan<C>(most, xsimd::select(average < inf, average, zero));
-      beyond = xsimd::select(differs<C>(state.base_hi, zero), one, beyond);
-      store(columns + t * N, g);
-      store(columns + t * N + L, o);
-      store(exponents + (i * T + t) * L, state.exponent);
+      packer.form(up.weights(t - t0, i, soon), up.g(t - t0, i, soon), up.o(t - t0, i, soon), P + (i * T + t) * N);
     }
-    store(range.top, top);
-    store(range.high, high);
-    store(range.average, most);
-    store(range.beyond, beyond);
+    ranges[i] = packer.range();
   }
 }
 
 /// scales[i].exponent holds what exp(-lse) was divided by, inverse scale undoes the power of two that g was multiplied
-/// by, unlift that of o: averages near the bottom of the range are lifted, else v A - B would cancel between subnormal
-/// numbers. Lanes with logits beyond exp_constants::range are packed as NaN, which sends their keys to the exact sums.
-/// `count` lane tiles at once, like pack_keys; `exponents` has room for Tq vectors of each and for staged_queries
-/// numbers besides.
+/// by, unlift that of o. `count` lane tiles at once, like pack_keys, with scale 1; a tile that needs another is formed
+/// again. `buffers` has room for staged_queries numbers of each.
 template <class C, class Tiles>
-[[gnu::flatten]] inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* exponents,
-                                          C* P, column_scale<C>* cs) {
-  constexpr index_t L = lanes<C>;
-  constexpr index_t N = tuning<C>::NR;
+inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* buffers, C* P,
+                         column_scale<C>* cs) {
   const index_t T = in.p->Tq;
-  const vec<C> zero(C(0)), nan(std::numeric_limits<C>::quiet_NaN());
-  C* const buffers = exponents + count * T * L;
   inplace_vector<lane_tile<C>, tuning<C>::wide_group> tiles(count);
   inplace_vector<query_range<C>, tuning<C>::wide_group> ranges(count);
+  inplace_vector<query_scale<C>, tuning<C>::wide_group> scales(count);
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
-  for (index_t t0 = 0; t0 < T; t0 += query_chunk) {
-    const index_t t1 = min_of(t0 + query_chunk, T);
-    stage_queries<C>(in, tiles.data(), count, t0, t1, P, exponents, buffers, ranges.data());
-  }
-  for (index_t i = 0; i < count; ++i, P += T * N, exponents += T * L, ++cs) {
-    const query_range<C>& range = ranges[i];
-    C scale[L];
-    for (index_t l = 0; l < L; ++l) {
-      value_scale(range.high[l], scale[l], cs->inverse_scale[l]);
-      value_scale(range.average[l] < C(1) ? range.average[l] : C(0), cs->lift[l], cs->unlift[l]);
-    }
-    // A fraction, see exp_weight, does not count.
-    const vec<C> top = load(range.top);
-    store(cs->exponent, xsimd::floor(xsimd::select(top > vec<C>(-std::numeric_limits<C>::infinity()), top, zero)));
-    store(cs->base, zero);
-    store(cs->floor, zero);
-    const auto taint = load(range.beyond) > zero;
-    const vec<C> by = load(scale), exponent = load(cs->exponent), lift = load(cs->lift);
-    for (index_t t = 0; t < T; ++t) {
-      const vec<C> g = times_pow2<C>(load(P + t * N) * by, -load(exponents + t * L) - exponent);
-      store(P + t * N + L, xsimd::select(taint, nan, g * (load(P + t * N + L) * lift)));
-      store(P + t * N, xsimd::select(taint, nan, g));
-    }
-  }
+  const auto form = [&](index_t i, index_t n) {
+    for (index_t t0 = 0; t0 < T; t0 += query_chunk)
+      form_queries<C>(in, tiles.data() + i, n, t0, min_of(t0 + query_chunk, T), scales.data() + i,
+                      P + i * T * tuning<C>::NR, buffers, ranges.data() + i);
+  };
+  form(0, count);
+  for (index_t i = 0; i < count; ++i)
+    if (!scales[i].settle(ranges[i], cs[i])) form(i, 1);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -8,7 +8,7 @@
 #include "../math/exp_weight.hpp"
 #include "../simd/bf16_dot.hpp"
 #include "../simd/transpose.hpp"
-#include "band_edge.hpp"
+#include "geometry.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 

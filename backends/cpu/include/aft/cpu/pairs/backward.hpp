@@ -11,8 +11,9 @@
 #include "../math/exp_weight.hpp"
 #include "../softmax/proof.hpp"
 #include "../tensor/reduce_shared_keys.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "../window/bias_gradient.hpp"
-#include "../window/key_epilogue.hpp"
+#include "../window/epilogue.hpp"
 #include "../window/loop_nest.hpp"
 #include "../window/pack_queries.hpp"
 #include "forward.hpp"
@@ -26,66 +27,47 @@ template <class C>
                                           const std::array<index_t, 3>& dk_grid, const pair_weights<C>& weights,
                                           const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0, index_t r1,
                                           const row_scale<C>& rs, const C* c, kept_keys<C>* kept) {
-  using k_ = exp_constants<C>;
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   constexpr index_t M = tuning<C>::MR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
   C k[M * L], v[M * L], dv_out[M * L], dk_out[M * L];
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk), values(p.v, p.grid, tile, 1);
-  keys.read(r0, r1, k, -inf);
-  values.read(r0, r1, v);
-  keys.prefetch(r1, r1 + M, p.Tk);
-  values.prefetch(r1, r1 + M, p.Tk);
-  hide_keys(p, tile, r0, r1, k);
-  const vec<C> zero(C(0)), one(C(1)), largest(k_::largest), range(k_::range), inverse_scale = load(cs.inverse_scale);
-  const vec<C> lift = load(cs.lift), unlift = load(cs.unlift);
-  const vec<C> most(most_scale<C>), least(least_scale<C>);
-  const vec<C> nan(std::numeric_limits<C>::quiet_NaN());
+  const key_reader<C> keys(p, tile);
+  keys.read(r0, r1, k, v);
+  keys.prefetch(r1, r1 + M);
+  const vec<C> zero(C(0)), one(C(1)), range(exp_constants<C>::range), inverse_scale = load(cs.inverse_scale);
+  const vec<C> lift = load(cs.lift), unlift = load(cs.unlift), nan(std::numeric_limits<C>::quiet_NaN());
   const auto unused = tile.idle();
   for (index_t r = 0; r < r1 - r0; ++r) {
     const vec<C> key = load(k + r * L);
     const vec<C> value = load(v + r * L);
     const auto hidden = (key == vec<C>(-inf)) || unused;
-    const auto within = (xsimd::abs)(key) <= range;
-    const split_exp<C> e = exp_weight<C>(xsimd::select(within, key, zero));
-    const vec<C> exponent = e.exponent + (load(cs.exponent) + vec<C>(rs.exponent[r]));
-    const vec<C> factor = times_pow2<C>(e.mantissa, xsimd::select(exponent > most, most, exponent));
-    const vec<C> A = load(c + r * N);
-    const vec<C> B = load(c + r * N + L);
-    const vec<C> difference = (value * lift) * A - B;
-    vec<C> dv = (factor * A) * inverse_scale;
-    vec<C> dk_lane = ((factor * difference) * inverse_scale) * unlift;
-    // The power of two comes last where alone it would underflow, though with g's and o's own the result need not.
-    if (const auto deep = exponent < least; xsimd::any(deep)) {
-      dv = xsimd::select(deep, raise<C>((e.mantissa * A) * inverse_scale, exponent), dv);
-      dk_lane = xsimd::select(deep, raise<C>(((e.mantissa * difference) * inverse_scale) * unlift, exponent), dk_lane);
-    }
-    const auto finite = ((xsimd::abs)(dv) <= largest) && ((xsimd::abs)(dk_lane) <= largest);
-    const auto factor_proven = within && (exponent <= most) && (vec<C>(rs.base[r]) == zero);
-    const auto proven = hidden || (factor_proven && finite);
+    const vec<C> exponents = load(cs.exponent) + vec<C>(rs.exponent[r]);
+    const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
+    const vec_sum<C> sum = load_sum(c + r * N);
+    vec<C> dv = e.times(sum.num, inverse_scale, one);
+    vec<C> dk_lane = e.times((value * lift) * sum.num - sum.den, inverse_scale, unlift);
+    const auto factor_proven = e.within && (vec<C>(rs.base[r]) == zero);
+    const auto proven = hidden || (factor_proven && is_finite<C>(dv) && is_finite<C>(dk_lane));
     if (kept != nullptr) {
       // e^k is below 2^-5909 there, and what it is multiplied by below 2^4096: nothing beside what its rows saw. Unless
       // its largest bias is beyond the range too, and may make up for it.
-      const auto nothing = hidden || ((key < -range) && (load(cs.exponent) + vec<C>(rs.exponent[r]) < range) &&
-                                      (vec<C>(rs.base[r]) <= zero));
-      const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, factor * load(kept->scale), nan));
+      const auto nothing = hidden || ((key < -range) && (exponents < range) && (vec<C>(rs.base[r]) <= zero));
+      const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, e.factor * load(kept->scale), nan));
       store(kept->to + r * N, xsimd::select(nothing, zero, Y * (value * lift)));
       store(kept->to + r * N + L, -Y);
     }
-    store(dv_out + r * L, xsimd::select(hidden, zero, dv));
-    store(dk_out + r * L, xsimd::select(hidden, zero, dk_lane));
+    dv = xsimd::select(hidden, zero, dv);
+    dk_lane = xsimd::select(hidden, zero, dk_lane);
     if (!xsimd::all(proven)) {
-      C flag[L], dv_exact[L], dk_exact[L];
-      store(flag, xsimd::select(proven, one, zero));
+      C dv_exact[L], dk_exact[L];
       exact_key<C>(in, weights, tile, r0 + r, key, value, dv_exact, dk_exact);
-      for (index_t l = 0; l < tile.count; ++l) {
-        if (flag[l] != C(0)) continue;
-        dv_out[r * L + l] = dv_exact[l];
-        dk_out[r * L + l] = dk_exact[l];
-      }
+      dv = xsimd::select(proven, dv, load(dv_exact));
+      dk_lane = xsimd::select(proven, dk_lane, load(dk_exact));
     }
+    store(dv_out + r * L, dv);
+    store(dk_out + r * L, dk_lane);
   }
   if (p.dv.set) write_panel<C>(p, p.dv, p.grid, tile, r0, r1, M, dv_out);
   if (dk.set) write_panel<C>(p, dk, dk_grid, tile, r0, r1, M, dk_out);
@@ -113,7 +95,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   std::optional<fold_plan<C>> plan;
   std::optional<bias_gradient_job<C>> bias;
   std::optional<std::conditional_t<windows, product_plan<C>, bool>> product;
-  per_thread<C> exponents;
+  per_thread<C> staged;
   const auto plan_fold = [&](int threads, scratch& from) {
     plan.emplace(key_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads,
                  fold_traits{.windows = served,
@@ -121,8 +103,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
                              .columns = p.bias.kind == bias_kind::dense,
                              .sums = p.dk.set || p.dv.set},
                  from);
-    const index_t a_tile = plan->order == loop_order::window ? 0 : p.Tq * lanes<C> + staged_queries<C>;
-    exponents = from.take_each<C>(plan->pack_group * a_tile, threads);
+    if (plan->order != loop_order::window) staged = from.take_each<C>(plan->pack_group * staged_queries<C>, threads);
   };
   const auto bytes_of_tiles = [&](int threads) {
     scratch counter;
@@ -154,13 +135,13 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   const bool gates_later =
       side_by_side && plan->keys_resident && states_rows(p) && p.gate_fn == gate::sigmoid && p.hk == p.d;
   if (!gates_later) count_incoming<C>(p, counter);
-  const std::size_t keys_resident = memory.reserve(counter);
+  const std::size_t reserved = memory.reserve(counter);
 
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, true);
   const gradient_inputs in =
       prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
         scratch own(exec);
-        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - min_of(keys_resident, tile_bytes));
+        pair_forward<C, windows>(forward, state, exec, own, tile_bytes - min_of(reserved, tile_bytes));
       });
   lay_out(memory);
 
@@ -192,15 +173,14 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
             fold_window_item<C>(*plan, thread, item, source, quick_gradients<C>(p, dk, dk_grid, tiles),
                                 window_lines<C>(0), pairs ? &*pairs : nullptr, epilogue_ref<C>(epilogue));
           };
-          fold_window<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill),
-                         function_ref<void(const fold_item&)>(run));
+          fold_window<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill), run);
           if (pairs) pairs->rows(weights);
           return;
         }
       }
       const auto pack = [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
         pack_queries<C>(
-            in, n, [&](index_t j) { return batch_items.tile(batch_item, tile + j); }, exponents.of(slot), P, scales);
+            in, n, [&](index_t j) { return batch_items.tile(batch_item, tile + j); }, staged.of(slot), P, scales);
       };
       fold_pairs<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(epilogue));
     });

@@ -88,7 +88,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
           fold_window_item<C>(plan, thread, item, source, quick_outputs<C>(p, state, tiles), upcoming, nullptr,
                               epilogue_ref<C>(epilogue));
         };
-        fold_window<C>(plan, thread, batch_items.tiles(), fill_ref<C>(fill), function_ref<void(const fold_item&)>(run));
+        fold_window<C>(plan, thread, batch_items.tiles(), fill_ref<C>(fill), run);
         return;
       }
     }

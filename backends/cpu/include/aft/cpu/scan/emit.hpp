@@ -20,8 +20,7 @@ struct fold_lanes {
   C* den = nullptr;
 
   fold_lanes() = default;
-  fold_lanes(C* at, index_t width)
-      : base(at), exponent(at + width), peak(at + 2 * width), num(at + 3 * width), den(at + 4 * width) {}
+  fold_lanes(C* at, index_t width) { cut_arrays(at, width, {&base, &exponent, &peak, &num, &den}); }
 
   reference<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
 
@@ -52,16 +51,10 @@ struct fold_view {
   C* ordinary_size = nullptr;
 
   fold_view() = default;
-  fold_view(C* at, index_t width)
-      : limit(at),
-        num_unit(at + width),
-        den_unit(at + 2 * width),
-        num_before(at + 3 * width),
-        den_before(at + 4 * width),
-        base(at + 5 * width),
-        exponent(at + 6 * width),
-        unit(at + 7 * width),
-        ordinary_size(at + 8 * width) {}
+  fold_view(C* at, index_t width) {
+    cut_arrays(at, width,
+               {&limit, &num_unit, &den_unit, &num_before, &den_before, &base, &exponent, &unit, &ordinary_size});
+  }
 };
 
 /// What becomes of a row: nothing, y alone, or whatever scan_rows asks for.
@@ -137,8 +130,8 @@ inline vec<C> near_limit(const vec<C>& exponent, const vec<C>& unit) {
 
 /// Brings the view up to date after a lane's reference or value shift changed.
 template <class C, bool Emit>
-inline void look_back(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l,
-                      bool lowers) {
+inline void update_view(const fold_lanes<C>& chunk, const fold_lanes<C>& before, const fold_view<C>& view, index_t l,
+                        bool lowers) {
   const vec<C> zero(C(0));
   const reference<C> f = chunk.in(l);
   const vec<C> peak = load(chunk.peak + l);
@@ -185,6 +178,16 @@ struct fold_past {
       : unit(load(view.den_unit + l)), num_before(load(view.num_before + l)), den_before(load(view.den_before + l)) {}
 };
 
+/// e^-lse of row r, column i of the segment, where it is wanted.
+template <class C>
+inline void emit_weight(const scan_rows<C>& out, const fold_view<C>& view, index_t l, index_t i, index_t r,
+                        const vec<C>& inverse) {
+  if (out.inverse.data == nullptr) return;
+  store(out.inverse.row(r) + i, inverse);
+  store(out.power.row(r) + i, -load(view.exponent + l));
+  store(out.base.row(r) + i, -load(view.base + l));
+}
+
 /// Row r of the results, column i of the segment, of lanes that have all seen a key and whose values have no scale.
 template <class C>
 inline void emit_ordinary(const scan_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
@@ -195,11 +198,7 @@ inline void emit_ordinary(const scan_rows<C>& out, const fold_view<C>& view, con
   if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
   if (out.lse.data != nullptr)
     store(out.lse.row(r) + i, load(view.base + l) + log_shifted<C>(d, load(view.exponent + l)));
-  if (out.inverse.data != nullptr) {
-    store(out.inverse.row(r) + i, vec<C>(C(1)) / d);
-    store(out.power.row(r) + i, -load(view.exponent + l));
-    store(out.base.row(r) + i, -load(view.base + l));
-  }
+  emit_weight<C>(out, view, l, i, r, vec<C>(C(1)) / d);
 }
 
 /// The same for any lanes, with the same bits.
@@ -235,11 +234,7 @@ inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, co
     const vec<C> lse = load(view.base + l) + log_shifted<C>(d, load(view.exponent + l));
     store(out.lse.row(r) + i, xsimd::select(none, vec<C>(-std::numeric_limits<C>::infinity()), lse));
   }
-  if (out.inverse.data != nullptr) {
-    store(out.inverse.row(r) + i, xsimd::select(none, zero, one / d));
-    store(out.power.row(r) + i, -load(view.exponent + l));
-    store(out.base.row(r) + i, -load(view.base + l));
-  }
+  emit_weight<C>(out, view, l, i, r, xsimd::select(none, zero, one / d));
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl::scan

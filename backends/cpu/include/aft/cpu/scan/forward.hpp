@@ -16,23 +16,13 @@ namespace scan {
 /// The buffers of one thread of a forward call.
 template <class C>
 struct forward_workspace : key_workspace<C> {
-  C* q = nullptr;
-  C* y = nullptr;
-  C* average = nullptr;
-  C* lse = nullptr;
-  C* num = nullptr;
-  C* den = nullptr;
+  C *q, *y, *average, *lse, *num, *den;
 
   static index_t size(index_t width) { return key_workspace<C>::size(width) + (4 * scan_tuning<C>::rows + 2) * width; }
 
   forward_workspace(C* at, index_t width) : key_workspace<C>(at, width) {
-    const index_t rows = scan_tuning<C>::rows * width;
-    q = at + key_workspace<C>::size(width);
-    y = q + rows;
-    average = y + rows;
-    lse = average + rows;
-    num = lse + rows;
-    den = num + width;
+    C* const rows = at + key_workspace<C>::size(width);
+    cut_arrays(cut_arrays(rows, scan_tuning<C>::rows * width, {&q, &y, &average, &lse}), width, {&num, &den});
   }
 };
 

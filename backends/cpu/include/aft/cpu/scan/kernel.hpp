@@ -73,7 +73,7 @@ template <class C, emission What>
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(peak, old_peak)))
-    look_back<C, What != emission::nothing>(chunk, job.before, job.view, l, job.lowers);
+    update_view<C, What != emission::nothing>(chunk, job.before, job.view, l, job.lowers);
   if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
 
@@ -212,7 +212,7 @@ template <class C, emission What, reach Reach, index_t rows>
       store(chunk.num + l, num);
       store(chunk.den + l, den);
     }
-    at = at.history(end, width, rows);
+    at = at.after(end, width, rows);
   }
   return at;
 }
@@ -241,7 +241,7 @@ template <class C, emission What, index_t rows>
     const index_t end = min_of(at.r + rows, n);
     for (index_t r = at.r; r < end; ++r)
       fold_any<C, What>(job, x.lane + at.i, at.i, r, in.keys.row(r) + at.i, in.values.row(r) + at.i);
-    at = at.history(at.i + lanes<C>, x.width, rows);
+    at = at.after(at.i + lanes<C>, x.width, rows);
   }
 }
 

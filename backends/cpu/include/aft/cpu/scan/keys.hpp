@@ -26,18 +26,13 @@ struct key_workspace {
   }
 
   key_workspace(C* at, index_t width) {
-    const auto next = [&](index_t arrays) {
-      C* const here = at;
-      at += arrays * width;
-      return here;
-    };
-    chunk = {next(fold_lanes<C>::arrays), width};
-    before = {next(fold_lanes<C>::arrays), width};
-    view = {next(fold_view<C>::arrays), width};
-    keys = next(scan_tuning<C>::rows);
-    values = next(scan_tuning<C>::rows);
-    zeros = next(1);
-    ones = next(1);
+    C *chunk_at, *before_at;
+    at = cut_arrays(at, fold_lanes<C>::arrays * width, {&chunk_at, &before_at});
+    chunk = {chunk_at, width};
+    before = {before_at, width};
+    view = {at, width};
+    at = cut_arrays(at + fold_view<C>::arrays * width, scan_tuning<C>::rows * width, {&keys, &values});
+    cut_arrays(at, width, {&zeros, &ones});
     std::fill_n(zeros, width, C(0));
     std::fill_n(ones, width, C(1));
   }
@@ -151,7 +146,7 @@ class key_scan {
   template <bool Emit>
   void start(const column_block& x, const fold_job<C>& job) const {
     for (index_t l = 0; l < padded(x); l += lanes<C>)
-      look_back<C, Emit>(job.chunk, job.before, job.view, l, job.lowers);
+      update_view<C, Emit>(job.chunk, job.before, job.view, l, job.lowers);
   }
 
   const problem& p_;

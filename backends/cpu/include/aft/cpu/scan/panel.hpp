@@ -167,7 +167,7 @@ struct panel_place {
   index_t r = 0, i = 0;
 
   /// The place after columns up to `end`, in panels of so many rows.
-  panel_place history(index_t end, index_t width, index_t rows) const {
+  panel_place after(index_t end, index_t width, index_t rows) const {
     return end < width ? panel_place{r, end} : panel_place{r + rows, 0};
   }
 };

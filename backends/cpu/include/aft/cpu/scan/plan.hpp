@@ -154,6 +154,16 @@ class scan_plan {
   bool splits_rows_ = false;
 };
 
+/// Gives out arrays of `size` numbers one after the other from `at` on; returns where the last one ends.
+template <class C>
+inline C* cut_arrays(C* at, index_t size, std::initializer_list<C**> arrays) {
+  for (C** const array : arrays) {
+    *array = at;
+    at += size;
+  }
+  return at;
+}
+
 /// Calls f(b, c, at, n): n consecutive channels of one batch element, `at` columns into the segment.
 template <class F>
 inline void for_batches(const segment& x, index_t d, const F& f) {

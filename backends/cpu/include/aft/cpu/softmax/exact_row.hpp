@@ -6,6 +6,7 @@
 #include "../math/half_sum.hpp"
 #include "../math/power_of_two.hpp"
 #include "row_state.hpp"
+#include "sums.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
@@ -95,12 +96,12 @@ class exact_row_units {
     return xsimd::select(seen, v * scale_, vec<C>(C(0)));
   }
 
-  void result(const vec<C>& num, const vec<C>& den_sum, exact_row_result<C>& out) const {
+  void result(const vec_sum<C>& sum, exact_row_result<C>& out) const {
     const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity());
     // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons made of it.
-    const vec<C> den = xsimd::select(tainted_ > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), den_sum);
+    const vec<C> den = xsimd::select(tainted_ > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), sum.den);
     const auto empty = den == zero, number = den == den, distant = is_distant();
-    const vec<C> safe = xsimd::select(empty, one, den), ratio = num / safe;
+    const vec<C> safe = xsimd::select(empty, one, den), ratio = sum.num / safe;
     // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
     // there, so that elsewhere the bits remain those of the fast path.
     const vec<C> average = ratio * inverse_scale_, size = largest_ * scale_;
@@ -111,7 +112,7 @@ class exact_row_units {
     const vec<C> lse = xsimd::select(number, log_from_base<C>({base_hi, base_lo}, safe, exponent), den);
     const split_exp<C> parts = split_denominator<C>(safe);
     store(out.average, xsimd::select(empty, zero, xsimd::select(over, hull * inverse_scale_, average)));
-    store(out.num, xsimd::select(over, hull, num));
+    store(out.num, xsimd::select(over, hull, sum.num));
     store(out.den, xsimd::select(over, one, safe));
     store(out.inverse_scale, inverse_scale_);
     store(out.lse, xsimd::select(empty, -inf, lse));

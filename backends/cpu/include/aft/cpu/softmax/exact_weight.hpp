@@ -66,4 +66,23 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
   return a;
 }
 
+/// a g and a g (v - o) of one pair; both 0 where it is hidden or the row sees no key, whatever v and o hold there.
+/// `rows` has what a backward pass knows of its queries, see saved_rows.
+template <class C>
+struct pair_gradient_terms {
+  vec<C> dv, dk;
+};
+template <class C, class Rows>
+inline pair_gradient_terms<C> exact_pair_terms(const Rows& rows, index_t t, const vec<C>& key, const vec<C>& weight,
+                                               const vec<C>& value) {
+  const index_t at = t * lanes<C>;
+  const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
+  const vec<C> inverse = load(rows.inverse + at), g = load(rows.g + at);
+  const exact_factor<C> a =
+      exact_weight<C>(key, weight, inverse, load(rows.exponent + at), load(rows.base_hi + at), load(rows.base_lo + at));
+  const auto nothing = (inverse == zero) || (key == hidden) || (weight == hidden);
+  return {xsimd::select(nothing, zero, a.times(g)),
+          xsimd::select(nothing, zero, a.times_difference(g, value, load(rows.o + at)))};
+}
+
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -2,7 +2,7 @@
 /// @file softmax/proof.hpp  Whether sums of weights have lost nothing that counts: the proof check of docs/adr/0002.
 #pragma once
 
-#include "../math/exp.hpp"
+#include "../math/exp_weight.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
@@ -11,9 +11,38 @@ namespace aft::inline AFT_ISA::cpu_impl {
 template <class C>
 inline constexpr C most_scale = sizeof(C) == 4 ? C(40) : C(400);
 
-/// Below it the power of two comes last, after g's and v's own: alone it would underflow where the result need not.
+/// Below it the power of two comes last, see scaled_factor.
 template <class C>
 inline constexpr C least_scale = sizeof(C) == 4 ? C(-60) : C(-800);
+
+/// exp(x) beside the scales of what it is multiplied with: exp(x) 2^exponents = mantissa 2^scale.
+template <class C>
+struct scaled_factor {
+  vec<C> mantissa, scale, factor;
+  vec_mask<C> within;  ///< x lies in the given range, and the scale where a product with it loses nothing
+
+  scaled_factor(const vec<C>& x, const vec<C>& exponents, C range) {
+    const vec<C> most(most_scale<C>);
+    within = (xsimd::abs)(x) <= vec<C>(range);
+    const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, x, vec<C>(C(0))));
+    mantissa = e.mantissa;
+    scale = e.exponent + exponents;
+    factor = times_pow2<C>(mantissa, xsimd::select(scale > most, most, scale));
+    within = within && (scale <= most);
+  }
+  /// mantissa 2^scale x a b, where a and b are powers of two. That of the factor comes last where alone it would
+  /// underflow, though with theirs the result need not.
+  vec<C> times(const vec<C>& x, const vec<C>& a, const vec<C>& b) const {
+    const vec<C> product = (factor * x) * a * b;
+    const auto deep = scale < vec<C>(least_scale<C>);
+    return xsimd::any(deep) ? xsimd::select(deep, raise<C>((mantissa * x) * a * b, scale), product) : product;
+  }
+};
+
+template <class C>
+inline vec_mask<C> is_finite(const vec<C>& x) {
+  return (xsimd::abs)(x) <= vec<C>(exp_constants<C>::largest);
+}
 
 /// Underflowed terms change num / den by at most T 2^-125 / den, relative to max |v|; above the bounds that is far
 /// below an ulp. NaN and infinities fail the comparisons.

@@ -2,48 +2,36 @@
 /// @file stencil/complement.hpp  Sums over what lies outside the box of an output.
 #pragma once
 
+#include "../softmax/sums.hpp"
 #include "shape.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
-
-/// Two vectors of an input, or of a sum of inputs.
-template <class C>
-struct column_sum {
-  static constexpr index_t pair = 2 * lanes<C>;
-  vec<C> a, b;
-
-  static column_sum zero() { return {vec<C>(C(0)), vec<C>(C(0))}; }
-  static column_sum get(const C* p, index_t i) { return {load(p + i * pair), load(p + i * pair + lanes<C>)}; }
-  void put(C* p, index_t i) const {
-    store(p + i * pair, a);
-    store(p + i * pair + lanes<C>, b);
-  }
-  friend column_sum operator+(const column_sum& x, const column_sum& y) { return {x.a + y.a, x.b + y.b}; }
-};
 
 /// A sum of columns on its way. Columns are joined in groups: the rounding is that of a group and of the number of
 /// groups, not of all columns. A plain sum was seen to be 9 units off on 104 positions, 100 on 3000.
 template <class C>
 struct row_sum {
-  column_sum<C> joint;  ///< groups that are complete
-  column_sum<C> own;    ///< the one that is not
+  vec_sum<C> joint;  ///< groups that are complete
+  vec_sum<C> own;    ///< the one that is not
 
   static constexpr int group = 4;  ///< columns of a group: the exponent of a power of two
 
-  static row_sum zero() { return {column_sum<C>::zero(), column_sum<C>::zero()}; }
-  void add(const column_sum<C>& x) { own = own + x; }
+  static row_sum zero() { return {zero_sum<C>(), zero_sum<C>()}; }
+  void add(const vec_sum<C>& x) { own = own + x; }
   void join() {
     joint = joint + own;
-    own = column_sum<C>::zero();
+    own = zero_sum<C>();
   }
-  column_sum<C> total() const { return joint + own; }
+  vec_sum<C> total() const { return joint + own; }
 };
 
 /// The columns of a row before and after the boxes of its outputs, for some outputs at a time; what is summed does not
-/// depend on how outputs are cut. `column(x)` is a column_sum.
+/// depend on how outputs are cut. `column(x)` is the two vectors of an input.
 template <class C>
 class row_complement {
  public:
+  static constexpr index_t pair = 2 * lanes<C>;
+
   explicit row_complement(const stencil_shape& s)
       : first_(s.left[2] + 1),
         past_(s.taps[2] - s.left[2]),
@@ -62,13 +50,13 @@ class row_complement {
     // columns in the loop over outputs, its length was what a processor did not foresee.
     const index_t see = see_after_ < x0 ? x0 : min_of(see_after_, x1);
     row_sum<C> s = sum;
-    for (index_t x = see; x < x1 && out != nullptr; ++x) s.total().put(out, x - x0);
+    for (index_t x = see; x < x1 && out != nullptr; ++x) store_sum(out + (x - x0) * pair, s.total());
     for (index_t x = see; x > x0;) {
       const index_t group = see_after_ - group_end(see_after_ - x);
       for (const index_t end = max_of(group, x0); x > end;) {
         --x;
         s.add(column(x + past_));
-        if (out != nullptr) s.total().put(out, x - x0);
+        if (out != nullptr) store_sum(out + (x - x0) * pair, s.total());
       }
       if (x == group) s.join();
     }
@@ -84,7 +72,8 @@ class row_complement {
       const index_t group = first_ + group_end(x - first_);
       for (const index_t end = min_of(group, x1); x < end; ++x) {
         s.add(column(x - first_));
-        (s.total() + column_sum<C>::get(out, x - x0)).put(out, x - x0);
+        C* const to = out + (x - x0) * pair;
+        store_sum(to, s.total() + load_sum(to));
       }
       if (x == group) s.join();
     }
@@ -107,7 +96,7 @@ class row_complement {
 template <class C>
 class box_complement {
  public:
-  static constexpr index_t pair = column_sum<C>::pair;
+  static constexpr index_t pair = row_complement<C>::pair;
 
   static index_t scratch_size(const stencil_shape& s) {
     return pair * (s.width() * (2 + most_rows(s)) + s.grid[0] * (s.grid[1] + 1) * 2 + (s.grid[0] + 1) * 2);
@@ -170,10 +159,10 @@ class box_complement {
   const C* at(index_t x) const { return outside_ + x * pair; }
 
  private:
-  using sums = column_sum<C>;
-  static sums zero() { return sums::zero(); }
-  static sums get(const C* p, index_t i) { return sums::get(p, i); }
-  static void put(C* p, index_t i, const sums& x) { x.put(p, i); }
+  using sums = vec_sum<C>;
+  static sums zero() { return zero_sum<C>(); }
+  static sums get(const C* p, index_t i) { return load_sum(p + i * pair); }
+  static void put(C* p, index_t i, const sums& x) { store_sum(p + i * pair, x); }
 
   [[gnu::always_inline]] static void add_vector(C* to, const C* x, const C* y) { store(to, load(x) + load(y)); }
   static void add(C* to, const C* x, const C* y, index_t n) {

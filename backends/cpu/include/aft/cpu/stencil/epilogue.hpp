@@ -11,16 +11,6 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// Rows that results are stored to, in the caller's array or in a buffer.
-template <class C>
-struct result_rows {
-  C* first = nullptr;
-  index_t step = lanes<C>;
-  bool streamed = false;  ///< the caches, by store_streaming
-
-  C* row(index_t i) const { return first + i * step; }
-};
-
 /// Rows of q, in the caller's array or in a buffer; null where only the state is wanted.
 template <class C>
 struct gate_inputs {
@@ -58,7 +48,7 @@ struct query_fold {
   const column_scales<C>& cs;
   /// All rows of y where each is a vector: stored one by one between the divisions, they do not wait for each other as
   /// they do in a loop that only stores (0.95 of depthwise conv, Emerald Rapids). Else y is left in the block.
-  result_rows<C> y;
+  written_rows<C> y;
   const C* hidden_flags[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a
                                     ///< hidden one
   index_t any_hidden;               ///< the key of the first mark
@@ -104,11 +94,11 @@ struct query_fold {
     // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
     const bool quotient = gates.first != nullptr && p.gate_fn == gate::sigmoid;
     const bool averages = !quotient || p.average.set;
-    const result_rows<C> ys =
-        y.first != nullptr ? result_rows<C>{y.row(t0), y.step, y.streamed} : result_rows<C>{out.y};
+    const written_rows<C> ys =
+        y.to != nullptr ? written_rows<C>{y.row(t0), y.step, y.streamed} : written_rows<C>{out.y};
     bool all_proven = false;
     // The common calls, the proof of all rows at once.
-    const auto shared = [&](const result_rows<C>& to, const auto& exp_minus_of) __attribute__((always_inline)) {
+    const auto shared = [&](const written_rows<C>& to, const auto& exp_minus_of) __attribute__((always_inline)) {
       proof_of_rows<C> rows(floor);
       vec<C> size = zero;
       for (index_t i = 0; i < t1 - t0; ++i) {

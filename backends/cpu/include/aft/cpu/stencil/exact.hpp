@@ -7,6 +7,7 @@
 #pragma once
 
 #include "../softmax/exact_row.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "complement.hpp"
 #include "pack_keys.hpp"
 
@@ -54,8 +55,7 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
+  const key_reader<C> keys(p, tile);
   C k[chunk * L], v[chunk * L];
   const vec<C> zero(C(0));
   // f(key, w, v, seen) for every key, in order.
@@ -63,9 +63,7 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
     for_each_run(shape, t, [&](index_t i0, index_t i1, index_t tap) {
       for (index_t s0 = i0; s0 < i1; s0 += chunk) {
         const index_t s1 = min_of(s0 + chunk, i1);
-        keys.read(s0, s1, k, -inf);
-        values.read(s0, s1, v);
-        hide_keys(p, tile, s0, s1, k);
+        keys.read(s0, s1, k, v);
         for (index_t s = 0; s < s1 - s0; ++s) {
           const vec<C> key = load(k + s * L);
           const vec<C> weight = tap < 0 ? zero : load(logs + (tap + s0 - i0 + s) * L);
@@ -81,20 +79,19 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   });
   units.settle();
 
-  vec<C> box_num(zero), box_den(zero);
+  vec_sum<C> box = zero_sum<C>();
   row_sum<C> rest = row_sum<C>::zero();
   index_t outside = 0;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
     const exact_term<C> x = units.term(key, weight, value, seen);
     if (in_box) {
-      box_num = mul_add(x.factor, x.weighted, box_num);
-      box_den = mul_add(x.factor, x.mass, box_den);
+      box = {mul_add(x.factor, x.weighted, box.num), mul_add(x.factor, x.mass, box.den)};
     } else {
       rest.add({x.weighted, x.mass});
       if (++outside % (index_t{1} << row_sum<C>::group) == 0) rest.join();
     }
   });
-  units.result(box_num + rest.total().a, box_den + rest.total().b, out);
+  units.result(box + rest.total(), out);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -6,7 +6,9 @@
 
 #include "../math/exp_weight.hpp"
 #include "../math/power_of_two.hpp"
+#include "../softmax/key_range.hpp"
 #include "../tensor/lane_rows.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "tuning.hpp"
 #include "weights.hpp"
 
@@ -59,14 +61,15 @@ inline bool set_ordinary_keys(const vec<C>& top, const stencil_table<C>& table, 
   return xsimd::all(none || ((top >= vec<C>(ordinary<C>::key_low)) && (top <= vec<C>(ordinary<C>::key_high))));
 }
 template <class C>
-inline bool set_ordinary_values(const vec<C>& high, const vec<C>& low, column_scales<C>& cs) {
+inline bool set_ordinary_values(const magnitudes<C>& sizes, column_scales<C>& cs) {
   const vec<C> zero(C(0)), one(C(1)), floor(exp_constants<C>::value_floor);
-  const auto none = high == zero;
+  const auto none = sizes.high == zero;
   store(cs.scale, one);
   store(cs.inverse_scale, one);
   store(cs.all_zero, xsimd::select(none, one, zero));
-  store(cs.floor, xsimd::select(low < floor, floor, zero));
-  return xsimd::all(none || ((high >= vec<C>(ordinary<C>::value_low)) && (high <= vec<C>(ordinary<C>::value_high))));
+  store(cs.floor, xsimd::select(sizes.low < floor, floor, zero));
+  return xsimd::all(
+      none || ((sizes.high >= vec<C>(ordinary<C>::value_low)) && (sizes.high <= vec<C>(ordinary<C>::value_high))));
 }
 
 /// What keys and values are scaled by: 1, which is tried first where a call reads them once; where that does not serve
@@ -75,10 +78,10 @@ inline bool set_ordinary_values(const vec<C>& high, const vec<C>& low, column_sc
 enum class lane_scaling { one, usual, own };
 
 template <class C>
-inline void set_value_scales(const vec<C>& high, const vec<C>& low, lane_scaling scaling, column_scales<C>& cs) {
+inline void set_value_scales(const magnitudes<C>& sizes, lane_scaling scaling, column_scales<C>& cs) {
   C max_abs[lanes<C>], lows[lanes<C>];
-  store(max_abs, high);
-  store(lows, low);
+  store(max_abs, sizes.high);
+  store(lows, sizes.low);
   for (index_t l = 0; l < lanes<C>; ++l) {
     cs.scale[l] = cs.inverse_scale[l] = C(1);
     const bool usual = max_abs[l] >= ordinary<C>::value_low && max_abs[l] <= ordinary<C>::value_high;
@@ -94,34 +97,6 @@ inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {
   return xsimd::select(key == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(-0.0)),
                        weight_scaled<C>(key, exponent));
 }
-
-/// The largest and the least magnitude among the finite values that are seen; 0 counts as none.
-template <class C>
-struct magnitudes {
-  vec<C> high = vec<C>(C(0));
-  vec<C> low = vec<C>(std::numeric_limits<C>::infinity());
-
-  void add(const vec<C>& value, const vec_mask<C>& seen) {
-    const vec<C> zero(C(0)), inf(std::numeric_limits<C>::infinity());
-    const vec<C> size = (xsimd::abs)(value);
-    const vec<C> known = xsimd::select(seen && (size < inf), size, zero);
-    high = max_ignoring_nan<C>(high, known);
-    low = min_ignoring_nan<C>(low, xsimd::select(known > zero, known, inf));
-  }
-};
-
-/// The same where an infinite value may count as the largest, and one that is not seen is 0.
-template <class C>
-struct ordinary_magnitudes {
-  vec<C> high = vec<C>(C(0));
-  vec<C> low = vec<C>(std::numeric_limits<C>::infinity());
-
-  void add(const vec<C>& value) {
-    const vec<C> size = (xsimd::abs)(value);
-    high = larger_size<C>(high, value);
-    low = xsimd::select(size > vec<C>(C(0)), min_ignoring_nan<C>(low, size), low);
-  }
-};
 
 /// The first visible key of each lane of `weights`, two vectors a key.
 template <class C>
@@ -147,39 +122,32 @@ struct column_rows {
   }
 };
 
-/// What the scales of a lane tile's keys and values follow from.
+/// Adds n keys and values to a range.
 template <class C>
-struct column_sizes {
-  vec<C> top = vec<C>(-std::numeric_limits<C>::infinity());
-  magnitudes<C> values;
+[[gnu::flatten]] inline void measure_columns(column_rows<C> from, index_t n, key_range<C>& range) {
+  for (index_t s = 0; s < n; ++s, from.k += from.k_step, from.v += from.v_step) range.add(load(from.k), load(from.v));
+}
 
-  /// n keys.
-  [[gnu::flatten]] void add(column_rows<C> from, index_t n) {
-    for (index_t s = 0; s < n; ++s, from.k += from.k_step, from.v += from.v_step) add(load(from.k), load(from.v));
+template <class C>
+inline void set_scales(const key_range<C>& range, const stencil_table<C>& table, lane_scaling scaling,
+                       column_scales<C>& cs) {
+  set_key_scales<C>(range.top, table, cs);
+  if (scaling == lane_scaling::usual) {
+    const auto usual = range.top >= vec<C>(ordinary<C>::key_low) && range.top <= vec<C>(ordinary<C>::key_high);
+    store(cs.exponent, xsimd::select(usual, vec<C>(C(0)), load(cs.exponent)));
   }
-  void add(const vec<C>& key, const vec<C>& value) {
-    top = max_ignoring_nan<C>(top, key);
-    values.add(value, !(key == vec<C>(-std::numeric_limits<C>::infinity())));
-  }
-  void set_scales(const stencil_table<C>& table, lane_scaling scaling, column_scales<C>& cs) const {
-    set_key_scales<C>(top, table, cs);
-    if (scaling == lane_scaling::usual) {
-      const auto usual = top >= vec<C>(ordinary<C>::key_low) && top <= vec<C>(ordinary<C>::key_high);
-      store(cs.exponent, xsimd::select(usual, vec<C>(C(0)), load(cs.exponent)));
-    }
-    set_value_scales<C>(values.high, values.low, scaling, cs);
-  }
-};
+  set_value_scales<C>(range.values, scaling, cs);
+}
 
 /// P[s] = [exp(k) v, exp(k)] with the scales `cs`, two vectors each; for a hidden key [0, -0], whatever its value is.
-/// n keys, which may lie in P. `Measured` adds them to `sizes`.
+/// n keys, which may lie in P. `Measured` adds them to `range`.
 template <bool Measured, class C>
 [[gnu::noinline, gnu::flatten]] inline void weigh_columns(const column_scales<C>& cs, column_rows<C> from, index_t n,
-                                                          C* P, column_sizes<C>& sizes) {
+                                                          C* P, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
   const vec<C> exponent = load(cs.exponent), by = load(cs.scale);
-  column_sizes<C> all = sizes;
+  key_range<C> all = range;
   for (index_t s = 0; s < n; ++s, P += 2 * L, from.k += from.k_step, from.v += from.v_step) {
     const vec<C> key = load(from.k), value = load(from.v);
     if constexpr (Measured) all.add(key, value);
@@ -187,17 +155,17 @@ template <bool Measured, class C>
     store(P, xsimd::select(key == hidden, zero, weight * (value * by)));
     store(P + L, weight);
   }
-  if constexpr (Measured) sizes = all;
+  if constexpr (Measured) range = all;
 }
 
 /// weigh_columns for all keys, with the scales that they ask for.
 template <class C>
 inline void fill_columns(const problem& p, const stencil_table<C>& table, const column_rows<C>& from,
                          lane_scaling scaling, C* P, column_scales<C>& cs) {
-  column_sizes<C> sizes;
-  sizes.add(from, p.Tk);
-  sizes.set_scales(table, scaling, cs);
-  weigh_columns<false>(cs, from, p.Tk, P, sizes);
+  key_range<C> range;
+  measure_columns<C>(from, p.Tk, range);
+  set_scales<C>(range, table, scaling, cs);
+  weigh_columns<false>(cs, from, p.Tk, P, range);
   find_first_keys<C>(P + lanes<C>, p.Tk, cs);
 }
 
@@ -211,18 +179,18 @@ template <class C>
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0));
   vec<C> top(-inf);
-  ordinary_magnitudes<C> sizes;
+  magnitudes<C> sizes;
   for (index_t s = 0; s < p.Tk; ++s, from.k += from.k_step, from.v += from.v_step) {
     C* const at_key = P + s * 2 * L;
     const vec<C> key = load(from.k);
     const vec<C> value = xsimd::select(key == vec<C>(-inf), zero, load(from.v));
     const vec<C> weight = staged_weight<C>(key, zero);
     top = max_ignoring_nan<C>(top, key);
-    sizes.add(value);
+    sizes.add_any(value);
     store(at_key, weight * value);
     store(at_key + L, weight);
   }
-  if (set_ordinary_keys<C>(top, table, cs) && set_ordinary_values<C>(sizes.high, sizes.low, cs)) {
+  if (set_ordinary_keys<C>(top, table, cs) && set_ordinary_values<C>(sizes, cs)) {
     find_first_keys<C>(P + L, p.Tk, cs);
     return;
   }

@@ -38,7 +38,7 @@ struct sequence_worker {
   row_sum<C>* before = nullptr;  ///< for every lane tile: what the last output saw before its box
   row_sum<C>* after = nullptr;   ///< for every lane tile and block: what its first output sees after its box
   column_scales<C>* scales = nullptr;
-  column_sizes<C>* sizes = nullptr;
+  key_range<C>* sizes = nullptr;
   query_outputs<C>* outputs = nullptr;
   query_block<C>* results = nullptr;
 
@@ -46,15 +46,15 @@ struct sequence_worker {
     const row_complement<C> row(shape);
     const index_t keys = block + row.reach_before() + row.reach_after();
     // An odd number of keys, so that lane tiles do not share the sets of a cache.
-    apart = (keys | 1) * column_sum<C>::pair;
+    apart = (keys | 1) * row.pair;
     blocks = ceil_div(shape.width(), block);
     P = memory.take<C>(tiles * apart);
     gates = memory.take<C>(tiles * block * lanes<C>);
-    outside = memory.take<C>(shape.complement() ? block * column_sum<C>::pair : 0);
+    outside = memory.take<C>(shape.complement() ? block * row.pair : 0);
     before = memory.take<row_sum<C>>(tiles);
     after = memory.take<row_sum<C>>(shape.after ? tiles * (blocks + 1) : 0);
     scales = memory.take<column_scales<C>>(tiles);
-    sizes = memory.take<column_sizes<C>>(tiles);
+    sizes = memory.take<key_range<C>>(tiles);
     outputs = memory.take<query_outputs<C>>(tiles);
     results = memory.take<query_block<C>>(1);
   }
@@ -102,14 +102,14 @@ class sequence_fold {
 
  private:
   static constexpr index_t block = sequence_worker<C>::block;
-  static constexpr index_t pair = column_sum<C>::pair;
+  static constexpr index_t pair = row_complement<C>::pair;
 
   C* keys_of(index_t j) const { return worker_.P + j * worker_.apart; }
   row_sum<C>& after(index_t j, index_t i) const { return worker_.after[j * (worker_.blocks + 1) + i]; }
   /// Column x of lane tile j, where `origin` is the first key that is held.
   auto columns(index_t j, index_t origin) const {
     return [ P = keys_of(j), origin ](index_t x) __attribute__((always_inline)) {
-      return column_sum<C>::get(P, x - origin);
+      return load_sum(P + (x - origin) * pair);
     };
   }
 
@@ -117,19 +117,18 @@ class sequence_fold {
     for (index_t j = 0; j < count_; ++j) {
       store(worker_.scales[j].exponent, vec<C>(C(0)));
       store(worker_.scales[j].scale, vec<C>(C(1)));
-      worker_.sizes[j] = column_sizes<C>();
+      worker_.sizes[j] = key_range<C>();
     }
   }
   /// Scales by the keys that were measured; false where 1 does not serve for all of them.
   bool settle() {
     bool serves = true;
     for (index_t j = 0; j < count_; ++j) {
-      const column_sizes<C>& sizes = worker_.sizes[j];
+      const key_range<C>& range = worker_.sizes[j];
       const stencil_table<C>& table = call_.tables[first_ + j];
       column_scales<C>& cs = worker_.scales[j];
-      if (set_ordinary_keys<C>(sizes.top, table, cs) && set_ordinary_values<C>(sizes.values.high, sizes.values.low, cs))
-        continue;
-      sizes.set_scales(table, lane_scaling::usual, cs);
+      if (set_ordinary_keys<C>(range.top, table, cs) && set_ordinary_values<C>(range.values, cs)) continue;
+      set_scales<C>(range, table, lane_scaling::usual, cs);
       serves = false;
     }
     return serves;
@@ -204,7 +203,7 @@ class sequence_fold {
     for (index_t s0 = end_; s0 < p_.Tk; s0 += block) {
       const index_t s1 = min_of(p_.Tk, s0 + block);
       stage(s0, s1, 0);
-      for (index_t j = 0; j < count_; ++j) worker_.sizes[j].add(staged(j, s0, 0), s1 - s0);
+      for (index_t j = 0; j < count_; ++j) measure_columns<C>(staged(j, s0, 0), s1 - s0, worker_.sizes[j]);
     }
     settle();
     settled_ = true;

@@ -2,6 +2,7 @@
 /// @file stencil/store.hpp  The fields of a forward call, lane tile by lane tile.
 #pragma once
 
+#include "../tensor/visible_keys.hpp"
 #include "epilogue.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -16,8 +17,8 @@ struct query_outputs {
       : p(from), y(p.y, p.grid, tile, 1), average(p.average, p.grid, tile, 1), lse(p.lse, p.grid, tile, p.d / p.hk) {}
 
   /// For query_fold::y.
-  result_rows<C> whole_rows() const {
-    return y.whole() ? result_rows<C>{y.row(0), y.step(), y.streams_rows(p)} : result_rows<C>{};
+  written_rows<C> whole_rows() const {
+    return y.whole() ? written_rows<C>{y.row(0), y.step(), y.streams_rows(p)} : written_rows<C>{};
   }
 
   /// Stores what query_fold has left in a block. y may be q itself: q of these lanes was read before.
@@ -39,9 +40,10 @@ struct tiles_in_place {
   tiles_in_place() = default;
   /// y may be q itself, and is stored before it is proven.
   tiles_in_place(const problem& p, const lane_tile<C>* tiles, index_t count)
-      : values(lie_whole<C>(p.v, p.grid, tiles, count, 1)),
-        queries(p.gate_fn != gate::none && p.q.data != p.y.data && lie_whole<C>(p.q, p.grid, tiles, count, 1)),
-        columns(values && !hides_keys(p) && lie_whole<C>(p.k, p.grid, tiles, count, p.d / p.hk)) {}
+      : values(lane_group<C>(p.v, p.grid, tiles, count, 1).in_place()),
+        queries(p.gate_fn != gate::none && p.q.data != p.y.data &&
+                lane_group<C>(p.q, p.grid, tiles, count, 1).in_place()),
+        columns(values && !hides_keys(p) && lane_group<C>(p.k, p.grid, tiles, count, p.d / p.hk).in_place()) {}
 };
 
 /// The fields of a lane tile that it reads.

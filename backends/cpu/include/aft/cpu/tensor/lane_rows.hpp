@@ -19,28 +19,19 @@ class lane_rows {
   AFT_COMPILE_ONCE lane_rows(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
                              index_t group)
       : field_(&f), lanes_(f, grid, f.set ? tile : no_lanes, group) {
-    const bool flat = grid[0] == 1 && grid[1] == 1;
-    if (!f.set || f.type != dtype_of<C> || !flat || tile.count != L) return;
-    if (lanes_.consecutive) {
-      at_[0] = lanes_.base;
-      runs_ = 1;
-      whole_ = true;
-      return;
-    }
-    bool consecutive = true;
-    index_t runs = 0;
-    for (index_t l = 0; l < L; ++l) {
+    if (!f.set || f.type != dtype_of<C> || tile.count != L || grid[0] != 1 || grid[1] != 1) return;
+    whole_ = lanes_.whole_rows();
+    at_[0] = lanes_.base;
+    for (index_t l = 0; !whole_ && l < L; ++l) {
       lane_[l] = static_cast<C>(l);
-      consecutive = consecutive && lanes_.at[l] == lanes_.at[0] + l;
       if (l > 0 && lanes_.at[l] == lanes_.at[l - 1]) continue;
-      if (runs < most_runs) {
-        first_[runs] = static_cast<C>(l);
-        at_[runs] = lanes_.at[l];
+      if (runs_ < most_runs) {
+        first_[runs_] = static_cast<C>(l);
+        at_[runs_] = lanes_.at[l];
       }
-      ++runs;
+      ++runs_;
     }
-    whole_ = consecutive;
-    runs_ = consecutive ? 1 : (runs <= most_runs ? runs : 0);
+    if (runs_ > most_runs) runs_ = 0;
   }
 
   /// A row is a vector of C.
@@ -50,11 +41,7 @@ class lane_rows {
 
   /// out[(t - t0) * out_step + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
   AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
-    if (whole_) {
-      const C* from = row(t0);
-      const index_t from_step = step();
-      for (index_t t = t0; t < t1; ++t, out += out_step, from += from_step) store(out, load(from));
-    } else if (runs_ > 0) {
+    if (runs_ > 0) {
       const C* from = reinterpret_cast<const C*>(field_->data) + t0 * step();
       const vec<C> lane = load(lane_);
       for (index_t t = t0; t < t1; ++t, out += out_step, from += step()) {
@@ -64,6 +51,10 @@ class lane_rows {
       }
     } else if (out_step == L) {
       lanes_.read(t0, t1, out, fill);
+    } else if (whole_) {
+      const C* from = row(t0);
+      const index_t from_step = step();
+      for (index_t t = t0; t < t1; ++t, out += out_step, from += from_step) store(out, load(from));
     } else {
       constexpr index_t block = 32;
       C rows[block * L];
@@ -77,14 +68,7 @@ class lane_rows {
 
   /// The inverse of read.
   AFT_COMPILE_ONCE void write(const problem& p, index_t t0, index_t t1, const C* in) const {
-    if (!whole_) {
-      lanes_.write(t0, t1, in);
-      return;
-    }
-    C* to = row(t0);
-    const index_t to_step = step();
-    const bool streamed = streams_rows(p);
-    for (index_t t = t0; t < t1; ++t, in += L, to += to_step) put<C>(to, load(in), streamed);
+    lanes_.write(t0, t1, in, streams_rows(p));
   }
 
   /// True where rows had better be written by streaming stores: vectors are whole lines, and there are more of them
@@ -103,7 +87,7 @@ class lane_rows {
   /// does not foresee.
   /// Inlined by force: as a function without an effect that GCC 12 knows of, a call of it is dropped.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
-    if (runs_ == 0) return;
+    if (!whole_ && runs_ == 0) return;
     constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
     const index_t width = whole_ ? count * L : 1;
     const C* at = row(t0);
@@ -123,19 +107,6 @@ class lane_rows {
   C lane_[L] = {};
 };
 
-/// Whether rows of all `count` lane tiles are vectors, those of each tile right after those of the one before.
-template <class C>
-AFT_COMPILE_ONCE bool lie_whole(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
-                                index_t count, index_t share) {
-  const lane_rows<C> first(f, grid, tiles[0], share);
-  bool whole = first.whole();
-  for (index_t i = 1; i < count && whole; ++i) {
-    const lane_rows<C> next(f, grid, tiles[i], share);
-    whole = next.whole() && next.row(0) == first.row(0) + i * lanes<C>;
-  }
-  return whole;
-}
-
 /// Rows [t0, t1) of `count` lane tiles, out[i * apart + (t - t0) * out_step + lane]; `share` and `fill` as lane_rows
 /// has them. Where tiles lie side by side, row by row over all of them: memory is then read in longer runs than a
 /// line.
@@ -144,14 +115,14 @@ AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& g
                                  index_t count, index_t share, index_t t0, index_t t1, C* out, index_t apart,
                                  index_t out_step, C fill = C(0)) {
   constexpr index_t L = lanes<C>;
-  const lane_rows<C> first(f, grid, tiles[0], share);
-  if (!lie_whole<C>(f, grid, tiles, count, share)) {
+  const lane_group<C> group(f, grid, tiles, count, share);
+  if (!group.in_place()) {
     for (index_t i = 0; i < count; ++i)
       lane_rows<C>(f, grid, tiles[i], share).read(t0, t1, out + i * apart, fill, out_step);
     return;
   }
-  const C* from = first.row(t0);
-  const index_t step = first.step();
+  const index_t step = group.step();
+  const C* from = group.first() + t0 * step;
   for (index_t t = t0; t < t1; ++t, from += step, out += out_step)
     for (index_t i = 0; i < count; ++i) store(out + i * apart, load(from + i * L));
 }

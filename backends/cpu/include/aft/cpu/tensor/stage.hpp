@@ -310,6 +310,16 @@ struct staged_rows {
   const C* at(index_t r, index_t i) const { return data + r * step + i * apart; }
 };
 
+/// Rows that results are stored to, in the caller's array or in a buffer; null: not wanted.
+template <class C>
+struct written_rows {
+  C* to = nullptr;
+  index_t step = lanes<C>;
+  bool streamed = false;  ///< by streaming stores
+
+  C* row(index_t i) const { return to + i * step; }
+};
+
 /// Whether the rows of lane tiles are whole vectors, each tile's right after the one before. Every tile is looked at:
 /// where a batch element ends one in the middle may have idle lanes, and what follows it still lie where a whole one
 /// would end.
@@ -369,32 +379,5 @@ class lane_group {
   bool in_place_ = false;
   index_t base_ = 0;
 };
-
-/// Whether hide_keys has anything to do.
-inline bool hides_keys(const problem& p) {
-  return p.lengths.data != nullptr || (p.mask != nullptr && !p.pair_mask());
-}
-
-/// hide_keys where there is something to hide; out of line, since every kernel asks for it.
-template <class C>
-AFT_COMPILE_ONCE inline void hide_masked_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
-                                              index_t step) {
-  for (index_t l = 0; l < tile.count; ++l) {
-    const index_t limit = p.key_limit(tile.b[l]);
-    const bool masked = p.mask != nullptr && !p.pair_mask();
-    for (index_t s = s0; s < s1; ++s) {
-      if (s >= limit || (masked && p.mask_hides(tile.b[l], 0, s)))
-        k[(s - s0) * step + l] = -std::numeric_limits<C>::infinity();
-    }
-  }
-}
-
-/// Sets k to -inf in a staged block where key_lengths or a mask that holds for all queries hides the key. From then
-/// on one test, k == -inf, says that a key is hidden. Keys lie `step` elements apart.
-template <class C>
-inline void hide_keys(const problem& p, const lane_tile<C>& tile, index_t s0, index_t s1, C* k,
-                      index_t step = lanes<C>) {
-  if (hides_keys(p)) hide_masked_keys<C>(p, tile, s0, s1, k, step);
-}
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

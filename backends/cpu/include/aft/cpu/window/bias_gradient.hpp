@@ -78,7 +78,7 @@ struct product_plan {
 
   static index_t floor_of(index_t n, index_t by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
   /// The first tile of a query block, counted from key 0; it may lie before it.
-  index_t first_tile(index_t MC_panels) const { return floor_of(MC_panels * E - before, K); }
+  index_t first_tile(index_t query_block) const { return floor_of(query_block * E - before, K); }
 
  private:
   explicit product_plan(const backward_problem& p) {
@@ -152,14 +152,14 @@ class window_products final : public pair_products<C> {
       const index_t depth = item.count - i0 < tuning<C>::band_group ? item.count - i0 : tuning<C>::band_group;
       const C* const keys = plan_->columns.of(item.slot) + i0 * plan_type::column_size;
       const bool first = item.begins && i0 == 0;
-      for (index_t MC_panels = t0 / E; MC_panels * E < t1; ++MC_panels) {
-        const index_t from = plan_->first_tile(MC_panels);
+      for (index_t query_block = t0 / E; query_block * E < t1; ++query_block) {
+        const index_t from = plan_->first_tile(query_block);
         // Of the query block's tiles those whose keys are these panels'.
         const index_t j0 = s0 / K > from ? s0 / K : from;
-        const index_t end = plan_type::floor_of(MC_panels * E + E - 1 + plan_->after, K) + 1;
+        const index_t end = plan_type::floor_of(query_block * E + E - 1 + plan_->after, K) + 1;
         const index_t j1 = min_of(ceil_div(s1, K), end);
-        C* out = sums + (MC_panels * plan_->tiles + j0 - from) * plan_type::cell;
-        const C* const queries = columns.at(i0, MC_panels * E);
+        C* out = sums + (query_block * plan_->tiles + j0 - from) * plan_type::cell;
+        const C* const queries = columns.at(i0, query_block * E);
         for (index_t j = j0; j < j1; ++j, out += plan_type::cell) {
           // The next query block's sums, which lie apart: 3 to 4% of the call on 8 x 1024 x 512.
           if (!first) prefetch_to_write(out, plan_->tiles * plan_type::cell);
@@ -178,10 +178,10 @@ class window_products final : public pair_products<C> {
       C* const sums = plan_->rows.of(own);
       C* const w = sums + E * plan_->tiles * K + L;
       C* const dw = w + plan_->line;
-      for (index_t MC_panels = item * together; MC_panels < end; ++MC_panels) {
-        const index_t origin = plan_->first_tile(MC_panels) * K;
-        add_partials(MC_panels, sums);
-        for (index_t t = MC_panels * E; t < MC_panels * E + E && t < p.Tq; ++t) {
+      for (index_t query_block = item * together; query_block < end; ++query_block) {
+        const index_t origin = plan_->first_tile(query_block) * K;
+        add_partials(query_block, sums);
+        for (index_t t = query_block * E; t < query_block * E + E && t < p.Tq; ++t) {
           const index_t first = t - plan_->before > 0 ? t - plan_->before : 0;
           const index_t last = t + plan_->after + 1 < p.Tk ? t + plan_->after + 1 : p.Tk;
           if (first >= last) {
@@ -189,8 +189,8 @@ class window_products final : public pair_products<C> {
             continue;
           }
           weights.row(t, first, last, w);
-          weigh(last - first, sums + (t - MC_panels * E) * plan_->tiles * K + first - origin, exponents_ + first, w, dw,
-                [&](index_t x) { return apart(t, first + x, w[x]); });
+          weigh(last - first, sums + (t - query_block * E) * plan_->tiles * K + first - origin, exponents_ + first, w,
+                dw, [&](index_t x) { return apart(t, first + x, w[x]); });
           bias_->write_row(batch_item_.b, batch_item_.h, t, first, last, dw, streamed_);
         }
       }
@@ -258,12 +258,12 @@ class window_products final : public pair_products<C> {
   }
 
   /// The query block's products of all chains, row by row. Tiles without a key are left out: nothing was summed there.
-  void add_partials(index_t MC_panels, C* sums) const {
-    const index_t from = plan_->first_tile(MC_panels);
+  void add_partials(index_t query_block, C* sums) const {
+    const index_t from = plan_->first_tile(query_block);
     const index_t keys = ceil_div(in_->p->Tk, K);
-    const index_t end = plan_type::floor_of(MC_panels * E + E - 1 + plan_->after, K) + 1;
+    const index_t end = plan_type::floor_of(query_block * E + E - 1 + plan_->after, K) + 1;
     for (index_t j = max_of(from, 0); j < min_of(end, keys); ++j) {
-      const C* const at = sums_ + (MC_panels * plan_->tiles + j - from) * plan_type::cell;
+      const C* const at = sums_ + (query_block * plan_->tiles + j - from) * plan_type::cell;
       C cell[plan_type::cell];
 #pragma GCC unroll 8
       for (index_t x = 0; x < plan_type::cell; x += L) {

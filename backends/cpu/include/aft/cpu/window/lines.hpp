@@ -18,14 +18,6 @@ struct window_tiles {
   }
 };
 
-/// Where the rows of an output go; null: not wanted.
-template <class C>
-struct written_rows {
-  C* to = nullptr;
-  index_t step = 0;
-  bool streamed = false;
-};
-
 /// Up to four arrays whose rows can be used in place for all lane tiles: row r of tile i of array f is at(f, i, r).
 template <class C>
 class window_lines {

@@ -155,9 +155,9 @@ template <class C>
 }
 
 /// fold_pairs for the plan's windows: `run` calls fold_window_item for an item.
-template <class C>
+template <class C, class Run>
 [[gnu::noinline]] inline void fold_window(const fold_plan<C>& plan, int thread, index_t tiles, fill_ref<C> fill,
-                                          function_ref<void(const fold_item&)> run) {
+                                          const Run& run) {
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = min_of(p0 + plan.block, plan.panels);
     pack_weights<C>(plan, thread, p0, p1, fill);

@@ -6,30 +6,10 @@
 #include <new>
 
 #include "../gemm/pack_keys.hpp"
+#include "../tensor/visible_keys.hpp"
 #include "loop_nest.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
-
-/// Columns [s0, s0 + count) of a lane tile, from rows of v and k that lie v_step and k_step apart; rows `ahead` of them
-/// are asked for. They are measured with scale 1.
-template <class C, bool measured>
-[[gnu::noinline, gnu::flatten]] inline void form_key_rows(const C* v, index_t v_step, const C* k, index_t k_step,
-                                                          index_t count, index_t ahead, C* P, key_packer<C> packer,
-                                                          key_range<C>& range) {
-  constexpr index_t N = tuning<C>::NR;
-  // See form_keys.
-  for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
-  for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
-  for (index_t s = 0; s < count; ++s, P += N, v += v_step, k += k_step) {
-    vec<C> num, den, key = load(k), value = load(v);
-    keep_in_register<C>(key);
-    keep_in_register<C>(value);
-    packer.template form<false, measured, measured>(value, key, num, den);
-    store(P, num);
-    store(P + lanes<C>, den);
-  }
-  if constexpr (measured) packer.leave(range);
-}
 
 /// Where keys and values lie; nothing if not side by side.
 template <class C>
@@ -61,7 +41,7 @@ class window_key_packer final : public window_packer<C> {
 
   void form(index_t i, index_t s0, index_t s1, C* P, bool measured) override {
     tile_state& tile = state(i);
-    const key_packer<C> packer(tile.range, load(tile.base), load(tile.exponent), load(tile.by));
+    const key_packer<C> packer{tile.range, load(tile.base), load(tile.exponent), load(tile.by)};
     C staged[most * N];
     const C *v = staged, *k = staged + L;
     index_t v_step = N, k_step = N, ahead = 0;
@@ -75,9 +55,9 @@ class window_key_packer final : public window_packer<C> {
       stage(i, s0, s1, staged);
     }
     if (measured) {
-      form_key_rows<C, true>(v, v_step, k, k_step, s1 - s0, ahead, P, packer, tile.range);
+      form_keys<C, C, true, true>(v, v_step, k, k_step, 0, s1 - s0, ahead, false, P, packer, tile.range);
     } else {
-      form_key_rows<C, false>(v, v_step, k, k_step, s1 - s0, ahead, P, packer, tile.range);
+      form_keys<C, C, false, false>(v, v_step, k, k_step, 0, s1 - s0, ahead, false, P, packer, tile.range);
     }
   }
 

@@ -32,51 +32,6 @@ template <class C>
   return lines;
 }
 
-/// What a lane tile's columns are multiplied by; NaN in `taint` makes them all NaN.
-template <class C>
-struct query_scale {
-  C by[lanes<C>], exponent[lanes<C>], lift[lanes<C>], taint[lanes<C>];
-};
-
-/// One row: its columns, and what it adds to the range.
-template <class C>
-class query_packer {
- public:
-  query_packer(const query_scale<C>& scale, const query_range<C>& range)
-      : by_(load(scale.by)),
-        exponent_(load(scale.exponent)),
-        lift_(load(scale.lift)),
-        taint_(load(scale.taint)),
-        top_(load(range.top)),
-        high_(load(range.high)),
-        most_(load(range.average)),
-        beyond_(load(range.beyond)) {}
-
-  void form(const lane_state<C>& state, const vec<C>& upper, const vec<C>& average, C* P) {
-    const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
-    const auto empty = state.inverse == zero;
-    const vec<C> g = xsimd::select(empty, zero, state.inverse * upper);
-    const vec<C> o = xsimd::select(empty, zero, average);
-    const vec<C> scaled = times_pow2<C>(g * by_, -state.exponent - exponent_) + taint_;
-    store(P, scaled);
-    store(P + lanes<C>, scaled * (o * lift_));
-    const vec<C> g_size = (xsimd::abs)(g), o_size = (xsimd::abs)(o);
-    top_ = max_ignoring_nan<C>(top_, xsimd::select(empty, none, -state.exponent));
-    high_ = max_ignoring_nan<C>(high_, xsimd::select(g_size < inf, g_size, zero));
-    most_ = max_ignoring_nan<C>(most_, xsimd::select(o_size < inf, o_size, zero));
-    beyond_ = xsimd::select(differs<C>(state.base_hi, zero), one, beyond_);
-  }
-  void leave(query_range<C>& range) const {
-    store(range.top, top_);
-    store(range.high, high_);
-    store(range.average, most_);
-    store(range.beyond, beyond_);
-  }
-
- private:
-  vec<C> by_, exponent_, lift_, taint_, top_, high_, most_, beyond_;
-};
-
 /// How far ahead of a chunk that begins with row t0 rows are asked for; chunks come from the last one to the first. Two
 /// chunks ahead took 1.02 to 1.04 of the backward call's time, four 1.04.
 inline index_t rows_before(index_t t0) {
@@ -108,7 +63,7 @@ template <class C>
   } else {
     run([&]() __attribute__((always_inline)) { return lane_state<C>{load(first), load(second), zero, zero}; });
   }
-  packer.leave(range);
+  range = packer.range();
 }
 
 /// g, dq and the columns of rows of any size.
@@ -130,7 +85,7 @@ class gated_packer {
   }
   void leave() const {
     largest_.leave();
-    packer_.leave(*range_);
+    *range_ = packer_.range();
   }
 
  private:
@@ -144,7 +99,7 @@ template <class C>
 struct ordinary_range {
   seen_size<C> lse, g, average, q;
 
-  /// Stricter than what window_query_packer::settled leaves at scale 1, whose largest g has a factor of up to 2: a
+  /// Stricter than what query_scale::settle leaves at scale 1, whose largest g has a factor of up to 2: a
   /// lane's scale must not depend on a neighbour that is not ordinary.
   bool holds() const {
     const vec<C> zero(C(0));
@@ -245,10 +200,6 @@ class window_query_packer final : public window_packer<C> {
     for (index_t i = 0; i < tiles.count; ++i) {
       tile_state& tile = *::new (room + i) tile_state;
       tile.ordinary = in.gates_later;
-      for (index_t l = 0; l < L; ++l) {
-        tile.scale.by[l] = tile.scale.lift[l] = C(1);
-        tile.scale.exponent[l] = tile.scale.taint[l] = C(0);
-      }
     }
   }
 
@@ -263,7 +214,6 @@ class window_query_packer final : public window_packer<C> {
     C anywhere[most * N];
     form(i, t0, t1, anywhere, true);
   }
-  /// Lane by lane, whatever the neighbours.
   bool settled(index_t i, column_scale<C>& cs) override {
     bool as_formed = true;
     tile_state& tile = state(i);
@@ -274,31 +224,7 @@ class window_query_packer final : public window_packer<C> {
       tile.ordinary = as_formed = false;
       for (index_t t = 0; t < in_->p->Tq; t += most) measure(i, t, t + most < in_->p->Tq ? t + most : in_->p->Tq);
     }
-    const query_range<C>& range = tile.range;
-    query_scale<C>& scale = tile.scale;
-    for (index_t l = 0; l < L; ++l) {
-      cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
-      cs.inverse_scale[l] = cs.lift[l] = cs.unlift[l] = C(1);
-      // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-125, stays
-      // below 2^-40 max |g| when key_epilogue multiplies it by up to 2^40.
-      // A fraction, see exp_weight, does not count.
-      const C top = std::floor(range.top[l]), high = range.high[l], average = range.average[l];
-      const bool ordinary = (!(top > -std::numeric_limits<C>::infinity()) || (top >= C(-24) && top <= C(24))) &&
-                            (high == C(0) || (high >= C(0x1p-20) && high <= C(0x1p20)));
-      if (!ordinary) {
-        cs.exponent[l] = top > -std::numeric_limits<C>::infinity() ? top : C(0);
-        value_scale(high, scale.by[l], cs.inverse_scale[l]);
-      }
-      // Averages near the bottom of the range are lifted, else v A - B would cancel between subnormal numbers.
-      if (average > C(0) && average < C(0x1p-20)) value_scale(average, cs.lift[l], cs.unlift[l]);
-      scale.exponent[l] = cs.exponent[l];
-      scale.lift[l] = cs.lift[l];
-      // Lanes with logits beyond exp_constants::range go to the exact sums.
-      if (range.beyond[l] > C(0)) scale.taint[l] = std::numeric_limits<C>::quiet_NaN();
-      as_formed = as_formed && scale.exponent[l] == C(0) && scale.by[l] == C(1) && scale.lift[l] == C(1) &&
-                  scale.taint[l] == C(0);
-    }
-    return as_formed;
+    return tile.scale.settle(tile.range, cs) && as_formed;
   }
 
  private:
@@ -364,7 +290,7 @@ class window_query_packer final : public window_packer<C> {
     C buffers[6 * most * L];
     const query_rows<C> up(*in_, tiles_->at + i, 1, t0, t1, buffers, most * L);
     for (index_t t = 0; t < t1 - t0; ++t) packer.form(up.weights(t, 0, 0), up.g(t, 0, 0), up.o(t, 0, 0), P + t * N);
-    packer.leave(state(i).range);
+    state(i).range = packer.range();
   }
 
   const gradient_inputs* in_;

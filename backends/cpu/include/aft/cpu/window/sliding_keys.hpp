@@ -87,42 +87,31 @@ class window_columns {
                uniform_sums<C>& sums) {
     const pair_geometry& g = plan_->g;
     if (!constant_) return;
-    vec<C> num[edge_groups], den[edge_groups];
+    vec_sum<C> before[edge_groups], after[edge_groups];
 #pragma GCC unroll 4
-    for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group)
-      num[edge_group] = den[edge_group] = vec<C>(C(0));
+    for (index_t e = 0; e < edge_groups; ++e) before[e] = after[e] = zero_sum<C>();
     if (g.causal >= 0) {
-      C* const before = before_ + i * N;
-      const vec<C> all_num = load(before), all_den = load(before + L);
+      C* const kept = before_ + i * N;
+      const vec_sum<C> all = load_sum(kept);
       if (edges.begin) {
-        add_band_edge<true>(at(i, span.lo), num, den);
+        add_band_edge<true>(at(i, span.lo), before);
         if (joins) {
-          vec<C> last_num = num[edge_groups - 1], last_den = den[edge_groups - 1];
-          add_columns<tuning<C>::edge_group(edge_groups - 1), M>(at(i, span.lo), last_num, last_den);
-          store(before, all_num + last_num);
-          store(before + L, all_den + last_den);
+          constexpr index_t last = tuning<C>::edge_group(edge_groups - 1);
+          store_sum(kept, all + add_few<last, M>(at(i, span.lo), before[edge_groups - 1]));
           at_ = span.lo + M;
         }
       }
-      add_to_all(all_num, all_den, num, den);
+#pragma GCC unroll 4
+      for (index_t e = 0; e < edge_groups; ++e) before[e] = before[e] + all;
     }
     if (g.causal <= 0) {
-      const C* const after = after_ + (i * plan_->block + panel - first_) * N;
-      vec<C> after_num[edge_groups], after_den[edge_groups];
+      const vec_sum<C> all = load_sum(after_ + (i * plan_->block + panel - first_) * N);
+      if (edges.end) add_band_edge<false>(at(i, span.hi), after);
 #pragma GCC unroll 4
-      for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group)
-        after_num[edge_group] = after_den[edge_group] = vec<C>(C(0));
-      if (edges.end) add_band_edge<false>(at(i, span.hi), after_num, after_den);
-      add_to_all(load(after), load(after + L), after_num, after_den);
-#pragma GCC unroll 4
-      for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group) {
-        num[edge_group] = num[edge_group] + after_num[edge_group];
-        den[edge_group] = den[edge_group] + after_den[edge_group];
-      }
+      for (index_t e = 0; e < edge_groups; ++e) before[e] = before[e] + (after[e] + all);
     }
 #pragma GCC unroll 4
-    for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group)
-      sums.set(edge_group, num[edge_group], den[edge_group]);
+    for (index_t e = 0; e < edge_groups; ++e) sums.set(e, before[e]);
   }
 
  private:
@@ -155,20 +144,17 @@ class window_columns {
       const index_t hi = plan_->cut.dense(plan_->g, panel).hi;
       if (hi < at) {
         for (index_t i = i0; i < i1; ++i) {
-          vec<C> num(C(0)), den(C(0));
+          vec_sum<C> run = zero_sum<C>();
           for (index_t s = hi; s < at; s += most) {
             const index_t end = min_of(s + most, at);
-            add(form(i, s, end, measured), end - s, num, den);
+            run = add_columns<C>(form(i, s, end, measured), end - s, run);
           }
-          store(sums + i * N, load(sums + i * N) + num);
-          store(sums + i * N + L, load(sums + i * N + L) + den);
+          store_sum(sums + i * N, load_sum(sums + i * N) + run);
         }
         at = hi;
       }
-      for (index_t i = i0; panel < last_ && i < i1; ++i) {
-        store(after_ + (i * plan_->block + panel - first_) * N, load(sums + i * N));
-        store(after_ + (i * plan_->block + panel - first_) * N + L, load(sums + i * N + L));
-      }
+      for (index_t i = i0; panel < last_ && i < i1; ++i)
+        store_sum(after_ + (i * plan_->block + panel - first_) * N, load_sum(sums + i * N));
     }
     return at;
   }
@@ -183,49 +169,30 @@ class window_columns {
   /// The columns of a full panel that lie before each of its band edge, from the panel's first one, `edge`, on; or
   /// those after each of them, up to `edge`.
   template <bool begin>
-  static void add_band_edge(const C* edge, vec<C> (&num)[edge_groups], vec<C> (&den)[edge_groups]) {
-    add_band_edge<begin>(edge, num, den, std::make_integer_sequence<index_t, edge_groups - 1>());
+  static void add_band_edge(const C* edge, vec_sum<C> (&sums)[edge_groups]) {
+    add_band_edge<begin>(edge, sums, std::make_integer_sequence<index_t, edge_groups - 1>());
   }
   template <bool begin, index_t... i>
-  static void add_band_edge(const C* edge, vec<C> (&num)[edge_groups], vec<C> (&den)[edge_groups],
-                            std::integer_sequence<index_t, i...>) {
+  static void add_band_edge(const C* edge, vec_sum<C> (&sums)[edge_groups], std::integer_sequence<index_t, i...>) {
     constexpr auto row_of = [](index_t edge_group) { return tuning<C>::edge_group(edge_group); };
-    vec<C> sum(C(0)), weight(C(0));
+    vec_sum<C> sum = zero_sum<C>();
     (
         [&]() __attribute__((always_inline)) {
           constexpr index_t edge_group = begin ? i + 1 : edge_groups - 2 - i;
           if constexpr (begin) {
-            add_columns<row_of(edge_group - 1), row_of(edge_group)>(edge, sum, weight);
+            sum = add_few<row_of(edge_group - 1), row_of(edge_group)>(edge, sum);
           } else {
-            add_columns<row_of(edge_group + 1) - M, row_of(edge_group + 2) - M>(edge, sum, weight);
+            sum = add_few<row_of(edge_group + 1) - M, row_of(edge_group + 2) - M>(edge, sum);
           }
-          num[edge_group] = sum;
-          den[edge_group] = weight;
+          sums[edge_group] = sum;
         }(),
         ...);
   }
   template <index_t from, index_t to>
-  static void add_columns(const C* columns, vec<C>& num, vec<C>& den) {
+  static vec_sum<C> add_few(const C* columns, vec_sum<C> sum) {
 #pragma GCC unroll 4
-    for (index_t s = from; s < to; ++s) {
-      num = num + load(columns + s * N);
-      den = den + load(columns + s * N + L);
-    }
-  }
-  static void add_to_all(const vec<C>& sum, const vec<C>& weight, vec<C> (&num)[edge_groups],
-                         vec<C> (&den)[edge_groups]) {
-#pragma GCC unroll 4
-    for (index_t edge_group = 0; edge_group < edge_groups; ++edge_group) {
-      num[edge_group] = num[edge_group] + sum;
-      den[edge_group] = den[edge_group] + weight;
-    }
-  }
-
-  static void add(const C* from, index_t count, vec<C>& num, vec<C>& den) {
-    for (index_t s = 0; s < count; ++s) {
-      num = num + load(from + s * N);
-      den = den + load(from + s * N + L);
-    }
+    for (index_t s = from; s < to; ++s) sum = sum + load_sum(columns + s * N);
+    return sum;
   }
 
   /// Adds the run from at_ to lo, of which only a part may be packed at a time.
@@ -234,10 +201,8 @@ class window_columns {
     if (lo - at_ <= room) {
       reach(lo);
       for (index_t i = 0; i < count_; ++i) {
-        vec<C> num(C(0)), den(C(0));
-        add(at(i, at_), lo - at_, num, den);
-        store(before_ + i * N, load(before_ + i * N) + num);
-        store(before_ + i * N + L, load(before_ + i * N + L) + den);
+        const vec_sum<C> run = add_columns<C>(at(i, at_), lo - at_, zero_sum<C>());
+        store_sum(before_ + i * N, load_sum(before_ + i * N) + run);
       }
       at_ = lo;
       return;
@@ -250,10 +215,7 @@ class window_columns {
       const index_t end = min_of(at_ + room, lo);
       reach(end);
       for (index_t i = 0; i < count_; ++i) {
-        vec<C> num = load(sums + i * N), den = load(sums + i * N + L);
-        add(at(i, at_), end - at_, num, den);
-        store(sums + i * N, num);
-        store(sums + i * N + L, den);
+        store_sum(sums + i * N, add_columns<C>(at(i, at_), end - at_, load_sum(sums + i * N)));
       }
       at_ = end;
     }

@@ -25,15 +25,12 @@ struct backward_workspace : key_workspace<C> {
   backward_workspace(C* at, index_t width)
       : key_workspace<C>(at, width), rows(at + key_workspace<C>::size(width), width) {
     at += key_workspace<C>::size(width) + row_workspace<C>::size(width);
-    sums = {at, width};
-    at += reverse_lanes<C>::arrays * width;
-    after = {at, width};
-    at += reverse_lanes<C>::arrays * width;
+    C *sums_at, *after_at;
+    at = cut_arrays(at, reverse_lanes<C>::arrays * width, {&sums_at, &after_at});
+    sums = {sums_at, width};
+    after = {after_at, width};
     ahead = {at, width};
-    at += reverse_view<C>::arrays * width;
-    dk = at;
-    dv = dk + scan_tuning<C>::rows * width;
-    kept = dv + scan_tuning<C>::rows * width;
+    kept = cut_arrays(at + reverse_view<C>::arrays * width, scan_tuning<C>::rows * width, {&dk, &dv});
   }
 };
 
@@ -129,7 +126,7 @@ class backward_pass {
     if constexpr (Emit) {
       // Rows without keys may have moved the references.
       for (index_t l = 0; l < keys_.padded(x); l += lanes<C>)
-        prefetch_panel<C, true>(job.chunk, job.after, job.view, l);
+        update_reverse_view<C, true>(job.chunk, job.after, job.view, l);
       downwards(t0, s1, [&](index_t t, index_t n) {
         plan_.for_segments(x, [&](const segment& part) {
           job.keys = open(part, t, n, workspace);
@@ -214,7 +211,8 @@ class backward_pass {
 
   template <bool Emit>
   void start(const column_block& x, const reverse_job<C>& job) const {
-    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) prefetch_panel<C, Emit>(job.chunk, job.after, job.view, l);
+    for (index_t l = 0; l < keys_.padded(x); l += lanes<C>)
+      update_reverse_view<C, Emit>(job.chunk, job.after, job.view, l);
   }
 
   /// Panels of rows in the order in which their sums grow, as they do within a panel: only where rows see different

@@ -52,8 +52,8 @@ struct reverse_job {
 
 /// Brings the view up to date after a lane's reference or value shift changed.
 template <class C, bool Emit>
-inline void prefetch_panel(const reverse_lanes<C>& chunk, const reverse_lanes<C>& after, const reverse_view<C>& view,
-                           index_t l) {
+inline void update_reverse_view(const reverse_lanes<C>& chunk, const reverse_lanes<C>& after,
+                                const reverse_view<C>& view, index_t l) {
   const vec<C> zero(C(0));
   auto special = differs<C>(load(chunk.base + l), zero) | differs<C>(value_shift<C>(load(chunk.g_peak + l)), zero) |
                  differs<C>(value_shift<C>(load(chunk.o_peak + l)), zero);
@@ -175,7 +175,7 @@ template <class C, bool Emit>
   store(chunk.exponent + l, next.exponent);
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(g_peak, old_g) |
                  differs<C>(o_peak, old_o)))
-    prefetch_panel<C, Emit>(chunk, job.after, job.view, l);
+    update_reverse_view<C, Emit>(chunk, job.after, job.view, l);
   if constexpr (Emit) {
     const reverse_past<C> past(job.view, l);
     emit_key<C>(job.keys, past, i, r, reverse_sums<C>(past, a, b));

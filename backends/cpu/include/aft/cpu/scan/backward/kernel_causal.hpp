@@ -7,15 +7,6 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// What rows bring along besides reverse_rows, where their g is still to be formed.
-template <class C>
-struct row_inputs {
-  panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
-  panel<C> lse{};            ///< null where reverse_rows has inverse and power instead
-  bool streamed = false;     ///< dq is written by streaming stores
-  bool uncached = false;     ///< the arrays are in memory, not in a cache
-};
-
 /// Sizes between which A and B, if they are not 0, and an exponential may be multiplied before or after its power of
 /// two comes: no number on the way leaves the normal range, so that the bits are the same.
 template <class C>

@@ -20,15 +20,16 @@ inline gate_gradient_pair<C> sigmoid_gradient(const vec<C>& dy, const vec<C>& ex
   return {g, g * s.rest};
 }
 
-/// What a row brings along besides what it shares with all others.
+/// What rows bring along besides reverse_rows, where their g is still to be formed.
 template <class C>
-struct uniform_inputs {
+struct row_inputs {
   panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
+  panel<C> lse{};            ///< null where reverse_rows has inverse and power instead
   bool streamed = false;     ///< dq is written by streaming stores
   bool uncached = false;     ///< the arrays are in memory, not in a cache
 
   /// The rows from r on.
-  uniform_inputs from(index_t r) const { return {dy.from(r), q.from(r), dq.from(r), streamed, uncached}; }
+  row_inputs from(index_t r) const { return {dy.from(r), q.from(r), dq.from(r), lse.from(r), streamed, uncached}; }
 };
 
 /// What sums without a term are after their first row, as reverse_any leaves them, but for A. Rows see keys, and their
@@ -58,13 +59,13 @@ inline bool enter_uniform_references(const reverse_lanes<C>& chunk, const revers
 /// whose g then stands in rows.g and whose dq is written; returns where it stopped. For many panels, without a call in
 /// its loops and with copies, as fold_columns is.
 template <class C, index_t rows>
-[[gnu::flatten, gnu::noinline]] panel_place sum_uniform_rows(const reverse_job<C>& job, const uniform_inputs<C>& inputs,
+[[gnu::flatten, gnu::noinline]] panel_place sum_uniform_rows(const reverse_job<C>& job, const row_inputs<C>& inputs,
                                                              const segment& x, index_t n, panel_place at) {
   const reverse_lanes<C> chunk = job.chunk;
   const reverse_rows<C> shared = job.rows;
   const C* const limit = job.view.limit;
   const C* const weights = job.view.weight;
-  const uniform_inputs<C> all = inputs;
+  const row_inputs<C> all = inputs;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, inputs.uncached);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
@@ -73,7 +74,7 @@ template <class C, index_t rows>
   const vec<C> zero(C(0));
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
-    const uniform_inputs<C> in = all.from(at.r);
+    const row_inputs<C> in = all.from(at.r);
     const auto next = [&](const panel<C>& of) {
       return prefetch_lines<C>::with_turn(of, width, in.uncached, end == width, rows);
     };
@@ -120,20 +121,19 @@ template <class C, index_t rows>
       store(chunk.a + l, a);
       store(chunk.g_peak + l, g_peak);
     }
-    at = at.history(end, width, rows);
+    at = at.after(end, width, rows);
   }
   return at;
 }
 
 /// The same for n rows, a multiple of `rows`, of whole segments, whatever they hold.
 template <class C, index_t rows>
-[[gnu::noinline]] void uniform_panels(const reverse_job<C>& job, const uniform_inputs<C>& in, const segment& x,
-                                      index_t n) {
+[[gnu::noinline]] void uniform_panels(const reverse_job<C>& job, const row_inputs<C>& in, const segment& x, index_t n) {
   for (panel_place at; at.r < n;) {
     at = sum_uniform_rows<C, rows>(job, in, x, n, at);
     if (at.r >= n) return;
     for (index_t r = 0; r < rows; ++r) reverse_any<C, false>(job, x.lane + at.i, at.i, r);
-    at = at.history(at.i + lanes<C>, x.width, rows);
+    at = at.after(at.i + lanes<C>, x.width, rows);
   }
 }
 

@@ -90,7 +90,7 @@ template <class C, index_t rows>
         }
       }
     }
-    at = at.history(end, width, rows);
+    at = at.after(end, width, rows);
   }
   return at;
 }
@@ -111,7 +111,7 @@ template <class C, index_t rows>
   for (panel_place at; at.r < n;) {
     at = emit_ordinary_keys<C, rows>(job, x, n, at);
     emit_any_keys<C>(job, x.lane + at.i, at.i, at.r, min_of(at.r + rows, n));
-    at = at.history(at.i + lanes<C>, x.width, rows);
+    at = at.after(at.i + lanes<C>, x.width, rows);
   }
 }
 

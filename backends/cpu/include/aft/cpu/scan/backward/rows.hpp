@@ -24,16 +24,7 @@ struct row_workspace {
   C *dy, *q, *o, *lse, *g, *inverse, *power, *base, *dq;
 
   row_workspace(C* at, index_t width) {
-    const index_t rows = scan_tuning<C>::rows * width;
-    dy = at;
-    q = dy + rows;
-    o = q + rows;
-    lse = o + rows;
-    g = lse + rows;
-    inverse = g + rows;
-    power = inverse + rows;
-    base = power + rows;
-    dq = base + rows;
+    cut_arrays(at, scan_tuning<C>::rows * width, {&dy, &q, &o, &lse, &g, &inverse, &power, &base, &dq});
   }
   static index_t size(index_t width) { return arrays * scan_tuning<C>::rows * width; }
 };
@@ -58,8 +49,8 @@ class gradient_rows {
   /// Rows [t, t + n). `zeros` is a row of them. Writes dq where it is wanted and `write_dq`.
   reverse_rows<C> read(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
                        const known_rows<C>& known, C* zeros, bool write_dq) const {
-    row_inputs<C> in;
-    reverse_rows<C> rows = open(x, t, n, workspace, known, zeros, write_dq, in);
+    const row_inputs<C> in = open_inputs(x, t, n, workspace, write_dq);
+    reverse_rows<C> rows = open(x, t, n, workspace, known, zeros, in);
     if (by_row_) with_weights_ ? weigh(n, 0, x.width, in.lse, rows) : find_empty(n, x.width, in.lse, rows);
     if (gate_ == gate::none) {
       if (write_dq && dq_.set()) dq_.write(x, t, n, {zeros, 0});
@@ -77,8 +68,8 @@ class gradient_rows {
   void add_causal(const segment& x, index_t t, const row_workspace<C>& workspace, const known_rows<C>& known, C* zeros,
                   bool write_dq, reverse_job<C>& job) const {
     constexpr index_t n = scan_tuning<C>::rows;
-    row_inputs<C> in;
-    job.rows = open(x, t, n, workspace, known, zeros, write_dq, in);
+    const row_inputs<C> in = open_inputs(x, t, n, workspace, write_dq);
+    job.rows = open(x, t, n, workspace, known, zeros, in);
     for (index_t i = 0; i < x.width; i += lanes<C>) {
       i = by_row_ ? add_causal_rows<C, true>(job, in, x, i) : add_causal_rows<C, false>(job, in, x, i);
       if (i >= x.width) break;
@@ -115,15 +106,14 @@ class gradient_rows {
     constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
     job.rows = given_again(x, t, known);
     job.rows.g = {workspace.g, x.width};
-    const bool write = write_dq && dq_.set();
-    const bool in_place = dy_.direct(x) && q_.direct(x) && (!write || dq_.direct(x));
+    const bool in_place = dy_.direct(x) && q_.direct(x) && (!write_dq || !dq_.set() || dq_.direct(x));
     const index_t together = panel_rows<C>(uncached_ && in_place);
-    const auto open = [&](index_t from, index_t count) { return open_uniform(x, from, count, workspace, write); };
-    const auto add = [&](const uniform_inputs<C>& in, index_t count) {
+    const auto open = [&](index_t from, index_t count) { return open_inputs(x, from, count, workspace, write_dq); };
+    const auto add = [&](const row_inputs<C>& in, index_t count) {
       together == few ? uniform_panels<C, few>(job, in, x, count) : uniform_panels<C, rows>(job, in, x, count);
     };
-    for_panels(t, t + n, together, in_place, open, add, [&](index_t from, index_t count, const uniform_inputs<C>& in) {
-      if (write) dq_.close(x, from, count, in.dq);
+    for_panels(t, t + n, together, in_place, open, add, [&](index_t from, index_t count, const row_inputs<C>& in) {
+      if (in.dq.data != nullptr) dq_.close(x, from, count, in.dq);
     });
   }
 
@@ -153,13 +143,15 @@ class gradient_rows {
   }
 
  private:
-  uniform_inputs<C> open_uniform(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
-                                 bool write) const {
-    uniform_inputs<C> in;
+  row_inputs<C> open_inputs(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
+                            bool write_dq) const {
+    row_inputs<C> in;
     in.dy = dy_.read(x, t, n, workspace.dy);
+    if (by_row_) in.lse = lse_.read(x, t, n, workspace.lse);
+    if (gate_ == gate::none) return in;
     in.q = q_.read(x, t, n, workspace.q);
-    if (write) in.dq = dq_.open(x, t, workspace.dq);
-    in.streamed = streamed_ && write && dq_.direct(x) && on_lines(in.dq);
+    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, workspace.dq);
+    in.streamed = streamed_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
     in.uncached = uncached_;
     return in;
   }
@@ -213,29 +205,19 @@ class gradient_rows {
 
   static panel<C> at(const panel<C>& from, index_t r, const segment& x) { return {from.row(r) + x.lane, from.stride}; }
 
-  /// What read() and add_causal() begin with: places and inputs of rows [t, t + n).
+  /// What read() and add_causal() begin with: places of rows [t, t + n).
   reverse_rows<C> open(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
-                       const known_rows<C>& known, C* zeros, bool write_dq, row_inputs<C>& in) const {
+                       const known_rows<C>& known, C* zeros, const row_inputs<C>& in) const {
     reverse_rows<C> rows;
     if (by_row_) {
       rows.o = with_average_ ? average_.read(x, t, n, workspace.o) : panel<C>{zeros, 0};
-      in.lse = lse_.read(x, t, n, workspace.lse);
       rows.inverse = {workspace.inverse, x.width};
       rows.power = {workspace.power, x.width};
       rows.base = {workspace.base, x.width};
     } else {
       rows = given_again(x, t, known);
     }
-    in.dy = dy_.read(x, t, n, workspace.dy);
-    if (gate_ == gate::none) {
-      rows.g = in.dy;
-      return rows;
-    }
-    in.q = q_.read(x, t, n, workspace.q);
-    rows.g = {workspace.g, x.width};
-    if (write_dq && dq_.set()) in.dq = dq_.open(x, t, workspace.dq);
-    in.streamed = streamed_ && in.dq.data != nullptr && dq_.direct(x) && on_lines(in.dq);
-    in.uncached = uncached_;
+    rows.g = gate_ == gate::none ? in.dy : panel<C>{workspace.g, x.width};
     return rows;
   }
 

@@ -3,6 +3,7 @@
 /// join.
 #pragma once
 
+#include "../plan.hpp"
 #include "../reference.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
@@ -21,14 +22,7 @@ struct reverse_lanes {
   C* b = nullptr;
 
   reverse_lanes() = default;
-  reverse_lanes(C* at, index_t width)
-      : base(at),
-        exponent(at + width),
-        centre(at + 2 * width),
-        g_peak(at + 3 * width),
-        o_peak(at + 4 * width),
-        a(at + 5 * width),
-        b(at + 6 * width) {}
+  reverse_lanes(C* at, index_t width) { cut_arrays(at, width, {&base, &exponent, &centre, &g_peak, &o_peak, &a, &b}); }
 
   reference<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
 
@@ -59,19 +53,11 @@ struct reverse_view {
   C* ordinary_size = nullptr;  ///< keys of this size and below are for emit_ordinary_keys
 
   reverse_view() = default;
-  reverse_view(C* at, index_t width)
-      : limit(at),
-        a_unit(at + width),
-        b_unit(at + 2 * width),
-        cross(at + 3 * width),
-        a_after(at + 4 * width),
-        b_after(at + 5 * width),
-        base(at + 6 * width),
-        centre(at + 7 * width),
-        a_power(at + 8 * width),
-        b_power(at + 9 * width),
-        weight(at + 10 * width),
-        ordinary_size(at + 11 * width) {}
+  reverse_view(C* at, index_t width) {
+    cut_arrays(at, width,
+               {&limit, &a_unit, &b_unit, &cross, &a_after, &b_after, &base, &centre, &a_power, &b_power, &weight,
+                &ordinary_size});
+  }
 };
 
 /// Both sums in their common reference, with a common centre.

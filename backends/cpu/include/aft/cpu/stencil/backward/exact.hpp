@@ -3,28 +3,10 @@
 #pragma once
 
 #include "../../softmax/exact_weight.hpp"
+#include "../../tensor/visible_keys.hpp"
 #include "rows.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
-
-/// a g and a g (v - o) of one pair; both 0 where it is hidden or the row sees no key, whatever v and o hold there.
-template <class C>
-struct pair_gradient_terms {
-  vec<C> dv, dk;
-};
-template <class C>
-inline pair_gradient_terms<C> exact_stencil_pair(const incoming_rows<C>& rows, index_t t, const vec<C>& key,
-                                                 const vec<C>& weight, const vec<C>& value) {
-  constexpr index_t L = lanes<C>;
-  const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
-  const vec<C> inverse = load(rows.inverse + t * L);
-  const exact_factor<C> a = exact_weight<C>(key, weight, inverse, load(rows.exponent + t * L),
-                                            load(rows.base_hi + t * L), load(rows.base_lo + t * L));
-  const auto nothing = (inverse == zero) || (key == hidden) || (weight == hidden);
-  const vec<C> g = load(rows.g + t * L);
-  return {xsimd::select(nothing, zero, a.times(g)),
-          xsimd::select(nothing, zero, a.times_difference(g, value, load(rows.o + t * L)))};
-}
 
 /// dv = sum_t a g and dk = sum_t a g (v - o) of key s. `back` is the transposed shape. O(Tq).
 template <class C>
@@ -37,7 +19,7 @@ template <class C>
   for_each_run(back, s, [&](index_t t0, index_t t1, index_t tap) {
     for (index_t t = t0; t < t1; ++t) {
       const vec<C> weight = tap < 0 ? zero : load(logs + (last - (tap + t - t0)) * L);
-      const pair_gradient_terms<C> terms = exact_stencil_pair<C>(rows, t, key, weight, value);
+      const pair_gradient_terms<C> terms = exact_pair_terms<C>(rows, t, key, weight, value);
       dv_sum = dv_sum + terms.dv;
       dk_sum = dk_sum + terms.dk;
     }
@@ -67,9 +49,7 @@ template <class C>
                                            index_t j2) {
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;
-  constexpr C inf = std::numeric_limits<C>::infinity();
-  const lane_field<C> keys(p.k, p.grid, tile, p.d / p.hk);
-  const lane_field<C> values(p.v, p.grid, tile, 1);
+  const key_reader<C> keys(p, tile);
   C k[chunk * L], v[chunk * L];
   const vec<C> zero(C(0));
   vec<C> sum(zero);
@@ -80,11 +60,9 @@ template <class C>
     for (index_t a = x0; a < x1; a += chunk) {
       const index_t e = min_of(a + chunk, x1);
       const index_t s0 = s_row + a + shift;
-      keys.read(s0, s0 + (e - a), k, -inf);
-      values.read(s0, s0 + (e - a), v);
-      hide_keys(p, tile, s0, s0 + (e - a), k);
+      keys.read(s0, s0 + (e - a), k, v);
       for (index_t x = a; x < e; ++x) {
-        sum = sum + exact_stencil_pair<C>(rows, t_row + x, load(k + (x - a) * L), weight, load(v + (x - a) * L)).dk;
+        sum = sum + exact_pair_terms<C>(rows, t_row + x, load(k + (x - a) * L), weight, load(v + (x - a) * L)).dk;
       }
     }
   });

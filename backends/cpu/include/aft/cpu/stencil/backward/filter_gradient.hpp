@@ -52,33 +52,6 @@ inline void correlate(const stencil_shape& shape, const C* P, const C* Q, C* sum
   correlate_taps<C>(shape, P, Q, sums, function_ref<void(index_t, index_t, index_t, index_t, const C*)>(f));
 }
 
-/// exp(x) beside the scales of what it is multiplied with: exp(x) 2^exponents = mantissa 2^scale.
-template <class C>
-struct scaled_factor {
-  vec<C> mantissa, scale, factor;
-  vec_mask<C> within;  ///< x lies in the given range, and the scale where a product with it loses nothing
-
-  scaled_factor(const vec<C>& x, const vec<C>& exponents, C range) {
-    const vec<C> most(most_scale<C>);
-    within = (xsimd::abs)(x) <= vec<C>(range);
-    const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, x, vec<C>(C(0))));
-    mantissa = e.mantissa;
-    scale = e.exponent + exponents;
-    factor = mantissa * pow2<C>(xsimd::select(scale > most, most, scale));
-    within = within && (scale <= most);
-  }
-  /// mantissa 2^scale x a b, where a and b are powers of two.
-  vec<C> times(const vec<C>& x, const vec<C>& a, const vec<C>& b) const {
-    const vec<C> product = (factor * x) * a * b;
-    const auto deep = scale < vec<C>(least_scale<C>);
-    return xsimd::any(deep) ? xsimd::select(deep, raise<C>((mantissa * x) * a * b, scale), product) : product;
-  }
-};
-template <class C>
-inline vec_mask<C> is_finite(const vec<C>& x) {
-  return (xsimd::abs)(x) <= vec<C>(exp_constants<C>::largest);
-}
-
 /// partial[j][lane] += the tile's part of dr, the sum of Q0[t] P0[s] - Q1[t] P1[s].
 template <class C>
 inline void add_filter_gradient(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile,

@@ -10,6 +10,7 @@
 /// Sums over a class are kept in its own unit, the largest power of two that g_c times v_c has had.
 #pragma once
 
+#include "../../tensor/visible_keys.hpp"
 #include "grouped_sums.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {

@@ -5,6 +5,7 @@
 
 #include "../../runtime/parallel.hpp"
 #include "../../tensor/reduce_shared_keys.hpp"
+#include "../../tensor/visible_keys.hpp"
 #include "../backward/grouped.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "../../tensor/visible_keys.hpp"
 #include "../pack_keys.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -117,22 +118,22 @@ template <bool Gaps, class C>
   const vec<C> zero(C(0)), one(C(1));
   const auto seen = [&](const vec<C>& weight) { return xsimd::copysign(one, weight) > zero; };
   if (scaling == lane_scaling::one) {
-    ordinary_magnitudes<C> sizes;
+    magnitudes<C> sizes;
     for (index_t s = 0; s < p.Tk; ++s) {
       const vec<C> weight = spread(weights + s * 2 * L);
       vec<C> value = load(v + s * v_step);
       if constexpr (Gaps) value = xsimd::select(seen(weight), value, zero);
-      sizes.add(value);
+      sizes.add_any(value);
       store(P + s * 2 * L, weight * value);
     }
-    return set_ordinary_values<C>(sizes.high, sizes.low, cs);
+    return set_ordinary_values<C>(sizes, cs);
   }
   magnitudes<C> sizes;
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> value = load(v + s * v_step);
     sizes.add(value, Gaps ? seen(spread(weights + s * 2 * L)) : zero < one);
   }
-  set_value_scales<C>(sizes.high, sizes.low, scaling, cs);
+  set_value_scales<C>(sizes, scaling, cs);
   const vec<C> by = load(cs.scale);
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> weight = spread(weights + s * 2 * L);
