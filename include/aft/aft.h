@@ -104,7 +104,8 @@ typedef struct aft_stream {
 /*! What every operator can be told beyond its tensors. Zero is the default of every member but `size`, and NULL in
  * place of the whole struct gives the defaults:
  *
- *     aft_options o = {sizeof o};
+ *     aft_options o = {0};
+ *     o.size = sizeof o;
  *     o.causal = 1;
  *
  * `size` says which members are there. A library takes members that lie behind it for zero, so that programs of older
