@@ -168,23 +168,35 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
   return c;
 }
 
-/// On the host or on the device of a stream.
-template <class K, class E>
-void run_map(const E& exec, const call& c, const any_view& out) {
+/// On the host.
+inline void run_map(const call& c, const cpu& exec) {
   require_executor(c.op, exec);
+  const problem p = prepare_map(c);
+  const float_environment own;
+  fill_map(p, c.y.view, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+}
+
+/// On the device of a stream.
+template <class K>
+void run_map_on_device(const call& c, const cuda& exec) {
   problem p = prepare_map(c);
+  const any_view& out = c.y.view;
+  const std::size_t query_axis = out.rank() - 3;
+  p.y.data = static_cast<std::byte*>(out.data());
+  p.y.type = out.type();
+  p.y.set = true;
+  p.y.sb = query_axis == 1 ? out.stride(0) : 0;
+  p.y.sx = {0, out.stride(query_axis), out.stride(query_axis + 1)};
+  p.y.sc = out.stride(query_axis + 2);
+  run_attention_map<compute_t<typename K::value_type>>(p, exec);
+}
+
+template <class K, class E>
+void run_map_on(const E& exec, const call& c) {
   if constexpr (std::is_same_v<E, cpu>) {
-    const float_environment own;
-    fill_map(p, out, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+    run_map(c, exec);
   } else {
-    const std::size_t query_axis = out.rank() - 3;
-    p.y.data = static_cast<std::byte*>(out.data());
-    p.y.type = out.type();
-    p.y.set = true;
-    p.y.sb = query_axis == 1 ? out.stride(0) : 0;
-    p.y.sx = {0, out.stride(query_axis), out.stride(query_axis + 1)};
-    p.y.sc = out.stride(query_axis + 2);
-    run_attention_map<compute_t<typename K::value_type>>(p, exec);
+    run_map_on_device<K>(c, exec);
   }
 }
 
@@ -210,7 +222,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, 
       checks::call c = checks::make_map_call<E>(k, out, opt);
       c.cross_lengths = K::rank() <= 3;
       checks::set_bias(c.bias, bias);
-      checks::run_map<K>(exec, c, out);
+      checks::run_map_on<K>(exec, c);
     }
   }
 }
@@ -228,7 +240,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
       c.windowed = true;
       c.win = {true, win.before, win.after};
       checks::set_bias(c.bias, bias);
-      checks::run_map<K>(exec, c, out);
+      checks::run_map_on<K>(exec, c);
     }
   }
 }

@@ -130,6 +130,16 @@ constexpr detail::finding find_gradients() {
                            detail::find_gradient<detail::arg::dv, E, T, Low, High, DV>()});
 }
 
+/// The options, which stay the caller's, and the tensors in them.
+inline void set_options(call& c, const options& opt) {
+  c.opt = &opt;
+  c.mask.view = opt.mask;
+  c.key_lengths.view = opt.key_lengths;
+  c.query_lengths.view = opt.query_lengths;
+  c.lse.view = opt.lse;
+  c.average.view = opt.average;
+}
+
 /// The part of the record that all operators share.
 template <class E, class Q, class K, class V>
 call make_call(const char* op, const Q& q, const K& k, const V& v, const options& opt) {
@@ -141,12 +151,7 @@ call make_call(const char* op, const Q& q, const K& k, const V& v, const options
   c.q.view = q;
   c.k.view = k;
   c.v.view = v;
-  c.opt = &opt;
-  c.mask.view = opt.mask;
-  c.key_lengths.view = opt.key_lengths;
-  c.query_lengths.view = opt.query_lengths;
-  c.lse.view = opt.lse;
-  c.average.view = opt.average;
+  set_options(c, opt);
   return c;
 }
 

@@ -107,6 +107,18 @@ inline filter_problem to_filter_problem(const filter_call& c) {
   return p;
 }
 
+/// The call or its gradients on the host, all of it checked before anything is written.
+inline void run_reparameterize(const filter_call& c, const cpu& exec) {
+  require_executor(c.op, exec);
+  require_filter_call(c);
+  const float_environment own;
+  if (c.dout.given()) {
+    reparameterize_backward_all(c);
+  } else {
+    reparameterize_all(c);
+  }
+}
+
 /// A view of any element type; each element is widened to double, so types may be mixed.
 template <detail::arg Argument, class E, std::size_t Low, std::size_t High, class V>
 constexpr bool check_filter_tensor() {
@@ -147,7 +159,7 @@ constexpr std::size_t filter_rank() {
 /// Cost: three passes over the filter, on one thread, or on a warp a head with aft::cuda; the result does not depend on
 /// anything but the head's taps.
 template <executor E, class R, class Gain, class Shift, class Out>
-void reparameterize([[maybe_unused]] const E& exec, const R& r, const Gain& gain, const Shift& shift, const Out& out) {
+void reparameterize(const E& exec, const R& r, const Gain& gain, const Shift& shift, const Out& out) {
   using detail::arg;
   constexpr std::size_t rank = checks::filter_rank<R>();
   constexpr bool r_fits = checks::check_filter_tensor<arg::r, E, rank, rank, R>();
@@ -161,12 +173,10 @@ void reparameterize([[maybe_unused]] const E& exec, const R& r, const Gain& gain
     c.gain.view = gain;
     c.shift.view = shift;
     c.out.view = out;
-    checks::require_executor(c.op, exec);
-    checks::require_filter_call(c);
     if constexpr (std::is_same_v<E, cpu>) {
-      const float_environment own;
-      checks::reparameterize_all(c);
+      checks::run_reparameterize(c, exec);
     } else {
+      checks::require_filter_call(c);
       run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);
     }
   }
@@ -182,8 +192,8 @@ void reparameterize(const R& r, const Gain& gain, const Shift& shift, const Out&
 /// dshift may be aft::no_grad. For a constant or one-tap filter dr and dgain are 0 and dshift is the sum of dout.
 /// Types, strides, errors, cost: as aft::reparameterize.
 template <executor E, class R, class Gain, class Shift, class DOut, class DR, class DGain, class DShift>
-void reparameterize_backward([[maybe_unused]] const E& exec, const R& r, const Gain& gain, const Shift& shift,
-                             const DOut& dout, const DR& dr, const DGain& dgain, const DShift& dshift) {
+void reparameterize_backward(const E& exec, const R& r, const Gain& gain, const Shift& shift, const DOut& dout,
+                             const DR& dr, const DGain& dgain, const DShift& dshift) {
   using detail::arg;
   constexpr std::size_t rank = checks::filter_rank<R>();
   constexpr bool r_fits = checks::check_filter_tensor<arg::r, E, rank, rank, R>();
@@ -203,12 +213,10 @@ void reparameterize_backward([[maybe_unused]] const E& exec, const R& r, const G
     c.dr.view = checks::erase(dr);
     c.dgain.view = checks::erase(dgain);
     c.dshift.view = checks::erase(dshift);
-    checks::require_executor(c.op, exec);
-    checks::require_filter_call(c);
     if constexpr (std::is_same_v<E, cpu>) {
-      const float_environment own;
-      checks::reparameterize_backward_all(c);
+      checks::run_reparameterize(c, exec);
     } else {
+      checks::require_filter_call(c);
       run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);
     }
   }

@@ -66,6 +66,10 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   require_extent(c.op, a, 0, "B", p.B);
 }
 
+[[gnu::__noreturn__, gnu::cold]] inline void refuse_stream(const char* op) {
+  fail(op, {"stream"}, "none, as streams are not in this version", "a stream");
+}
+
 /// What stands in options for later versions, so that code written for them does not silently get something else.
 [[gnu::cold]] inline void refuse_later_options(const call& c) {
   const struct {
@@ -73,7 +77,7 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
     const any_view& view;
   } later[] = {
       {"slot_ids", c.opt->slot_ids}, {"query_offsets", c.opt->query_offsets}, {"key_offsets", c.opt->key_offsets}};
-  if (!c.opt->stream.empty()) fail(c.op, {"stream"}, "none, as streams are not in this version", "a stream");
+  if (!c.opt->stream.empty()) refuse_stream(c.op);
   for (const auto& option : later) {
     if (!option.view.empty())
       fail(c.op, {option.name}, "an empty view, as it is not in this version",

@@ -46,6 +46,26 @@ class any_view {
     }
   }
 
+  /// A tensor of the host whose type and rank are values from the start, as other languages describe it: writable, of
+  /// at most max_rank axes, row-major where strides are null.
+  [[gnu::always_inline]] constexpr any_view(void* data, dtype type, std::size_t rank, const index_t* extents,
+                                            const index_t* strides)
+      : data_(data), type_(type), set_(true), writable_(true), rank_(rank) {
+    bool none = false;
+    for (std::size_t i = 0; i < rank; ++i) {
+      extents_[i] = extents[i];
+      none |= extents[i] == 0;
+    }
+    // Unsigned, as in tensor_view: calls refuse extents whose product does not fit.
+    std::uint64_t step = 1;
+    for (std::size_t i = rank; i-- > 0;) {
+      const index_t unused = i + 1 == rank ? 1 : 0;
+      const index_t given = strides == nullptr ? static_cast<index_t>(step) : strides[i];
+      strides_[i] = (none | (extents[i] == 1)) ? unused : given;
+      step *= static_cast<std::uint64_t>(extents[i]);
+    }
+  }
+
   /// Of anything else: does not compile, and says why. What as_view has refused is passed over.
   template <detail::no_view X>
   constexpr any_view(const X&) {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <aft/aft.h>
+
+#include <aft/aft.hpp>
+
+#include "biases.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+
+namespace aft::c_interface {
+
+namespace {
+
+/// Checks the call and computes its gradients in the arithmetic of its type.
+template <family F>
+void run(operator_call& c) {
+  const backward_problem p = checks::prepare(c.record, c.given.exec);
+  if (c.record.type == dtype::f64) {
+    run_backward<double, F>(p, c.given.exec);
+  } else {
+    run_backward<float, F>(p, c.given.exec);
+  }
+}
+
+}  // namespace
+
+}  // namespace aft::c_interface
+
+using namespace aft::c_interface;
+using aft::family;
+
+int aft_full_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_bias* bias,
+                      const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv,
+                      const aft_bias* dbias, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::full_backward", o);
+    set_inputs(c, q, k, v, sequence_ranks);
+    set_bias(c.record, bias, band_use::refused);
+    set_gradients(c, dy, dq, dk, dv, sequence_ranks);
+    set_bias_gradient(c.record, dbias);
+    run<family::full>(c);
+  });
+}
+
+int aft_local_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_bias* bias,
+                       int64_t before, int64_t after, const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk,
+                       const aft_tensor* dv, const aft_bias* dbias, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::local_backward", o);
+    set_inputs(c, q, k, v, sequence_ranks);
+    set_bias(c.record, bias, band_use::allowed);
+    set_window(c, before, after);
+    set_gradients(c, dy, dq, dk, dv, sequence_ranks);
+    set_bias_gradient(c.record, dbias);
+    run<family::local>(c);
+  });
+}
+
+int aft_simple_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* dy,
+                        const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::simple_backward", o);
+    set_inputs(c, q, k, v, sequence_ranks);
+    set_gradients(c, dy, dq, dk, dv, sequence_ranks);
+    run<family::simple>(c);
+  });
+}
+
+int aft_conv_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* filter,
+                      const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv,
+                      const aft_tensor* dfilter, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::conv_backward", o);
+    const rank_range ranks = grid_ranks(c.record.op, filter);
+    set_inputs(c, q, k, v, ranks);
+    set_filter(c.record, filter);
+    set_gradients(c, dy, dq, dk, dv, ranks);
+    set_filter_gradient(c.record, dfilter);
+    run<family::conv>(c);
+  });
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <aft/aft.h>
+
+#include <aft/aft.hpp>
+
+#include "biases.hpp"
+#include "calls.hpp"
+#include "errors.hpp"
+
+namespace aft::c_interface {
+
+namespace {
+
+/// Checks the call and runs it in the arithmetic of its type.
+template <family F>
+void run(operator_call& c) {
+  const backward_problem p = checks::prepare(c.record, c.given.exec);
+  if (c.record.type == dtype::f64) {
+    run_forward<double, F>(p, c.given.exec);
+  } else {
+    run_forward<float, F>(p, c.given.exec);
+  }
+}
+
+}  // namespace
+
+}  // namespace aft::c_interface
+
+using namespace aft::c_interface;
+using aft::family;
+
+int aft_full(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_bias* bias, const aft_tensor* y,
+             const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::full", o);
+    set_inputs(c, q, k, v, sequence_ranks);
+    set_bias(c.record, bias, band_use::refused);
+    set_output(c, y, sequence_ranks);
+    run<family::full>(c);
+  });
+}
+
+int aft_local(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_bias* bias, int64_t before,
+              int64_t after, const aft_tensor* y, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::local", o);
+    set_inputs(c, q, k, v, sequence_ranks);
+    set_bias(c.record, bias, band_use::allowed);
+    set_window(c, before, after);
+    set_output(c, y, sequence_ranks);
+    run<family::local>(c);
+  });
+}
+
+int aft_simple(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* y,
+               const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::simple", o);
+    set_inputs(c, q, k, v, sequence_ranks);
+    set_output(c, y, sequence_ranks);
+    run<family::simple>(c);
+  });
+}
+
+int aft_conv(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* filter,
+             const aft_tensor* y, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::conv", o);
+    const rank_range ranks = grid_ranks(c.record.op, filter);
+    set_inputs(c, q, k, v, ranks);
+    set_filter(c.record, filter);
+    set_output(c, y, ranks);
+    run<family::conv>(c);
+  });
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*! @file call_memory.h  The same calls for C and for C++: their sizes, and where their tensors lie in one block. */
+#ifndef AFT_TESTS_C_INTERFACE_CALL_MEMORY_H
+#define AFT_TESTS_C_INTERFACE_CALL_MEMORY_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*! Grids are 3 x 4 and 2 x 3 x 2, so that all calls have as many positions. */
+enum { BATCH = 2, LENGTH = 12, CHANNELS = 4, KEY_CHANNELS = 2, HEADS = 2, FACTORS = 3, BEFORE = 2, AFTER = 1 };
+enum { WIDTH = BEFORE + AFTER + 1 };
+
+enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_HALF, TYPE_BFLOAT16, TYPES };
+enum {
+  CALL_FULL_DENSE,
+  CALL_FULL_FACTORIZED,
+  CALL_LOCAL_DENSE,
+  CALL_LOCAL_FACTORIZED,
+  CALL_LOCAL_BANDED,
+  CALL_SIMPLE,
+  CALL_CONV_1,
+  CALL_CONV_2,
+  CALL_CONV_3,
+  CALL_REPARAMETERIZE,
+  CALL_ATTENTION_MAP,
+  CALLS
+};
+
+/*! Each tensor has a room of its own in a block; what a call writes beyond its tensor is seen. */
+enum {
+  AT_Q,
+  AT_K,
+  AT_V,
+  AT_Y,
+  AT_DY,
+  AT_DQ,
+  AT_DK,
+  AT_DV,
+  AT_W,
+  AT_U,
+  AT_FACTOR_V,
+  AT_DW,
+  AT_DU,
+  AT_DFACTOR_V,
+  AT_LSE,
+  AT_AVERAGE,
+  AT_MASK,
+  AT_LENGTHS,
+  ROOMS
+};
+/*! Bytes: dense biases and maps of double have 2 x 2 x 12 x 12 x 4 elements. */
+enum { ROOM = 20480 };
+
+/*! Rows of k are one element longer than its channels, and v begins three elements after its room. */
+enum { KEY_STRIDE = KEY_CHANNELS + 1, V_OFFSET = 3 };
+
+/*! Biases that hold the type of arithmetic instead of the data's: dense ones and filters. The gate differs from call to
+ * call, so that each is tried. */
+static inline int gate_of_call(int call) {
+  return call % 6;
+}
+static inline int is_grid(int call) {
+  return call == CALL_CONV_2 || call == CALL_CONV_3;
+}
+
+/*! Fills the rooms of inputs with numbers of a type; in C++, which has the types. */
+void fill_block(int type, unsigned char* block);
+/*! The call, forward and backward, by the C++ interface. */
+void call_in_cpp(int call, int type, unsigned char* block);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

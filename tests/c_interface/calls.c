@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every operator forward and backward, by the C interface and by C++, in every type: the same bits. */
+#include <aft/aft.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "call_memory.h"
+
+/* Aligned for every type. */
+typedef union block {
+  double align;
+  unsigned char bytes[ROOMS * ROOM];
+} block;
+static block in_c, in_cpp;
+
+static void* room(int at) {
+  return in_c.bytes + at * ROOM;
+}
+
+/* Bits of an element, and DLPack's code. */
+static const uint8_t bits_of[TYPES] = {32, 64, 16, 16};
+static const uint8_t code_of[TYPES] = {2, 2, 2, 4};
+
+static int compute_type(int type) {
+  return type == TYPE_DOUBLE ? TYPE_DOUBLE : TYPE_FLOAT;
+}
+
+static aft_tensor tensor(int at, int type, int32_t ndim, const int64_t* shape) {
+  aft_tensor t;
+  memset(&t, 0, sizeof t);
+  t.data = room(at);
+  t.device.type = 1;
+  t.ndim = ndim;
+  t.dtype.code = code_of[type];
+  t.dtype.bits = bits_of[type];
+  t.dtype.lanes = 1;
+  t.shape = shape;
+  return t;
+}
+
+static aft_tensor integers(int at, uint8_t code, uint8_t bits, int32_t ndim, const int64_t* shape) {
+  aft_tensor t = tensor(at, TYPE_FLOAT, ndim, shape);
+  t.dtype.code = code;
+  t.dtype.bits = bits;
+  return t;
+}
+
+/* The shapes of the data of a call, channels last. */
+static int32_t fill_shape(int call, int64_t channels, int64_t* shape) {
+  int32_t n = 0;
+  shape[n++] = BATCH;
+  if (call == CALL_CONV_2) {
+    shape[n++] = 3;
+    shape[n++] = 4;
+  } else if (call == CALL_CONV_3) {
+    shape[n++] = 2;
+    shape[n++] = 3;
+    shape[n++] = 2;
+  } else {
+    shape[n++] = LENGTH;
+  }
+  shape[n++] = channels;
+  return n;
+}
+
+static int call_operator(int call, int type) {
+  static const int64_t dense_shape[] = {HEADS, LENGTH, LENGTH}, band_shape[] = {HEADS, LENGTH, WIDTH};
+  static const int64_t u_shape[] = {HEADS, LENGTH, FACTORS}, v_shape[] = {LENGTH, FACTORS};
+  static const int64_t taps_shape[] = {HEADS, 3}, plane_shape[] = {HEADS, 3, 2}, cube_shape[] = {HEADS, 2, 3, 1};
+  static const int64_t mask_shape[] = {LENGTH}, lengths_shape[] = {BATCH};
+  const int compute = compute_type(type);
+  int64_t data_shape[5], key_shape[5], key_strides[5];
+  const int32_t n = fill_shape(call, CHANNELS, data_shape), key_axes = fill_shape(call, KEY_CHANNELS, key_shape);
+  aft_tensor q = tensor(AT_Q, type, n, data_shape), k = tensor(AT_K, type, key_axes, key_shape);
+  aft_tensor v = tensor(AT_V, type, n, data_shape), y = tensor(AT_Y, type, n, data_shape);
+  aft_tensor dy = tensor(AT_DY, type, n, data_shape), dq = tensor(AT_DQ, type, n, data_shape);
+  aft_tensor dk = tensor(AT_DK, type, n, key_shape), dv = tensor(AT_DV, type, n, data_shape);
+  aft_tensor lse = tensor(AT_LSE, compute, n, key_shape), average = tensor(AT_AVERAGE, type, n, data_shape);
+  aft_tensor mask = integers(AT_MASK, 6, 8, 1, mask_shape), lengths = integers(AT_LENGTHS, 0, 32, 1, lengths_shape);
+  aft_tensor w = tensor(AT_W, compute, 3, dense_shape), dw = tensor(AT_DW, compute, 3, dense_shape);
+  aft_tensor band = tensor(AT_W, type, 3, band_shape), dband = tensor(AT_DW, type, 3, band_shape);
+  aft_tensor u = tensor(AT_U, type, 3, u_shape), du = tensor(AT_DU, type, 3, u_shape);
+  aft_tensor fv = tensor(AT_FACTOR_V, type, 2, v_shape), dfv = tensor(AT_DFACTOR_V, type, 2, v_shape);
+  aft_bias bias = {AFT_DENSE, &w, NULL, NULL}, dbias = {AFT_DENSE, &dw, NULL, NULL};
+  aft_options o;
+  int code = AFT_OK;
+  int32_t i;
+
+  key_strides[n - 1] = 1;
+  key_strides[n - 2] = KEY_STRIDE;
+  for (i = n - 2; i-- > 0;) key_strides[i] = key_strides[i + 1] * key_shape[i + 1];
+  k.strides = key_strides;
+  v.byte_offset = V_OFFSET * (uint64_t)(bits_of[type] / 8);
+
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.causal = !is_grid(call);
+  o.gate = gate_of_call(call);
+  o.mask = &mask;
+  o.key_lengths = &lengths;
+  if (call != CALL_ATTENTION_MAP) {
+    o.lse = &lse;
+    o.average = &average;
+  }
+  if (call == CALL_FULL_FACTORIZED || call == CALL_LOCAL_FACTORIZED) {
+    bias.kind = dbias.kind = AFT_FACTORIZED;
+    bias.u = &u;
+    bias.v = &fv;
+    dbias.u = &du;
+    dbias.v = &dfv;
+  } else if (call == CALL_LOCAL_BANDED) {
+    bias.kind = dbias.kind = AFT_BANDED;
+    bias.w = &band;
+    dbias.w = &dband;
+  }
+  switch (call) {
+    case CALL_FULL_DENSE:
+    case CALL_FULL_FACTORIZED:
+      code = aft_full(&q, &k, &v, &bias, &y, &o);
+      return code != AFT_OK ? code : aft_full_backward(&q, &k, &v, &bias, &dy, &dq, &dk, &dv, &dbias, &o);
+    case CALL_LOCAL_DENSE:
+    case CALL_LOCAL_FACTORIZED:
+    case CALL_LOCAL_BANDED:
+      code = aft_local(&q, &k, &v, &bias, BEFORE, AFTER, &y, &o);
+      return code != AFT_OK ? code
+                            : aft_local_backward(&q, &k, &v, &bias, BEFORE, AFTER, &dy, &dq, &dk, &dv, &dbias, &o);
+    case CALL_SIMPLE:
+      code = aft_simple(&q, &k, &v, &y, &o);
+      return code != AFT_OK ? code : aft_simple_backward(&q, &k, &v, &dy, &dq, &dk, &dv, &o);
+    case CALL_CONV_1:
+    case CALL_CONV_2:
+    case CALL_CONV_3:
+      w.ndim = dw.ndim = call == CALL_CONV_1 ? 2 : (call == CALL_CONV_2 ? 3 : 4);
+      w.shape = dw.shape = call == CALL_CONV_1 ? taps_shape : (call == CALL_CONV_2 ? plane_shape : cube_shape);
+      code = aft_conv(&q, &k, &v, &w, &y, &o);
+      return code != AFT_OK ? code : aft_conv_backward(&q, &k, &v, &w, &dy, &dq, &dk, &dv, &dw, &o);
+    case CALL_REPARAMETERIZE: {
+      /* r in the room of w, gain and shift in those of q and v; only the number of threads is read of the options. */
+      static const int64_t heads_shape[] = {HEADS};
+      aft_tensor gain = tensor(AT_Q, type, 1, heads_shape), shift = tensor(AT_U, type, 1, heads_shape);
+      aft_tensor dgain = tensor(AT_DQ, type, 1, heads_shape), dshift = tensor(AT_DU, type, 1, heads_shape);
+      aft_tensor out = tensor(AT_Y, type, 3, plane_shape), dout = tensor(AT_DY, type, 3, plane_shape);
+      w.shape = dw.shape = plane_shape;
+      code = aft_reparameterize(&w, &gain, &shift, &out, &o);
+      return code != AFT_OK ? code : aft_reparameterize_backward(&w, &gain, &shift, &dout, &dw, &dgain, &dshift, NULL);
+    }
+    default: {
+      static const int64_t map_shape[] = {BATCH, LENGTH, LENGTH, CHANNELS};
+      aft_tensor out = tensor(AT_DW, type, 4, map_shape);
+      return aft_attention_map(&k, &bias, &out, &o);
+    }
+  }
+}
+
+int main(void) {
+  int type, call, failed = 0;
+  for (type = 0; type < TYPES; ++type) {
+    for (call = 0; call < CALLS; ++call) {
+      int code;
+      size_t i, changed = 0;
+      fill_block(type, in_c.bytes);
+      in_cpp = in_c;
+      code = call_operator(call, type);
+      if (code != AFT_OK) {
+        printf("call %d, type %d: code %d, %s\n", call, type, code, aft_last_error());
+        ++failed;
+        continue;
+      }
+      /* Two blocks that nobody wrote to would be equal too. */
+      for (i = 0; i < sizeof in_c.bytes; ++i) changed += in_c.bytes[i] != in_cpp.bytes[i];
+      call_in_cpp(call, type, in_cpp.bytes);
+      if (changed < 64 || memcmp(in_c.bytes, in_cpp.bytes, sizeof in_c.bytes) != 0) {
+        for (i = 0; i < sizeof in_c.bytes && in_c.bytes[i] == in_cpp.bytes[i]; ++i) continue;
+        printf("call %d, type %d: %u bytes written, the first other one in room %u\n", call, type, (unsigned)changed,
+               (unsigned)(i / ROOM));
+        ++failed;
+      }
+    }
+  }
+  if (aft_version() < 100) {
+    printf("version %d\n", aft_version());
+    ++failed;
+  }
+  printf("%d of %d calls failed, version %d, %s\n", failed, TYPES * CALLS, aft_version(), aft_isa());
+  return failed != 0;
+}

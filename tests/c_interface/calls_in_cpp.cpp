@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of calls.c as a C++ program writes them.
+#include <aft/aft.hpp>
+
+#include <cmath>
+#include <cstring>
+
+#include "call_memory.h"
+
+namespace {
+
+using aft::index_t;
+template <class T, std::size_t Rank>
+using view = aft::tensor_view<T, Rank>;
+
+template <class T>
+T* room(unsigned char* block, int at) {
+  return reinterpret_cast<T*>(block + at * ROOM);
+}
+
+template <class T>
+void fill(unsigned char* block, int at, double shift) {
+  for (int i = 0; i < ROOM / 8; ++i) {
+    const double x = std::sin(shift + 0.7 * i);
+    room<T>(block, at)[i] = static_cast<T>(static_cast<float>(x));
+  }
+}
+
+template <class T>
+void fill_inputs(unsigned char* block) {
+  using W = aft::compute_t<T>;
+  std::memset(block, 0x55, static_cast<std::size_t>(ROOMS) * ROOM);
+  double shift = 0;
+  for (const int at : {AT_Q, AT_K, AT_V, AT_DY, AT_U, AT_FACTOR_V}) fill<T>(block, at, ++shift);
+  fill<W>(block, AT_W, ++shift);
+  std::memset(room<unsigned char>(block, AT_MASK), 1, LENGTH);
+  room<unsigned char>(block, AT_MASK)[3] = 0;
+  room<std::int32_t>(block, AT_LENGTHS)[0] = LENGTH;
+  room<std::int32_t>(block, AT_LENGTHS)[1] = LENGTH - 4;
+}
+
+template <class T>
+struct typed_calls {
+  using W = aft::compute_t<T>;
+  unsigned char* block;
+  int call;
+
+  /// A tensor of the data's shape, (B, positions..., channels).
+  template <class E, std::size_t Rank>
+  view<E, Rank> data(int at, index_t channels) const {
+    std::array<index_t, Rank> shape{};
+    if constexpr (Rank == 3) shape = {BATCH, LENGTH, channels};
+    if constexpr (Rank == 4) shape = {BATCH, 3, 4, channels};
+    if constexpr (Rank == 5) shape = {BATCH, 2, 3, 2, channels};
+    return {room<E>(block, at), shape};
+  }
+  template <std::size_t Rank>
+  view<const T, Rank> key() const {
+    const auto dense = data<const T, Rank>(AT_K, KEY_CHANNELS);
+    std::array<index_t, Rank> strides = dense.strides();
+    for (std::size_t i = 0; i + 1 < Rank; ++i) strides[i] = strides[i] / KEY_CHANNELS * KEY_STRIDE;
+    return {dense.data(), dense.extents(), strides};
+  }
+  template <std::size_t Rank>
+  view<const T, Rank> value() const {
+    const auto at = data<const T, Rank>(AT_V, CHANNELS);
+    return {at.data() + V_OFFSET, at.extents()};
+  }
+  template <std::size_t Rank>
+  aft::options options() const {
+    static constexpr aft::gate gates[] = {aft::gate::sigmoid, aft::gate::none, aft::gate::identity,
+                                          aft::gate::relu,    aft::gate::tanh, aft::gate::silu};
+    return {.causal = is_grid(call) == 0,
+            .gate_fn = gates[gate_of_call(call)],
+            .mask = view<const bool, 1>{room<const bool>(block, AT_MASK), {LENGTH}},
+            .key_lengths = view<const std::int32_t, 1>{room<const std::int32_t>(block, AT_LENGTHS), {BATCH}},
+            .lse = data<W, Rank>(AT_LSE, KEY_CHANNELS),
+            .average = data<T, Rank>(AT_AVERAGE, CHANNELS)};
+  }
+
+  /// Both calls of an operator; `extra` is the window of one that has it.
+  template <std::size_t Rank, class Forward, class Backward>
+  void both(const Forward& forward, const Backward& backward) const {
+    const auto q = data<const T, Rank>(AT_Q, CHANNELS), dy = data<const T, Rank>(AT_DY, CHANNELS);
+    const auto k = key<Rank>(), v = value<Rank>();
+    forward(q, k, v, data<T, Rank>(AT_Y, CHANNELS), options<Rank>());
+    backward(q, k, v, dy, data<T, Rank>(AT_DQ, CHANNELS), data<T, Rank>(AT_DK, KEY_CHANNELS),
+             data<T, Rank>(AT_DV, CHANNELS), options<Rank>());
+  }
+  template <class Bias, class DBias>
+  void full(const Bias& w, const DBias& dw) const {
+    both<3>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::full(q, k, v, w, y, o); },
+            [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
+              aft::full_backward(q, k, v, w, dy, dq, dk, dv, dw, o);
+            });
+  }
+  template <class Bias, class DBias>
+  void local(const Bias& w, const DBias& dw) const {
+    const aft::window win{BEFORE, AFTER};
+    both<3>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::local(q, k, v, w, win, y, o); },
+            [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
+              aft::local_backward(q, k, v, w, win, dy, dq, dk, dv, dw, o);
+            });
+  }
+  template <std::size_t Rank>
+  void conv(const std::array<index_t, Rank - 1>& shape) const {
+    const view<const W, Rank - 1> filter{room<const W>(block, AT_W), shape};
+    const view<W, Rank - 1> dfilter{room<W>(block, AT_DW), shape};
+    both<Rank>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); },
+               [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
+                 aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dfilter, o);
+               });
+  }
+  void reparameterize() const {
+    const view<const W, 3> r{room<const W>(block, AT_W), {HEADS, 3, 2}};
+    const view<const T, 3> dout{room<const T>(block, AT_DY), {HEADS, 3, 2}};
+    const view<const T, 1> gain{room<const T>(block, AT_Q), {HEADS}}, shift{room<const T>(block, AT_U), {HEADS}};
+    aft::reparameterize(r, gain, shift, view<T, 3>{room<T>(block, AT_Y), {HEADS, 3, 2}});
+    aft::reparameterize_backward(r, gain, shift, dout, view<W, 3>{room<W>(block, AT_DW), {HEADS, 3, 2}},
+                                 view<T, 1>{room<T>(block, AT_DQ), {HEADS}},
+                                 view<T, 1>{room<T>(block, AT_DU), {HEADS}});
+  }
+
+  void run() const {
+    const aft::dense_bias dense{view<const W, 3>{room<const W>(block, AT_W), {HEADS, LENGTH, LENGTH}}};
+    const aft::dense_bias ddense{view<W, 3>{room<W>(block, AT_DW), {HEADS, LENGTH, LENGTH}}};
+    const aft::factorized_bias factors{view<const T, 3>{room<const T>(block, AT_U), {HEADS, LENGTH, FACTORS}},
+                                       view<const T, 2>{room<const T>(block, AT_FACTOR_V), {LENGTH, FACTORS}}};
+    const aft::factorized_bias dfactors{view<T, 3>{room<T>(block, AT_DU), {HEADS, LENGTH, FACTORS}},
+                                        view<T, 2>{room<T>(block, AT_DFACTOR_V), {LENGTH, FACTORS}}};
+    const aft::banded_bias band{view<const T, 3>{room<const T>(block, AT_W), {HEADS, LENGTH, WIDTH}}};
+    const aft::banded_bias dband{view<T, 3>{room<T>(block, AT_DW), {HEADS, LENGTH, WIDTH}}};
+    switch (call) {
+      case CALL_FULL_DENSE: return full(dense, ddense);
+      case CALL_FULL_FACTORIZED: return full(factors, dfactors);
+      case CALL_LOCAL_DENSE: return local(dense, ddense);
+      case CALL_LOCAL_FACTORIZED: return local(factors, dfactors);
+      case CALL_LOCAL_BANDED: return local(band, dband);
+      case CALL_SIMPLE:
+        return both<3>([](auto q, auto k, auto v, auto y, const auto& o) { aft::simple(q, k, v, y, o); },
+                       [](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
+                         aft::simple_backward(q, k, v, dy, dq, dk, dv, o);
+                       });
+      case CALL_CONV_1: return conv<3>({HEADS, 3});
+      case CALL_CONV_2: return conv<4>({HEADS, 3, 2});
+      case CALL_CONV_3: return conv<5>({HEADS, 2, 3, 1});
+      case CALL_REPARAMETERIZE: return reparameterize();
+      default: {
+        aft::options o = options<3>();
+        o.lse = o.average = {};
+        aft::attention_map(key<3>(), dense, view<T, 4>{room<T>(block, AT_DW), {BATCH, LENGTH, LENGTH, CHANNELS}}, o);
+      }
+    }
+  }
+};
+
+template <class F>
+void with_type(int type, const F& f) {
+  switch (type) {
+    case TYPE_FLOAT: return f(float{});
+    case TYPE_DOUBLE: return f(double{});
+    case TYPE_HALF: return f(aft::half{});
+    default: return f(aft::bfloat16{});
+  }
+}
+
+}  // namespace
+
+void fill_block(int type, unsigned char* block) {
+  with_type(type, [&](auto x) { fill_inputs<decltype(x)>(block); });
+}
+
+void call_in_cpp(int call, int type, unsigned char* block) {
+  with_type(type, [&](auto x) { typed_calls<decltype(x)>{block, call}.run(); });
+}
