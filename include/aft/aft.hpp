@@ -65,7 +65,12 @@
 #pragma GCC push_options
 #pragma GCC optimize("no-inline")
 #endif
-#if __has_include(<aft/cpu/backend.hpp>)
+#if defined(AFT_COMPILED) && __has_include(<aft/compiled/backend.hpp>)
+// The target aft::compiled says so: kernels are in its library.
+#include <aft/compiled/backend.hpp>
+#elif defined(AFT_COMPILED)
+#include "../../backends/compiled/include/aft/compiled/backend.hpp"
+#elif __has_include(<aft/cpu/backend.hpp>)
 #include <aft/cpu/backend.hpp>
 #elif __has_include("../../backends/cpu/include/aft/cpu/backend.hpp")
 #include "../../backends/cpu/include/aft/cpu/backend.hpp"

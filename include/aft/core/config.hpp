@@ -9,21 +9,38 @@
 
 #include "instruction_set.hpp"
 #include "test_hooks.hpp"
+#include "version.hpp"
 
 // Two files of one program may be compiled with different -m flags. Without distinct names the linker would keep one
 // definition of every template and hand AVX-512 code to the file that was built for an older machine. So each function
 // whose code depends on the flags lives in an inline namespace that is named from them. Views, options and numeric
 // types are the same in every file and stay outside it; their members are always inlined, which leaves no symbol to
 // share.
-//
+
+// The compiled library (aft::compiled) holds the kernels once for each level, and files that call it hold none. Both
+// have names of their own, so that neither a header-only file of the program nor a library of another version can
+// stand in for them: such a program does not link.
+#define AFT_JOIN_VERSION_(major, minor, patch) compiled_v##major##_##minor##_##patch
+#define AFT_JOIN_VERSION(...) AFT_JOIN_VERSION_(__VA_ARGS__)
+#define AFT_COMPILED_VERSION AFT_JOIN_VERSION(AFT_VERSION_MAJOR, AFT_VERSION_MINOR, AFT_VERSION_PATCH)
+#if defined(AFT_COMPILED_LEVEL)
+#define AFT_JOIN_LEVEL_(version, level) version##_##level
+#define AFT_JOIN_LEVEL(...) AFT_JOIN_LEVEL_(__VA_ARGS__)
+#define AFT_CODE_NAME AFT_JOIN_LEVEL(AFT_COMPILED_VERSION, AFT_COMPILED_LEVEL)
+#elif defined(AFT_COMPILED)
+#define AFT_CODE_NAME AFT_COMPILED_VERSION
+#else
+#define AFT_CODE_NAME AFT_HOST_ISA
+#endif
+
 // Under nvcc the name carries the list of architectures too: the device code of a template is that of the file whose
 // host code the linker keeps, and another file may have been compiled for other GPUs.
 #if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
 #define AFT_JOIN_ARCHS_(isa, a, b, c, d, e, f, g, h, ...) isa##_sm##a##x##b##x##c##x##d##x##e##x##f##x##g##x##h
 #define AFT_JOIN_ARCHS(isa, ...) AFT_JOIN_ARCHS_(isa, __VA_ARGS__, , , , , , , , )
-#define AFT_ISA AFT_JOIN_ARCHS(AFT_WITH_HOOKS(AFT_HOST_ISA), __CUDA_ARCH_LIST__)
+#define AFT_ISA AFT_JOIN_ARCHS(AFT_WITH_HOOKS(AFT_CODE_NAME), __CUDA_ARCH_LIST__)
 #else
-#define AFT_ISA AFT_WITH_HOOKS(AFT_HOST_ISA)
+#define AFT_ISA AFT_WITH_HOOKS(AFT_CODE_NAME)
 #endif
 
 /// Compiled once, whatever constants its callers pass. GCC would write such a function out again for each of them,

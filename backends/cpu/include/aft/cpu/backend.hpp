@@ -12,6 +12,7 @@
 #include "scan/forward.hpp"
 #include "simd/build_info.hpp"
 #include "simd/exact_arithmetic.hpp"
+#include "simd/isa.hpp"
 #include "softmax/padding.hpp"
 #include "stencil/calls/backward.hpp"
 #include "stencil/calls/forward.hpp"

@@ -75,6 +75,9 @@ namespace aft {
 [[maybe_unused]] static const char* build_info() noexcept {
   return "aft " AFT_VERSION_WORDS(AFT_VERSION_MAJOR, AFT_VERSION_MINOR, AFT_VERSION_PATCH)  //
       ", " AFT_WORDS_OF_ISA
+#if defined(AFT_COMPILED_LEVEL)
+      " of the compiled library"
+#endif
 #if defined(_OPENMP)
       ", OpenMP"
 #else
