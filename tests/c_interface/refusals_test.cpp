@@ -26,6 +26,14 @@ static_assert(offsetof(aft_tensor, shape) == offsetof(DLTensor, shape));
 static_assert(offsetof(aft_tensor, strides) == offsetof(DLTensor, strides));
 static_assert(offsetof(aft_tensor, byte_offset) == offsetof(DLTensor, byte_offset));
 
+// Numbers that programs have compiled in, and that no description of functions and structs holds.
+static_assert(AFT_OK == 0 && AFT_SHAPE_ERROR == 1 && AFT_DEVICE_ERROR == 2 && AFT_OUT_OF_MEMORY == 3);
+static_assert(AFT_INTERNAL_ERROR == 4 && AFT_GATE_SIGMOID == 0 && AFT_GATE_NONE == 1 && AFT_GATE_IDENTITY == 2);
+static_assert(AFT_GATE_RELU == 3 && AFT_GATE_TANH == 4 && AFT_GATE_SILU == 5 && AFT_ZERO_BIAS == 0);
+static_assert(AFT_EXCLUDED == 1 && AFT_ARITHMETIC_AUTOMATIC == 0 && AFT_ARITHMETIC_FULL == 1 && AFT_DENSE == 0);
+static_assert(AFT_FACTORIZED == 1 && AFT_BANDED == 2 && AFT_FULL == 0 && AFT_LOCAL == 1 && AFT_SIMPLE == 2);
+static_assert(AFT_CONV == 3);
+
 constexpr std::int64_t B = 2, T = 6, d = 4;
 
 /// aft_full, as valid as it is before a test spoils it.

@@ -57,7 +57,7 @@ BESIDE = re.compile(r"\.\./\.\./backends/\w+/include/(.+)")
 ROOTS = ("include", "backends/cpu/include", "backends/cuda/include")
 SUFFIXES = {".hpp", ".cuh", ".h"}
 # What users and tests include.
-ENTRIES = ("aft/aft.hpp", "aft/reference/reference.hpp")
+ENTRIES = ("aft/aft.hpp", "aft/aft.h", "aft/reference/reference.hpp")
 
 
 def layer(name):

@@ -14,7 +14,7 @@ MAX_LINES = 400
 MAX_FILES = 15
 # Folders of many files alike, which nobody reads one after the other.
 COLLECTIONS = ("tests/fuzz/corpus", "docs/adr", "bench/results", "tests/compile_fail/cases")
-CPP = {".hpp", ".cpp", ".cuh", ".cu"}
+CPP = {".hpp", ".cpp", ".cuh", ".cu", ".h", ".c"}
 SOURCES = CPP | {".py", ".cmake", ".sh"}
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/adr/*.md", "docs/developing/*.md")
 # Spelled in halves so that this file does not find itself.

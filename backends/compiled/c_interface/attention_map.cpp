@@ -3,8 +3,8 @@
 
 #include <aft/aft.hpp>
 
-#include "biases.hpp"
-#include "calls.hpp"
+#include "arguments/biases.hpp"
+#include "arguments/calls.hpp"
 #include "errors.hpp"
 
 using namespace aft::c_interface;

@@ -4,8 +4,8 @@
 #include <aft/aft.hpp>
 
 #include "errors.hpp"
-#include "options.hpp"
-#include "tensors.hpp"
+#include "arguments/options.hpp"
+#include "arguments/tensors.hpp"
 
 namespace aft::c_interface {
 
@@ -14,7 +14,7 @@ namespace {
 using checks::argument;
 
 /// The ranks of r and of what has its shape.
-rank_range filter_ranks(const argument& r) {
+rank_range ranks_of(const argument& r) {
   return {r.view.rank(), r.view.rank()};
 }
 constexpr rank_range head_ranks{1, 1};
@@ -50,7 +50,7 @@ int aft_reparameterize(const aft_tensor* r, const aft_tensor* gain, const aft_te
     c.op = "aft::reparameterize";
     const aft::cpu exec = read_executor(c.op, o);
     set_inputs(c, r, gain, shift);
-    require_of(c.op, c.out, out, filter_ranks(c.r));
+    require_of(c.op, c.out, out, ranks_of(c.r));
     aft::checks::run_reparameterize(c, exec);
   });
 }
@@ -63,8 +63,8 @@ int aft_reparameterize_backward(const aft_tensor* r, const aft_tensor* gain, con
     c.op = "aft::reparameterize_backward";
     const aft::cpu exec = read_executor(c.op, o);
     set_inputs(c, r, gain, shift);
-    require_of(c.op, c.dout, dout, filter_ranks(c.r));
-    set_of(c.op, c.dr, dr, filter_ranks(c.r));
+    require_of(c.op, c.dout, dout, ranks_of(c.r));
+    set_of(c.op, c.dr, dr, ranks_of(c.r));
     set_of(c.op, c.dgain, dgain, head_ranks);
     set_of(c.op, c.dshift, dshift, head_ranks);
     aft::checks::run_reparameterize(c, exec);

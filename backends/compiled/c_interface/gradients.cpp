@@ -3,8 +3,8 @@
 
 #include <aft/aft.hpp>
 
-#include "biases.hpp"
-#include "calls.hpp"
+#include "arguments/biases.hpp"
+#include "arguments/calls.hpp"
 #include "errors.hpp"
 
 namespace aft::c_interface {
@@ -13,7 +13,7 @@ namespace {
 
 /// Checks the call and computes its gradients in the arithmetic of its type.
 template <family F>
-void run(operator_call& c) {
+void compute_gradients(operator_call& c) {
   const backward_problem p = checks::prepare(c.record, c.given.exec);
   if (c.record.type == dtype::f64) {
     run_backward<double, F>(p, c.given.exec);
@@ -38,7 +38,7 @@ int aft_full_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor
     set_bias(c.record, bias, band_use::refused);
     set_gradients(c, dy, dq, dk, dv, sequence_ranks);
     set_bias_gradient(c.record, dbias);
-    run<family::full>(c);
+    compute_gradients<family::full>(c);
   });
 }
 
@@ -52,7 +52,7 @@ int aft_local_backward(const aft_tensor* q, const aft_tensor* k, const aft_tenso
     set_window(c, before, after);
     set_gradients(c, dy, dq, dk, dv, sequence_ranks);
     set_bias_gradient(c.record, dbias);
-    run<family::local>(c);
+    compute_gradients<family::local>(c);
   });
 }
 
@@ -62,7 +62,7 @@ int aft_simple_backward(const aft_tensor* q, const aft_tensor* k, const aft_tens
     operator_call c("aft::simple_backward", o);
     set_inputs(c, q, k, v, sequence_ranks);
     set_gradients(c, dy, dq, dk, dv, sequence_ranks);
-    run<family::simple>(c);
+    compute_gradients<family::simple>(c);
   });
 }
 
@@ -76,6 +76,6 @@ int aft_conv_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor
     set_filter(c.record, filter);
     set_gradients(c, dy, dq, dk, dv, ranks);
     set_filter_gradient(c.record, dfilter);
-    run<family::conv>(c);
+    compute_gradients<family::conv>(c);
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file tensors.hpp  From the C interface's description of a tensor to the views that checks work on.
+/// @file arguments/tensors.hpp  From the C interface's description of a tensor to the views that checks work on.
 ///
 /// C++ calls have types for these questions; what is asked here, of values, is what those ask when they are compiled.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file biases.hpp  From a bias of the C interface to the record of its tensors.
+/// @file arguments/biases.hpp  From a bias of the C interface to the record of its tensors.
 #pragma once
 
 #include <aft/aft.h>

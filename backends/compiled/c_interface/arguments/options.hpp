@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file options.hpp  From the options of the C interface, of whatever version, to those of C++ and an executor.
+/// @file arguments/options.hpp  From the options of the C interface, of whatever version, to those of C++ and an
+/// executor.
 #pragma once
 
 #include <aft/aft.h>

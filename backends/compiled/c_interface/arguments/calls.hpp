@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file calls.hpp  A call of the C interface as the record that the checks of C++ calls work on.
+/// @file arguments/calls.hpp  A call of the C interface as the record that the checks of C++ calls work on.
 #pragma once
 
 #include <aft/aft.h>
