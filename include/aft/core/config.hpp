@@ -55,6 +55,13 @@
 /// addresses, and clang, which weighs a body of fourteen unrolled rows before it decides, then keeps them on the stack.
 #define AFT_INLINE [[gnu::always_inline]] inline
 
+// More of GCC's words that another compiler has under other names or not at all.
+/// Before a loop: so many of its turns at a time.
+#define AFT_UNROLL(turns) AFT_PRAGMA(GCC unroll turns)
+#define AFT_PRAGMA(words) _Pragma(#words)
+/// Asks for the line at an address. Further arguments: 1 if it is to be written, and how near it is to come, from 0 to 3.
+#define AFT_PREFETCH(...) __builtin_prefetch(__VA_ARGS__)
+
 /// A function of plain numbers that kernels call too.
 #if defined(__CUDACC__)
 #define AFT_ALSO_ON_DEVICE __host__ __device__

@@ -205,17 +205,17 @@ class bias_gradient_job {
     constexpr index_t L = lanes<C>;
     const index_t n = p_->dbias.rank;
     vec<C> sum[V];
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t q = 0; q < V; ++q) sum[q] = load(out + q * L);
     for (index_t j = 0; j < count; ++j, x += n) {
       const C factor = a[j * step];
       // An untouched pair is exactly 0 and must not spread a NaN of the other factor.
       if (factor == C(0)) continue;
       const vec<C> by(factor);
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t q = 0; q < V; ++q) sum[q] = mul_add(by, load(x + q * L), sum[q]);
     }
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t q = 0; q < V; ++q) store(out + q * L, sum[q]);
   }
 

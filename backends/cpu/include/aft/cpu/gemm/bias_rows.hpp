@@ -97,7 +97,7 @@ class pair_weights {
     if (!in_rows(bias_kind::dense)) return;
     constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
     for (index_t t = t0; t < t1; ++t)
-      for (index_t s = s0; s < s1; s += line) __builtin_prefetch(dense_row(t) + s);
+      for (index_t s = s0; s < s1; s += line) AFT_PREFETCH(dense_row(t) + s);
   }
 
  private:
@@ -218,11 +218,11 @@ class pair_weights {
     for (index_t block = x0 / width; block * width < x1; ++block) {
       const C* from = blocked + (h_ * staged_factors<C>::blocks(X) + block) * n * width;
       vec<C> low[K], high[K];
-#pragma GCC unroll 7
+      AFT_UNROLL(7)
       for (index_t j = 0; j < K; ++j) low[j] = high[j] = vec<C>(C(0));
       for (index_t i = 0; i < n; ++i, from += width) {
         const vec<C> x_low = load(from), x_high = load(from + lanes<C>);
-#pragma GCC unroll 7
+        AFT_UNROLL(7)
         for (index_t j = 0; j < K; ++j) {
           const vec<C> factor(left[j][i]);
           low[j] = mul_add(factor, x_low, low[j]);
@@ -232,7 +232,7 @@ class pair_weights {
       const index_t begin = block * width;
       const bool whole = begin >= x0 && begin + width <= x1;
       C part[width];
-#pragma GCC unroll 7
+      AFT_UNROLL(7)
       for (index_t j = 0; j < K; ++j) {
         if (r0 + j >= r1) break;
         C* const line = out + j * ld;

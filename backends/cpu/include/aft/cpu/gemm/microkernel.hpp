@@ -48,7 +48,7 @@ class gemm_tile {
   static void run(index_t depth, const C* a, const C* p, C* c, bool add, const prefetched_lines<C>& prefetch_into,
                   tile_edges edges) {
     sums all;
-#pragma GCC unroll 14
+    AFT_UNROLL(14)
     for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
     index_t s = 0;
     if (!paired && edges.begin) s = begin(a, p, all, edge_groups());
@@ -57,14 +57,14 @@ class gemm_tile {
       const C* line = prefetch_into.first[part];
       const index_t until = last - s > prefetch_into.length ? s + prefetch_into.length : last;
       for (; s < until; ++s, line += prefetch_into.step[part]) {
-        __builtin_prefetch(line, 0, 2);
+        AFT_PREFETCH(line, 0, 2);
         multiply<0, M>(a + s * step, p + s * width, all);
       }
     }
     if constexpr (may_end) {
       if (edges.end) end(a + last * step, p + last * width, all, edge_groups());
     }
-#pragma GCC unroll 14  // else the accumulators go to the stack first
+    AFT_UNROLL(14)  // else the accumulators go to the stack first
     for (index_t r = 0; r < M; ++r) {
       C* const out = c + r * width;
       if (add) {
@@ -109,7 +109,7 @@ class gemm_tile {
 
   template <index_t first, index_t last, index_t count>
   AFT_INLINE static void multiply_steps(const C* a, const C* p, sums& all) {
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t s = 0; s < count; ++s) multiply<first, last>(a + s * step, p + s * width, all);
   }
 
@@ -118,7 +118,7 @@ class gemm_tile {
   AFT_INLINE static void multiply(const C* a, const C* p, sums& all) {
     const vec<C> p0 = load(p);
     const vec<C> p1 = load(p + lanes<C>);
-#pragma GCC unroll 14
+    AFT_UNROLL(14)
     for (index_t r = first; r < last; ++r) {
       const vec<C> weight(a[r]);
       if constexpr (paired) {

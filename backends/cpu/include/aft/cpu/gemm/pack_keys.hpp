@@ -48,8 +48,8 @@ class key_rows {
     if (i * L * size % 64 != 0) return;
     const std::byte *k = k_ + (i * L + s0 * k_step_) * size, *v = v_ + (i * L + s0 * v_step_) * size;
     for (index_t s = s0; s < s1 && s < end_; ++s, k += k_step_ * size, v += v_step_ * size) {
-      __builtin_prefetch(k);
-      __builtin_prefetch(v);
+      AFT_PREFETCH(k);
+      AFT_PREFETCH(v);
     }
   }
 
@@ -168,8 +168,8 @@ template <class C, class T, bool unit, bool measured = true>
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   // All at once and array by array: between the loads of the loop below they would come too late.
-  for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
-  for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) AFT_PREFETCH(k + (s + ahead) * k_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) AFT_PREFETCH(v + (s + ahead) * v_step, 0, 2);
   if constexpr (has_bf16_dot<C>) {
     if (paired) {
       C* at = P + s0 / 2 * N;

@@ -16,8 +16,8 @@ namespace aft::inline AFT_ISA::cpu_impl {
 template <class C, class T>
 [[gnu::noinline, gnu::flatten]] inline void measure_rows(const T* v, index_t v_step, const T* k, index_t k_step,
                                                          index_t count, index_t ahead, key_range<C>& range) {
-  for (index_t s = 0; s < count; ++s) __builtin_prefetch(k + (s + ahead) * k_step, 0, 2);
-  for (index_t s = 0; s < count; ++s) __builtin_prefetch(v + (s + ahead) * v_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) AFT_PREFETCH(k + (s + ahead) * k_step, 0, 2);
+  for (index_t s = 0; s < count; ++s) AFT_PREFETCH(v + (s + ahead) * v_step, 0, 2);
   key_range<C> all = range;
   for (index_t s = 0; s < count; ++s, v += v_step, k += k_step) {
     const vec<C> key = load_as<C>(k);

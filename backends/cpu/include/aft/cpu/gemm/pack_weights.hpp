@@ -69,7 +69,7 @@ inline void find_tops(index_t rows, index_t n, const log_weights<C>& w, const ve
     vec<C> most[L];
     for (index_t r = 0; r < L; ++r) most[r] = r < rows ? row_most(r) : none;
     transpose(most);
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t half = L / 2; half > 0; half /= 2)
       for (index_t r = 0; r < half; ++r) most[r] = max_ignoring_nan<C>(most[r], most[r + half]);
     store(top, most[0]);
@@ -88,7 +88,7 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
   if constexpr (turns_rows<C>) {
     for (index_t s = 0; s < steps; s += L) {
       vec<C> block[L];
-#pragma GCC unroll 16
+      AFT_UNROLL(16)
       for (index_t r = 0; r < L; ++r) {
         block[r] = vec<C>(C(0));
         if (r >= rows) continue;

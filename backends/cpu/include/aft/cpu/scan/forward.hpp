@@ -177,14 +177,14 @@ class forward_pass {
       index_t i = 0;
       for (; i + few * lanes<C> <= width; i += few * lanes<C>) {
         vec<C> size = zero;
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
           next_q.prefetch_into();
           if (prefetched) next_y.prefetch_writes();
           size = larger_size<C>(size, load(q + j));
         }
         if (xsimd::all(size <= near_q)) {
-#pragma GCC unroll 4
+          AFT_UNROLL(4)
           for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) epilogue(j, exp_near<C, true>(load(q + j), zero));
         } else {
           for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) epilogue(j, quotient_exp_minus<C>(load(q + j)));

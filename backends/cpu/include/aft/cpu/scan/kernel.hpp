@@ -82,7 +82,7 @@ template <class C, index_t rows>
 inline vec_mask<C> in_range(const vec<C> (&k)[rows], const vec<C>& limit) {
   vec<C> top = exp_steps<C>(k[0]);
   vec<C> bottom = top;
-#pragma GCC unroll 4
+  AFT_UNROLL(4)
   for (index_t r = 1; r < rows; ++r) {
     const vec<C> steps = exp_steps<C>(k[r]);
     top = max_ignoring_nan<C>(top, steps);
@@ -128,7 +128,7 @@ template <class C, emission What, reach Reach, index_t rows>
       vec<C> k[rows], v[rows], queries[rows];
       vec<C> size = zero, size_q = zero;
       vec<C> peak = zero;
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
         k[r] = load(keys.here());
         v[r] = load(values.here());
@@ -161,16 +161,16 @@ template <class C, emission What, reach Reach, index_t rows>
       vec<C> weight[rows], exp_minus[rows];
       if constexpr (Reach == reach::ordinary) {
         if (!xsimd::all(within)) return {at.r, i};
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; gated && r < rows; ++r) exp_minus[r] = exp_near<C, true>(queries[r], zero);
       } else {
         if (What != emission::any && xsimd::all(within)) return {at.r, i};
         auto plain = (peak <= high) & in_range<C, rows>(k, load(view.limit + l));
         // A row may see tiny values alone, whatever the panel's later rows hold.
         vec<C> seen = load(chunk.peak + l);
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           seen = larger_size<C>(seen, v[r]);
           if (What != emission::nothing || r + 1 == rows) plain = plain & ((seen >= low) | (seen == zero));
@@ -180,18 +180,18 @@ template <class C, emission What, reach Reach, index_t rows>
         const vec<C> limit =
             What == emission::nothing ? nearest_keys<C>(exponent) : near_limit<C>(exponent, load(view.den_unit + l));
         store(view.ordinary_size + l, xsimd::select(seen == zero, load(view.ordinary_size + l), limit));
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           const split_exp<C> e = exp_weight<C>(k[r]);
           weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
         }
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; gated && r < rows; ++r) exp_minus[r] = quotient_exp_minus<C>(queries[r]);
       }
       vec<C> num = load(chunk.num + l);
       vec<C> den = load(chunk.den + l);
       const fold_past<C> past(view, l);
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
         num = mul_add(weight[r], v[r], num);
         den += weight[r];

@@ -76,11 +76,11 @@ class line_walk : public panel_walk {
   using panel_walk::panel_walk;
   // NOLINTBEGIN(performance-no-int-to-ptr)
   [[gnu::always_inline]] void prefetch_into() {
-    __builtin_prefetch(reinterpret_cast<const void*>(at_));
+    AFT_PREFETCH(reinterpret_cast<const void*>(at_));
     next();
   }
   [[gnu::always_inline]] void prefetch_writes() {
-    __builtin_prefetch(reinterpret_cast<const void*>(at_), 1);
+    AFT_PREFETCH(reinterpret_cast<const void*>(at_), 1);
     next();
   }
   // NOLINTEND(performance-no-int-to-ptr)

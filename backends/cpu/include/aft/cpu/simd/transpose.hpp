@@ -11,7 +11,7 @@ namespace aft::inline AFT_ISA::cpu_impl {
 inline void transpose(vec<float> (&rows)[16]) {
   static_assert(lanes<float> == 16);
   __m512 a[16], b[16];
-#pragma GCC unroll 8
+  AFT_UNROLL(8)
   for (int i = 0; i < 16; i += 2) {
     a[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
     a[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
@@ -23,14 +23,14 @@ inline void transpose(vec<float> (&rows)[16]) {
     return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
   };
   // b[4 g + j]: column 4 q + j of rows 4 g ... 4 g + 3 in 128-bit part q.
-#pragma GCC unroll 4
+  AFT_UNROLL(4)
   for (int i = 0; i < 16; i += 4) {
     b[i] = low(a[i], a[i + 2]);
     b[i + 1] = high(a[i], a[i + 2]);
     b[i + 2] = low(a[i + 1], a[i + 3]);
     b[i + 3] = high(a[i + 1], a[i + 3]);
   }
-#pragma GCC unroll 4
+  AFT_UNROLL(4)
   for (int j = 0; j < 4; ++j) {
     const __m512 even0 = _mm512_shuffle_f32x4(b[j], b[4 + j], 0x88);
     const __m512 odd0 = _mm512_shuffle_f32x4(b[j], b[4 + j], 0xdd);
@@ -56,20 +56,20 @@ inline void store_first(float* p, const vec<float>& v) {
 inline void transpose(vec<float> (&rows)[8]) {
   static_assert(lanes<float> == 8);
   __m256 a[8], b[8];
-#pragma GCC unroll 4
+  AFT_UNROLL(4)
   for (int i = 0; i < 8; i += 2) {
     a[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
     a[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
   }
   // b[4 g + j]: column 4 q + j of rows 4 g ... 4 g + 3 in 128-bit part q.
-#pragma GCC unroll 2
+  AFT_UNROLL(2)
   for (int i = 0; i < 8; i += 4) {
     b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
     b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
     b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
     b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
   }
-#pragma GCC unroll 4
+  AFT_UNROLL(4)
   for (int j = 0; j < 4; ++j) {
     rows[j] = vec<float>(_mm256_permute2f128_ps(b[j], b[4 + j], 0x20));
     rows[4 + j] = vec<float>(_mm256_permute2f128_ps(b[j], b[4 + j], 0x31));
@@ -127,7 +127,7 @@ inline void transpose_columns(const C* from, index_t step, index_t rows, index_t
     for (index_t s = 0; rows == lanes<C> && s < n; s += lanes<C>) {
       const index_t count = n - s < lanes<C> ? n - s : lanes<C>;
       vec<C> block[lanes<C>];
-#pragma GCC unroll 16
+      AFT_UNROLL(16)
       for (index_t t = 0; t < lanes<C>; ++t) block[t] = load_first(from + t * step + s, count);
       transpose(block);
       for (index_t i = 0; i < count; ++i) store(to + (s + i) * ld, block[i]);

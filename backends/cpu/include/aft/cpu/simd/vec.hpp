@@ -316,32 +316,32 @@ inline C largest_lane(const vec<C>& x) {
 /// functions that only prefetch.
 template <class C>
 [[gnu::always_inline]] inline void prefetch(const C* p, index_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
-                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)));
+  AFT_PREFETCH(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                             static_cast<std::uintptr_t>(ahead) * sizeof(C)));
 }
 
 /// The same, to the second-level cache.
 template <class C>
 [[gnu::always_inline]] inline void prefetch_second(const C* p, index_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
-                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)),
-                     0, 2);
+  AFT_PREFETCH(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                             static_cast<std::uintptr_t>(ahead) * sizeof(C)),
+               0, 2);
 }
 
 /// The same for a line that will be used once: other caches than the first-level one keep what they have.
 template <class C>
 [[gnu::always_inline]] inline void prefetch_once(const C* p, index_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
-                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)),
-                     0, 0);
+  AFT_PREFETCH(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                             static_cast<std::uintptr_t>(ahead) * sizeof(C)),
+               0, 0);
 }
 
 /// The same for a line that will be written.
 template <class C>
 [[gnu::always_inline]] inline void prefetch_to_write(const C* p, index_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
-                                                   static_cast<std::uintptr_t>(ahead) * sizeof(C)),
-                     1);
+  AFT_PREFETCH(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) +
+                                             static_cast<std::uintptr_t>(ahead) * sizeof(C)),
+               1);
 }
 
 // NOLINTEND(performance-no-int-to-ptr)

@@ -169,7 +169,7 @@ class box_complement {
     constexpr index_t several = 14 * lanes<C>;
     index_t i = 0;
     for (; i + several <= n; i += several) {
-#pragma GCC unroll 14
+      AFT_UNROLL(14)
       for (index_t j = 0; j < several; j += lanes<C>) add_vector(to + i + j, x + i + j, y + i + j);
     }
     for (; i < n; i += lanes<C>) add_vector(to + i, x + i, y + i);

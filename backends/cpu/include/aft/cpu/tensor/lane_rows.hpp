@@ -92,7 +92,7 @@ class lane_rows {
     const index_t width = whole_ ? count * L : 1;
     const C* at = row(t0);
     for (index_t t = t0; t < t1; ++t, at += step())
-      for (index_t i = 0; i < width; i += line) __builtin_prefetch(at + i, 0, 2);
+      for (index_t i = 0; i < width; i += line) AFT_PREFETCH(at + i, 0, 2);
   }
 
  private:

@@ -156,9 +156,9 @@ struct lane_field {
     if (step % line == 0 && static_cast<index_t>(reinterpret_cast<std::uintptr_t>(row) % line) >= lanes<C> * size)
       return;
     if (to_write) {
-      for (index_t t = t0; t < t1 && t < T; ++t, row += step) __builtin_prefetch(row, 1);
+      for (index_t t = t0; t < t1 && t < T; ++t, row += step) AFT_PREFETCH(row, 1);
     } else {
-      for (index_t t = t0; t < t1 && t < T; ++t, row += step) __builtin_prefetch(row);
+      for (index_t t = t0; t < t1 && t < T; ++t, row += step) AFT_PREFETCH(row);
     }
   }
 
@@ -358,7 +358,7 @@ class lane_group {
     if (!in_place_) return;
     const C* row = reinterpret_cast<const C*>(from_->data) + base_ + t0 * from_->sx[2];
     for (index_t t = t0; t < t1; ++t, row += from_->sx[2])
-      for (index_t i = 0; i < count_; ++i) __builtin_prefetch(row + i * lanes<C>, 0, 2);
+      for (index_t i = 0; i < count_; ++i) AFT_PREFETCH(row + i * lanes<C>, 0, 2);
   }
 
   /// Rows [t0, t1), copied into `buffer` (room for (t1 - t0) count vectors) unless they can be used in place.

@@ -227,30 +227,30 @@ class window_products final : public pair_products<C> {
   [[gnu::noinline]] static void multiply_tile(index_t depth, const C* q, index_t q_step, const C* k, bool first,
                                               C* out) {
     vec<C> sum[E * K];
-#pragma GCC unroll 16
+    AFT_UNROLL(16)
     for (index_t x = 0; x < E * K; ++x) sum[x] = vec<C>(C(0));
     for (index_t i = 0; i < depth; ++i, q += q_step, k += plan_type::column_size) {
       vec<C> g[E], go[E];
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < E; ++r) {
         g[r] = load(q + r * N);
         go[r] = load(q + r * N + L);
         keep_in_register<C>(g[r]);
         keep_in_register<C>(go[r]);
       }
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t s = 0; s < K; ++s) {
         vec<C> value = load(k + s * N);
         vec<C> weight = load(k + s * N + L);
         keep_in_register<C>(value);
         keep_in_register<C>(weight);
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < E; ++r) sum[r * K + s] = mul_add(g[r], value, sum[r * K + s]);
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < E; ++r) sum[r * K + s] = mul_add(go[r], weight, sum[r * K + s]);
       }
     }
-#pragma GCC unroll 8
+    AFT_UNROLL(8)
     for (index_t x = 0; x < E * K; x += L) {
       const vec<C> lanes_added = lane_sums<C>(sum + x);
       store(out + x, first ? lanes_added : load(out + x) + lanes_added);
@@ -265,7 +265,7 @@ class window_products final : public pair_products<C> {
     for (index_t j = max_of(from, 0); j < min_of(end, keys); ++j) {
       const C* const at = sums_ + (query_block * plan_->tiles + j - from) * plan_type::cell;
       C cell[plan_type::cell];
-#pragma GCC unroll 8
+      AFT_UNROLL(8)
       for (index_t x = 0; x < plan_type::cell; x += L) {
         vec<C> sum = load(at + x);
         for (index_t partial = 1; partial < plan_->partials; ++partial)

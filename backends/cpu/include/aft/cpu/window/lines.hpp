@@ -49,9 +49,9 @@ class window_lines {
     for (index_t f = 0; f < count_ && r0 < r1; ++f) {
       const C* row = at(f, i, r0);
       if (to_write) {
-        for (index_t r = r0; r < r1; ++r, row += step_[f]) __builtin_prefetch(row, 1);
+        for (index_t r = r0; r < r1; ++r, row += step_[f]) AFT_PREFETCH(row, 1);
       } else {
-        for (index_t r = r0; r < r1; ++r, row += step_[f]) __builtin_prefetch(row, 0, 2);
+        for (index_t r = r0; r < r1; ++r, row += step_[f]) AFT_PREFETCH(row, 0, 2);
       }
     }
   }

@@ -50,10 +50,10 @@ template <class C>
   const index_t ahead = rows_before(t0);
   const auto run = [&](const auto& state_of) __attribute__((always_inline)) {
     for (index_t t = t0; t < t1; ++t, P += N, g += g_step, o += o_step, first += first_step, second += second_step) {
-      __builtin_prefetch(g + ahead * g_step, 0, 2);
-      __builtin_prefetch(o + ahead * o_step, 0, 2);
-      __builtin_prefetch(first + ahead * first_step, 0, 2);
-      if (rows.count() > 3) __builtin_prefetch(second + ahead * second_step, 0, 2);
+      AFT_PREFETCH(g + ahead * g_step, 0, 2);
+      AFT_PREFETCH(o + ahead * o_step, 0, 2);
+      AFT_PREFETCH(first + ahead * first_step, 0, 2);
+      if (rows.count() > 3) AFT_PREFETCH(second + ahead * second_step, 0, 2);
       packer.form(state_of(), load(g), load(o), P);
     }
   };
@@ -163,16 +163,16 @@ template <class C, class Packer>
   const bool streamed = rows.dq.streamed;
   C* dq = rows.dq.to;
   for (index_t t = 0; t < count; ++t, P += N, dy += dy_step, o += o_step, lse += lse_step, q += q_step) {
-    __builtin_prefetch(dy + ahead * dy_step, 0, 2);
-    __builtin_prefetch(o + ahead * o_step, 0, 2);
-    __builtin_prefetch(lse + ahead * lse_step, 0, 2);
-    __builtin_prefetch(q + ahead * q_step, 0, 2);
+    AFT_PREFETCH(dy + ahead * dy_step, 0, 2);
+    AFT_PREFETCH(o + ahead * o_step, 0, 2);
+    AFT_PREFETCH(lse + ahead * lse_step, 0, 2);
+    AFT_PREFETCH(q + ahead * q_step, 0, 2);
     const vec<C> slope = packer.form(load(dy), load(o), load(lse), load(q), P);
     if (dq == nullptr) continue;
     put(dq, slope, streamed);
     // Chunks come from the last row to the first. What is written through the caches is read before; asked for, 3%
     // less on four shapes.
-    if (!streamed && ahead != 0) __builtin_prefetch(dq - column_chunk * dq_step, 1);
+    if (!streamed && ahead != 0) AFT_PREFETCH(dq - column_chunk * dq_step, 1);
     dq += dq_step;
   }
   packer.leave();

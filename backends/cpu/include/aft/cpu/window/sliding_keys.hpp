@@ -88,7 +88,7 @@ class window_columns {
     const pair_geometry& g = plan_->g;
     if (!constant_) return;
     vec_sum<C> before[edge_groups], after[edge_groups];
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t e = 0; e < edge_groups; ++e) before[e] = after[e] = zero_sum<C>();
     if (g.causal >= 0) {
       C* const kept = before_ + i * N;
@@ -101,16 +101,16 @@ class window_columns {
           at_ = span.lo + M;
         }
       }
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t e = 0; e < edge_groups; ++e) before[e] = before[e] + all;
     }
     if (g.causal <= 0) {
       const vec_sum<C> all = load_sum(after_ + (i * plan_->block + panel - first_) * N);
       if (edges.end) add_band_edge<false>(at(i, span.hi), after);
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t e = 0; e < edge_groups; ++e) before[e] = before[e] + (after[e] + all);
     }
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t e = 0; e < edge_groups; ++e) sums.set(e, before[e]);
   }
 
@@ -190,7 +190,7 @@ class window_columns {
   }
   template <index_t from, index_t to>
   static vec_sum<C> add_few(const C* columns, vec_sum<C> sum) {
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t s = from; s < to; ++s) sum = sum + load_sum(columns + s * N);
     return sum;
   }

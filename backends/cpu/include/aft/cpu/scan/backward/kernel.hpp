@@ -212,7 +212,7 @@ template <class C, bool Emit>
       vec<C> top(empty_exponent<C>);
       vec<C> g_peak = load(chunk.g_peak + l);
       vec<C> o_peak = load(chunk.o_peak + l);
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
         g_peak = max_ignoring_nan<C>(g_peak, (xsimd::abs)(load(in.g.row(r) + i)));
         if (r > 0 && same) continue;
@@ -237,7 +237,7 @@ template <class C, bool Emit>
         const reverse_past<C> past(view, l);
         vec<C> weight(C(0));
         vec<C> off(C(0));
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = rows - 1; r >= 0; --r) {
           if (r == rows - 1 || !same) {
             weight = times_pow2<C>(load(in.inverse.row(r) + i), load(in.power.row(r) + i) - exponent);

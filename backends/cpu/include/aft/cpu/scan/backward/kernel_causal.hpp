@@ -42,7 +42,7 @@ template <class C, bool given>
     const vec<C> limit = load(view.limit + l), power = load(view.a_power + l), centre = load(chunk.centre + l);
     vec<C> size_q = zero, size_k = zero, o_peak = load(chunk.o_peak + l);
     vec<C> least(std::numeric_limits<C>::infinity()), greatest = -least;
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t r = 0; r < rows; ++r) {
       next_dy.prefetch_second_level(r, i);
       next_q.prefetch_second_level(r, i);
@@ -76,7 +76,7 @@ template <class C, bool given>
     vec<C> g[rows], weight[rows];
     const vec<C> old_g_peak = load(chunk.g_peak + l);
     vec<C> g_peak = old_g_peak;
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t r = 0; r < rows; ++r) {
       if constexpr (given) {
         weight[r] = exp_near<C, true>(load(in.lse.row(r) + i), limit);
@@ -96,7 +96,7 @@ template <class C, bool given>
     vec<C> a = load(chunk.a + l), b = load(chunk.b + l);
     vec<C> to_v[rows], to_k[rows];
     seen_range<C> sizes;
-#pragma GCC unroll 4
+    AFT_UNROLL(4)
     for (index_t r = rows - 1; r >= 0; --r) {
       a = mul_add(weight[r], g[r], a);
       b = mul_add(weight[r] * g[r], load(row.o.row(r) + i) - centre, b);
@@ -107,7 +107,7 @@ template <class C, bool given>
       to_k[r] = sum.b;
     }
     if (xsimd::all(ordinary_size & sizes.within(C(1) / causal_size<C>, causal_size<C>))) {
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
         const vec<C> e = exp_near<C>(load(keys.k.row(r) + i), -power);
         const vec<C> dv = e * to_v[r];

@@ -84,7 +84,7 @@ template <class C, index_t rows>
       const vec<C> o = load(shared.o.data + i);
       vec<C> exp_minus[rows];
       vec<C> size = zero;
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
         // Between the fold of the keys and their gradients, which read them again: k and v are to stay in the cache.
         next_dy.prefetch_last(r, i, in.uncached);
@@ -93,15 +93,15 @@ template <class C, index_t rows>
         size = larger_size<C>(size, load(in.q.row(r) + i));
       }
       if (xsimd::all(size <= near_q)) {
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) exp_minus[r] = exp_near<C, true>(load(in.q.row(r) + i), zero);
       } else {
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) exp_minus[r] = quotient_exp_minus<C>(load(in.q.row(r) + i));
       }
       vec<C> g[rows];
       vec<C> g_peak = load(chunk.g_peak + l);
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
         const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), exp_minus[r]);
         g[r] = both.g;
@@ -110,13 +110,13 @@ template <class C, index_t rows>
       }
       const auto ordinary = (load(limit + l) >= lowest) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero));
       if (!xsimd::all(ordinary)) {
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) store(shared.g.row(r) + i, g[r]);
         return {at.r, i};
       }
       const vec<C> weight = load(weights + l);
       vec<C> a = load(chunk.a + l);
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) a = mul_add(weight, g[r], a);
       store(chunk.a + l, a);
       store(chunk.g_peak + l, g_peak);

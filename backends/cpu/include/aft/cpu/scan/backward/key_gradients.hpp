@@ -59,7 +59,7 @@ template <class C, index_t rows>
       const index_t l = lane + i;
       vec<C> k[rows];
       vec<C> size = zero;
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
         k[r] = load(keys.k.row(r) + i);
         next_k.prefetch_last(r, i, keys.uncached);
@@ -69,12 +69,12 @@ template <class C, index_t rows>
       const vec<C> down = -load(view.a_power + l);
       const vec<C> a = load(view.a_after + l);
       vec<C> weight[rows];
-#pragma GCC unroll 4
+      AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], down);
       if (keys.dk.data != nullptr) {
         const vec<C> b = load(view.b_after + l);
         const vec<C> centre = load(view.centre + l);
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           next_v.prefetch_last(r, i, keys.uncached);
           if (!keys.dk_streamed) next_dk.prefetch_writes(r, i);
@@ -83,7 +83,7 @@ template <class C, index_t rows>
         }
       }
       if (keys.dv.data != nullptr) {
-#pragma GCC unroll 4
+        AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           if (!keys.dv_streamed) next_dv.prefetch_writes(r, i);
           put(keys.dv.row(r) + i, weight[r] * a, keys.dv_streamed);
