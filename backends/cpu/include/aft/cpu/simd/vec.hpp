@@ -101,10 +101,11 @@ template <class C>
 }
 
 /// For clang, after the last use of a value that was loaded: it would put the result of that use where the value was,
-/// and, if that is a sum, copy the sum there first, two copies for four multiply-adds of the stencil.
+/// and, if that is a sum, copy the sum there first, two copies for four multiply-adds of the stencil. Only where they
+/// are one instruction: a product by itself needs that register.
 template <class C>
 AFT_INLINE void hold_until_here([[maybe_unused]] const vec<C>& x) {
-#if defined(__clang__) && defined(__x86_64__)
+#if defined(__clang__) && defined(__FMA__)
   asm volatile("" : : "v"(x.data));
 #endif
 }
