@@ -59,7 +59,7 @@ template <class C, class T, class Sums>
   sums.rows(
       rows, c, [&](index_t r, const vec<C>& num, const vec<C>& den) __attribute__((always_inline)) {
         const vec<C> gate = load_as<C>(q + r * q_step);
-        const vec<C> o = shared_division<C>(num, den, inverse_scale, exp_near<C, true>(gate, zero));
+        const vec<C> o = exp_minus_quotient<C>(num, den, exp_near<C, true>(gate, zero)) * inverse_scale;
         if constexpr (std::is_same_v<T, C>) {
           put(to + r * to_step, o, past);
         } else {
@@ -147,7 +147,7 @@ template <class C>
       const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
       if (state.set && xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
       store(lse + r * L, log_from_base<C>(base, safe, scaled, base_excess<C>));
-      const split_exp<C> parts = split_denominator<C>(safe);
+      const split_exp<C> parts = split_number<C>(safe);
       store(inverse + r * L, one / parts.mantissa);
       store(exponent + r * L, parts.exponent + scaled);
       store(hi + r * L, base.hi);

@@ -154,6 +154,24 @@ inline vec<C> exponent_of(const vec<C>& x) {
   return mul_add(x, vec<C>(k::log2e), vec<C>(k::magic)) - vec<C>(k::magic);
 }
 
+/// The exponent of a positive x by its bits; that of a subnormal number is too high.
+template <class C>
+inline vec<C> exponent_bits(const vec<C>& x) {
+  using k = exp_constants<C>;
+  const ivec<C> raised = (to_bits<C>(x) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
+  return from_bits<C>(raised) - vec<C>(k::magic + k::bias);
+}
+
+/// x = m 2^e with m in [1, 2), for normal positive x.
+template <class C>
+inline split_exp<C> split_number(const vec<C>& x) {
+  using k = exp_constants<C>;
+  const vec<C> e = exponent_bits<C>(x);
+  // Two halves, since 2^-e alone may not be representable.
+  const vec<C> half_e = (e * vec<C>(C(0.5)) + vec<C>(k::magic)) - vec<C>(k::magic);
+  return {(x * pow2<C>(-half_e)) * pow2<C>(half_e - e), e};
+}
+
 /// log(m) for m in [0.70, 1.42], by 2 artanh((m - 1) / (m + 1)): the series is cut where its next term is below half
 /// an ulp. (xsimd 8 cannot compile its own log for AVX-512.)
 template <class C>
@@ -178,16 +196,11 @@ struct split_log {
 /// `shift` before it is multiplied by ln 2. `part` has the second half of that product.
 template <class C>
 inline split_log<C> log_parts(const vec<C>& x, const vec<C>& shift) {
-  using k = exp_constants<C>;
-  const ivec<C> raised = (to_bits<C>(x) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
-  const vec<C> e = from_bits<C>(raised) - vec<C>(k::magic + k::bias);
-  // Two halves, since 2^-e alone may not be representable.
-  const vec<C> half_e = (e * vec<C>(C(0.5)) + vec<C>(k::magic)) - vec<C>(k::magic);
-  const vec<C> m = (x * pow2<C>(-half_e)) * pow2<C>(half_e - e);
+  const auto [m, e] = split_number<C>(x);
   const auto upper = m > vec<C>(C(1.41421356237309504880));
   const vec<C> n = e + shift + xsimd::select(upper, vec<C>(C(1)), vec<C>(C(0)));
   const vec<C> reduced = xsimd::select(upper, m * vec<C>(C(0.5)), m);
-  return {n, mul_add(n, vec<C>(k::ln2_lo), log_near_one<C>(reduced))};
+  return {n, mul_add(n, vec<C>(exp_constants<C>::ln2_lo), log_near_one<C>(reduced))};
 }
 
 /// The same as one number, with an error of at most 1 ulp of max(1, |result|).

@@ -113,11 +113,11 @@ inline gate_pair<C> sigmoid_pair(const vec<C>& x) {
 
 }  // namespace gate_detail
 
-/// num / den * inverse scale / (1 + inverse) with one division, where `inverse` is e^-q: num / den * sigmoid(q).
+/// num / den * sigmoid(q) with one division, where `exp_minus` is e^-q, up to shared_exp_minus. den is that of a fold:
+/// positive, and far from the ends of the range.
 template <class C>
-inline vec<C> shared_division(const vec<C>& num, const vec<C>& den, const vec<C>& inverse_scale,
-                              const vec<C>& inverse) {
-  return num / mul_add(den, inverse, den) * inverse_scale;
+inline vec<C> exp_minus_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& exp_minus) {
+  return num / mul_add(den, exp_minus, den);
 }
 /// Up to this e^-q it stays in range, for den up to 2^75. Of the gate alone, so that it does not depend on scales.
 template <class C>
@@ -131,20 +131,14 @@ inline constexpr C shared_gate = C(33);
 template <class C>
 inline vec<C> gated_average(const vec<C>& num, const vec<C>& den, const vec<C>& inverse_scale, const vec<C>& q) {
   const vec<C> inverse = quotient_exp_minus<C>(q);
-  const vec<C> shared = shared_division<C>(num, den, inverse_scale, inverse);
+  const vec<C> shared = exp_minus_quotient<C>(num, den, inverse) * inverse_scale;
   const auto fits = inverse <= vec<C>(shared_exp_minus<C>);
   if (xsimd::all(fits)) return shared;
   return xsimd::select(fits, shared, (num / den) * inverse_scale * gate_detail::sigmoid<C>(q));
 }
 
-/// num / den * sigmoid(q) with one division, where `exp_minus` is e^-q, up to shared_exp_minus. den is that of a fold:
-/// positive, and far from the ends of the range.
-template <class C>
-inline vec<C> exp_minus_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& exp_minus) {
-  return num / mul_add(den, exp_minus, den);
-}
-/// The same for any exp_minus: beyond shared_exp_minus its product with den could leave the range in one unit and not
-/// in another, and two divisions take its place.
+/// exp_minus_quotient for any exp_minus: beyond shared_exp_minus its product with den could leave the range in one unit
+/// and not in another, and two divisions take its place.
 template <class C>
 inline vec<C> any_exp_minus_quotient(const vec<C>& num, const vec<C>& den, const vec<C>& exp_minus) {
   const vec<C> shared = exp_minus_quotient<C>(num, den, exp_minus);

@@ -54,7 +54,8 @@ template <class C>
       // e^k is below 2^-5909 there, and what it is multiplied by below 2^4096: nothing beside what its rows saw. Unless
       // its largest bias is beyond the range too, and may make up for it.
       const auto nothing = hidden || ((key < -range) && (exponents < range) && (vec<C>(rs.base[r]) <= zero));
-      const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, e.factor * load(kept->scale), nan));
+      const vec<C> factor = times_pow2<C>(e.mantissa, e.scale);
+      const vec<C> Y = xsimd::select(nothing, zero, xsimd::select(factor_proven, factor * load(kept->scale), nan));
       store(kept->to + r * N, xsimd::select(nothing, zero, Y * (value * lift)));
       store(kept->to + r * N + L, -Y);
     }

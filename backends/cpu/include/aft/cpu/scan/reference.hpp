@@ -113,8 +113,7 @@ template <class C>
 inline vec<C> value_shift(const vec<C>& peak) {
   using k = exp_constants<C>;
   const vec<C> zero(C(0));
-  const ivec<C> raised = (to_bits<C>(peak) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
-  vec<C> e = from_bits<C>(raised) - vec<C>(k::magic + k::bias);
+  vec<C> e = exponent_bits<C>(peak);
   // 2^e and 2^-e must both be normal.
   const vec<C> most(k::bias - C(1));
   e = xsimd::select(e > most, most, xsimd::select(e < -most, -most, e));

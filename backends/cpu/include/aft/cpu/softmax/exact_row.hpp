@@ -110,7 +110,7 @@ class exact_row_units {
     const vec<C> exponent = xsimd::select(distant, guard_, top_ + guard_);
     const vec<C> base_hi = xsimd::select(distant, start_hi_, zero), base_lo = xsimd::select(distant, start_lo_, zero);
     const vec<C> lse = xsimd::select(number, log_from_base<C>({base_hi, base_lo}, safe, exponent), den);
-    const split_exp<C> parts = split_denominator<C>(safe);
+    const split_exp<C> parts = split_number<C>(safe);
     store(out.average, xsimd::select(empty, zero, xsimd::select(over, hull * inverse_scale_, average)));
     store(out.num, xsimd::select(over, hull, sum.num));
     store(out.den, xsimd::select(over, one, safe));

@@ -27,7 +27,7 @@ struct scaled_factor {
     const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, x, vec<C>(C(0))));
     mantissa = e.mantissa;
     scale = e.exponent + exponents;
-    factor = times_pow2<C>(mantissa, xsimd::select(scale > most, most, scale));
+    factor = mantissa * pow2<C>(xsimd::select(scale > most, most, scale));
     within = within && (scale <= most);
   }
   /// mantissa 2^scale x a b, where a and b are powers of two. That of the factor comes last where alone it would

@@ -56,16 +56,6 @@ inline void add_state_bases(scratch& memory, const problem& p, row_state& state)
   state.base_lo = scratch_field<C>(memory, p.B, p.Tq, state_channels(p));
 }
 
-/// den = m 2^e with m in [1, 2): what of a denominator goes into `inverse` and what into `exponent`.
-template <class C>
-inline split_exp<C> split_denominator(const vec<C>& den) {
-  using k = exp_constants<C>;
-  const ivec<C> raised = (to_bits<C>(den) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
-  const vec<C> e = from_bits<C>(raised) - vec<C>(k::magic + k::bias);
-  const vec<C> half_e = (e * vec<C>(C(0.5)) + vec<C>(k::magic)) - vec<C>(k::magic);
-  return {(den * pow2<C>(-half_e)) * pow2<C>(half_e - e), e};
-}
-
 /// The state of rows whose lse is only known rounded. A row that saw no key has lse -inf.
 template <class C>
 struct lane_state {
@@ -82,6 +72,18 @@ inline lane_state<C> state_from_lse(const vec<C>& lse) {
   const split_exp<C> e = columns ? exp_weight<C>(x) : exp_weight_whole<C>(x);
   return {xsimd::select(empty, zero, e.mantissa), -e.exponent,
           xsimd::select(beyond && !empty, lse * vec<C>(C(0.5)), zero), zero};
+}
+
+/// The states of `count` numbers of lse, which stand in `inverse`.
+template <class C>
+inline void states_from_lse(index_t count, C* inverse, C* exponent, C* base_hi, C* base_lo) {
+  for (index_t i = 0; i < count; i += lanes<C>) {
+    const lane_state<C> s = state_from_lse<C>(load(inverse + i));
+    store(inverse + i, s.inverse);
+    store(exponent + i, s.exponent);
+    store(base_hi + i, s.base_hi);
+    store(base_lo + i, s.base_lo);
+  }
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -62,14 +62,7 @@ template <class C>
     const lane_field<C> lse(p.lse, p.grid, tile, group);
     lse.prefetch(t1, t1 + (t1 - t0), p.Tq);
     lse.read(t0, t1, inverse, -std::numeric_limits<C>::infinity());  // idle lanes are empty, as those of a state are
-    for (index_t i = 0; i < n; i += lanes<C>) {
-      const lane_state<C> s = state_from_lse<C>(load(inverse + i));
-      store(inverse + i, s.inverse);
-      store(exponent + i, s.exponent);
-      store(base_hi + i, s.base_hi);
-      store(base_lo + i, s.base_lo);
-    }
-    return;
+    return states_from_lse<C>(n, inverse, exponent, base_hi, base_lo);
   }
   const std::array<index_t, 3> flat{1, 1, p.Tq};
   const lane_field<C> inverses(in.state.inverse, flat, tile, group), exponents(in.state.exponent, flat, tile, group);

@@ -103,7 +103,7 @@ struct query_fold {
       vec<C> size = zero;
       for (index_t i = 0; i < t1 - t0; ++i) {
         const vec<C> num = num_of(i), den = den_of(i);
-        const vec<C> o = shared_division<C>(num, den, inverse_scale, exp_minus_of(i, size));
+        const vec<C> o = exp_minus_quotient<C>(num, den, exp_minus_of(i, size)) * inverse_scale;
         put<C>(to.row(i), o, to.streamed);
         rows.add(num, den, o);
       }
@@ -137,7 +137,7 @@ struct query_fold {
         const vec<C> safe = xsimd::select((den >= vec<C>(k_::proof)) && (den <= largest), den, one);
         store(out.lse + i * L, log_shifted<C>(safe, scaled));
         if (wanted == query_results::state) {
-          const split_exp<C> parts = split_denominator<C>(safe);
+          const split_exp<C> parts = split_number<C>(safe);
           store(out.inverse + i * L, one / parts.mantissa);
           store(out.exponent + i * L, parts.exponent + scaled);
           store(out.base_hi + i * L, zero);

@@ -9,6 +9,39 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
+/// A vector whose lanes lie at places of which neighbouring lanes share a few: a broadcast for each run of them.
+template <class C>
+class lane_runs {
+ public:
+  lane_runs() = default;
+  explicit lane_runs(const index_t* at) {
+    for (index_t l = 0; l < lanes<C>; ++l) {
+      lane_[l] = static_cast<C>(l);
+      if (l > 0 && at[l] == at[l - 1]) continue;
+      if (count_ < most) {
+        first_[count_] = static_cast<C>(l);
+        at_[count_] = at[l];
+      }
+      ++count_;
+    }
+  }
+  bool few() const { return count_ > 0 && count_ <= most; }
+  /// Of few runs.
+  vec<C> operator()(const C* p) const {
+    vec<C> x(p[at_[0]]);
+    const vec<C> lane = load(lane_);
+    for (index_t i = 1; i < count_; ++i) x = xsimd::select(lane < vec<C>(first_[i]), x, vec<C>(p[at_[i]]));
+    return x;
+  }
+
+ private:
+  static constexpr index_t most = 4;
+  index_t count_ = 0;
+  index_t at_[most] = {};
+  C first_[most] = {};  ///< first lane of a run
+  C lane_[lanes<C>] = {};
+};
+
 /// A lane_field with two more ways to go: a row is a vector, or a few channels that lanes share.
 template <class C>
 class lane_rows {
@@ -21,34 +54,19 @@ class lane_rows {
       : field_(&f), lanes_(f, grid, f.set ? tile : no_lanes, group) {
     if (!f.set || f.type != dtype_of<C> || tile.count != L || grid[0] != 1 || grid[1] != 1) return;
     whole_ = lanes_.whole_rows();
-    at_[0] = lanes_.base;
-    for (index_t l = 0; !whole_ && l < L; ++l) {
-      lane_[l] = static_cast<C>(l);
-      if (l > 0 && lanes_.at[l] == lanes_.at[l - 1]) continue;
-      if (runs_ < most_runs) {
-        first_[runs_] = static_cast<C>(l);
-        at_[runs_] = lanes_.at[l];
-      }
-      ++runs_;
-    }
-    if (runs_ > most_runs) runs_ = 0;
+    if (!whole_) runs_ = lane_runs<C>(lanes_.at);
   }
 
   /// A row is a vector of C.
   bool whole() const { return whole_; }
   index_t step() const { return field_->sx[2]; }
-  C* row(index_t t) const { return reinterpret_cast<C*>(field_->data) + at_[0] + t * step(); }
+  C* row(index_t t) const { return reinterpret_cast<C*>(field_->data) + lanes_.base + t * step(); }
 
   /// out[(t - t0) * out_step + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
   AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
-    if (runs_ > 0) {
+    if (runs_.few()) {
       const C* from = reinterpret_cast<const C*>(field_->data) + t0 * step();
-      const vec<C> lane = load(lane_);
-      for (index_t t = t0; t < t1; ++t, out += out_step, from += step()) {
-        vec<C> x(from[at_[0]]);
-        for (index_t i = 1; i < runs_; ++i) x = xsimd::select(lane < vec<C>(first_[i]), x, vec<C>(from[at_[i]]));
-        store(out, x);
-      }
+      for (index_t t = t0; t < t1; ++t, out += out_step, from += step()) store(out, runs_(from));
     } else if (out_step == L) {
       lanes_.read(t0, t1, out, fill);
     } else if (whole_) {
@@ -87,7 +105,7 @@ class lane_rows {
   /// does not foresee.
   /// Inlined by force: as a function without an effect that GCC 12 knows of, a call of it is dropped.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
-    if (!whole_ && runs_ == 0) return;
+    if (!whole_ && !runs_.few()) return;
     constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
     const index_t width = whole_ ? count * L : 1;
     const C* at = row(t0);
@@ -96,15 +114,11 @@ class lane_rows {
   }
 
  private:
-  static constexpr index_t most_runs = 4;
   static constexpr lane_tile<C> no_lanes{};
   const field* field_;
   lane_field<C> lanes_;
   bool whole_ = false;
-  index_t runs_ = 0;  ///< of lanes that share a channel; 0: any lanes
-  index_t at_[most_runs] = {};
-  C first_[most_runs] = {};  ///< first lane of a run
-  C lane_[L] = {};
+  lane_runs<C> runs_;  ///< of lanes that share a channel
 };
 
 /// Rows [t0, t1) of `count` lane tiles, out[i * apart + (t - t0) * out_step + lane]; `share` and `fill` as lane_rows

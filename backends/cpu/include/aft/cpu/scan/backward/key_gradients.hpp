@@ -8,14 +8,6 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// The exponent of |x|, that of a subnormal number being too high by up to 23.
-template <class C>
-inline vec<C> exponent_bits(const vec<C>& x) {
-  using k = exp_constants<C>;
-  const ivec<C> raised = (to_bits<C>((xsimd::abs)(x)) >> k::mantissa_bits) | to_bits<C>(vec<C>(k::magic));
-  return from_bits<C>(raised) - vec<C>(k::magic + k::bias);
-}
-
 /// Says for which keys e^k may be multiplied by its power of two before A and B come: where no number on the way leaves
 /// the normal range, so that the bits are the same.
 template <class C>
@@ -31,8 +23,8 @@ inline void find_key_limits(const reverse_view<C>& view, index_t l) {
                      ((xsimd::abs)(b) < vec<C>(scan_tuning<C>::value_high)) &
                      ((a == zero) | ((xsimd::abs)(a) > vec<C>(exp_constants<C>::proof))) &
                      ((b == zero) | ((xsimd::abs)(b) > vec<C>(exp_constants<C>::proof)));
-  const vec<C> low_a = xsimd::select(a == zero, zero, exponent_bits<C>(a));
-  const vec<C> low_b = xsimd::select(b == zero, zero, exponent_bits<C>(b));
+  const vec<C> low_a = xsimd::select(a == zero, zero, exponent_bits<C>((xsimd::abs)(a)));
+  const vec<C> low_b = xsimd::select(b == zero, zero, exponent_bits<C>((xsimd::abs)(b)));
   const vec<C> low = min_ignoring_nan<C>(min_ignoring_nan<C>(low_a, low_b), zero);
   const vec<C> size = min_ignoring_nan<C>(room - power, reach + low + power) * vec<C>(C(0.6931));
   store(view.ordinary_size + l, xsimd::select(plain, size, vec<C>(-std::numeric_limits<C>::infinity())));

@@ -6,7 +6,7 @@
 #include "../../math/gates.hpp"
 #include "../../softmax/padding.hpp"
 #include "../../tensor/lane_rows.hpp"
-#include "../epilogue.hpp"
+#include "../store.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
@@ -27,34 +27,27 @@ struct incoming_rows {
 
 /// What the gradients of a lane tile read, and where dq goes.
 template <class C>
-struct gradient_fields {
+struct gradient_fields : query_inputs<C> {
   const backward_problem& p;
   const lane_tile<C>& tile;
-  lane_rows<C> k, v, q, dy, average, lse, dq;
+  lane_rows<C> dy, average, lse, dq;
 
   gradient_fields(const backward_problem& from, const lane_tile<C>& of)
-      : p(from),
+      : query_inputs<C>(from, of),
+        p(from),
         tile(of),
-        k(p.k, p.grid, tile, p.d / p.hk),
-        v(p.v, p.grid, tile, 1),
-        q(p.q, p.grid, tile, 1),
         dy(p.dy, p.grid, tile, 1),
         average(p.average, p.grid, tile, 1),
         lse(p.lse, p.grid, tile, p.d / p.hk),
         dq(p.dq, p.grid, tile, 1) {}
 
-  /// Where they can be used as they lie.
-  column_rows<C> columns() const { return column_rows<C>::in_place(k, v); }
-
   /// Asks for rows of all inputs of `count` tiles from this one on, while another tile is worked on.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
     if (count == 0) return;
-    k.prefetch(t0, t1, count);
-    v.prefetch(t0, t1, count);
+    query_inputs<C>::prefetch(t0, t1, count);
     dy.prefetch(t0, t1, count);
     average.prefetch(t0, t1, count);
     lse.prefetch(t0, t1, count);
-    if (p.gate_fn != gate::none) q.prefetch(t0, t1, count);
   }
 };
 
@@ -65,13 +58,8 @@ template <class C>
   constexpr index_t L = lanes<C>;
   fields.average.read(t0, t1, rows.o + t0 * L);
   fields.lse.read(t0, t1, rows.inverse + t0 * L);
-  for (index_t i = t0 * L; i < t1 * L; i += L) {
-    const lane_state<C> state = state_from_lse<C>(load(rows.inverse + i));
-    store(rows.inverse + i, state.inverse);
-    store(rows.exponent + i, state.exponent);
-    store(rows.base_hi + i, state.base_hi);
-    store(rows.base_lo + i, state.base_lo);
-  }
+  const index_t at = t0 * L;
+  states_from_lse<C>((t1 - t0) * L, rows.inverse + at, rows.exponent + at, rows.base_hi + at, rows.base_lo + at);
 }
 
 /// Fills o and the weights by the forward fold.

@@ -44,12 +44,9 @@ struct channel_head_groups {
 template <class C>
 struct lane_spread {
   static constexpr index_t L = lanes<C>;
-  static constexpr index_t most_runs = 4;
-  index_t at[L] = {};           ///< where a lane's class lies
-  index_t tile[L] = {};         ///< and in which class tile
-  index_t run[most_runs] = {};  ///< first lanes of runs of equal classes
-  index_t runs = 0;
-  C lane[L];
+  index_t at[L] = {};    ///< where a lane's class lies
+  index_t tile[L] = {};  ///< and in which class tile
+  lane_runs<C> runs;
 
   /// Arrays of class tiles lie `step` elements apart; `first` is the class of element 0.
   [[gnu::noinline]] lane_spread(const lane_tile<C>& of, index_t size, index_t first, index_t step) {
@@ -57,23 +54,14 @@ struct lane_spread {
       const index_t c = of.c[l < of.count ? l : of.count - 1] / size - first;
       tile[l] = c / L;
       at[l] = tile[l] * step + c % L;
-      lane[l] = static_cast<C>(l);
-      if (l > 0 && at[l] == at[l - 1]) continue;
-      if (runs < most_runs) run[runs] = l;
-      ++runs;
     }
+    runs = lane_runs<C>(at);
   }
   vec<C> operator()(const C* p) const {
-    if (runs > most_runs) {
-      C all[L];
-      for (index_t l = 0; l < L; ++l) all[l] = p[at[l]];
-      return load(all);
-    }
-    vec<C> result(p[at[0]]);
-    const vec<C> lanes_of(load(lane));
-    for (index_t i = 1; i < runs; ++i)
-      result = xsimd::select(lanes_of < vec<C>(static_cast<C>(run[i])), result, vec<C>(p[at[run[i]]]));
-    return result;
+    if (runs.few()) return runs(p);
+    C all[L];
+    for (index_t l = 0; l < L; ++l) all[l] = p[at[l]];
+    return load(all);
   }
 };
 
