@@ -70,6 +70,7 @@ inline split_exp<C> split_denominator(const vec<C>& den) {
 template <class C>
 struct lane_state {
   vec<C> inverse, exponent, base_hi, base_lo;
+  AFT_RETURNED_IN_PLACE
 };
 /// `columns`: their exponents go into times_pow2, and may have a fraction.
 template <class C, bool columns = false>
