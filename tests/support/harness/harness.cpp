@@ -162,8 +162,8 @@ bool multiplies_on_device(dtype type, const setup& s) {
 
 long double pair_error(dtype type, const setup& s) {
   if (!may_multiply_pairs(s)) return 0;
-  if (on_device() ? !multiplies_on_device(type, s) : !functions_of(type).pairs) return 0;
-  if (!on_device()) return pair_rounding;
+  if (on_device() && !multiplies_on_device(type, s)) return 0;
+  if (!on_device()) return functions_of(type).pair_error;
   // A tensor core cuts: num and den lose up to 22 2^-24 with each 16 keys (docs/cuda.md).
   const index_t steps = completed(s).Tk / 16 + 1;
   return pair_rounding + 2 * 22 * 0x1p-24L * static_cast<long double>(steps);

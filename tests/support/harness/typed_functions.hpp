@@ -10,7 +10,8 @@ namespace aft::test {
 struct typed_functions {
   results (*run_forward)(const setup&, const numbers&, const any_executor&) = nullptr;
   results (*run_backward)(const setup&, const numbers&, const any_executor&, const results*) = nullptr;
-  bool pairs = false;  ///< the engine multiplies bfloat16 pairs where it may
+  /// What products of bfloat16 pairs may move an average by, in units of max|v|; 0: the engine makes none.
+  long double pair_error = 0;
 };
 
 extern const typed_functions functions_f32, functions_f64, functions_f16, functions_bf16;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../simd/bf16_dot.hpp"
+#include "../simd/lane_products.hpp"
 #include "geometry.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
@@ -118,15 +119,47 @@ class gemm_tile {
   AFT_INLINE static void multiply(const C* a, const C* p, sums& all) {
     const vec<C> p0 = load(p);
     const vec<C> p1 = load(p + lanes<C>);
-    AFT_UNROLL(14)
-    for (index_t r = first; r < last; ++r) {
-      const vec<C> weight(a[r]);
+    if constexpr (has_lane_products<C>) {
+      static_assert(step % lanes<C> == 0, "rows of a step are whole vectors");
+      constexpr index_t begins = first / lanes<C>, ends = ceil_div(last, lanes<C>);
+      multiply_vectors<first, last, begins>(a, p0, p1, all, std::make_integer_sequence<index_t, ends - begins>{});
+    } else {
+      AFT_UNROLL(14)
+      for (index_t r = first; r < last; ++r) {
+        const vec<C> weight(a[r]);
+        if constexpr (paired) {
+          all.left[r] = add_pairs(weight, p0, all.left[r]);
+          all.right[r] = add_pairs(weight, p1, all.right[r]);
+        } else {
+          all.left[r] = mul_add(weight, p0, all.left[r]);
+          all.right[r] = mul_add(weight, p1, all.right[r]);
+        }
+      }
+    }
+  }
+
+  /// The same, by vectors of weights.
+  template <index_t first, index_t last, index_t begins, index_t... v>
+  AFT_INLINE static void multiply_vectors(const C* a, const vec<C>& p0, const vec<C>& p1, sums& all,
+                                          std::integer_sequence<index_t, v...>) {
+    (multiply_lanes<first, last, (begins + v) * lanes<C>>(load(a + (begins + v) * lanes<C>), p0, p1, all,
+                                                          std::make_integer_sequence<index_t, lanes<C>>{}),
+     ...);
+  }
+  template <index_t first, index_t last, index_t row, index_t... lane>
+  AFT_INLINE static void multiply_lanes(const vec<C>& weights, const vec<C>& p0, const vec<C>& p1, sums& all,
+                                        std::integer_sequence<index_t, lane...>) {
+    (multiply_row<first, last, row + lane, lane>(weights, p0, p1, all), ...);
+  }
+  template <index_t first, index_t last, index_t row, index_t lane>
+  AFT_INLINE static void multiply_row(const vec<C>& weights, const vec<C>& p0, const vec<C>& p1, sums& all) {
+    if constexpr (first <= row && row < last) {
       if constexpr (paired) {
-        all.left[r] = add_pairs(weight, p0, all.left[r]);
-        all.right[r] = add_pairs(weight, p1, all.right[r]);
+        all.left[row] = add_pairs_lane<lane>(weights, p0, all.left[row]);
+        all.right[row] = add_pairs_lane<lane>(weights, p1, all.right[row]);
       } else {
-        all.left[r] = mul_add(weight, p0, all.left[r]);
-        all.right[r] = mul_add(weight, p1, all.right[r]);
+        all.left[row] = mul_add_lane<lane>(weights, p0, all.left[row]);
+        all.right[row] = mul_add_lane<lane>(weights, p1, all.right[row]);
       }
     }
   }

@@ -66,13 +66,15 @@ inline void find_tops(index_t rows, index_t n, const log_weights<C>& w, const ve
   if constexpr (turns_rows<C>) {
     // A row's largest lane by itself is a chain of shuffles; of all rows together they are a transpose.
     const vec<C> none(-std::numeric_limits<C>::infinity());
-    vec<C> most[L];
-    for (index_t r = 0; r < L; ++r) most[r] = r < rows ? row_most(r) : none;
-    transpose(most);
-    AFT_UNROLL(4)
-    for (index_t half = L / 2; half > 0; half /= 2)
-      for (index_t r = 0; r < half; ++r) most[r] = max_ignoring_nan<C>(most[r], most[r + half]);
-    store(top, most[0]);
+    for (index_t first = 0; first < tuning<C>::MR; first += L) {
+      vec<C> most[L];
+      for (index_t r = 0; r < L; ++r) most[r] = first + r < rows ? row_most(first + r) : none;
+      transpose(most);
+      AFT_UNROLL(4)
+      for (index_t half = L / 2; half > 0; half /= 2)
+        for (index_t r = 0; r < half; ++r) most[r] = max_ignoring_nan<C>(most[r], most[r + half]);
+      store(top + first, most[0]);
+    }
     return;
   }
   for (index_t r = 0; r < rows; ++r) top[r] = largest_lane<C>(row_most(r));
@@ -86,27 +88,39 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::MR;
   if constexpr (turns_rows<C>) {
+    // The rows of a panel are one vector, of which some lanes may be idle, or several whole ones.
+    static_assert(M <= L || M % L == 0);
     for (index_t s = 0; s < steps; s += L) {
-      vec<C> block[L];
-      AFT_UNROLL(16)
-      for (index_t r = 0; r < L; ++r) {
-        block[r] = vec<C>(C(0));
-        if (r >= rows) continue;
-        const vec<C> origin(base[r]), shift(exponent[r]);
-        const auto weights = [&](index_t at) {
-          return weight_scaled<C>(load(w.first + r * w.ld + at) - origin, shift);
-        };
-        if constexpr (has_bf16_dot<C>) {
-          if (paired) {
-            block[r] = pair_up(weights(2 * s), weights(2 * s + L));
-            continue;
+      for (index_t first = 0; first < M; first += L) {
+        vec<C> block[L];
+        AFT_UNROLL(16)
+        for (index_t l = 0; l < L; ++l) {
+          const index_t r = first + l;
+          block[l] = vec<C>(C(0));
+          if (r >= rows) continue;
+          const vec<C> origin(base[r]), shift(exponent[r]);
+          const auto weights = [&](index_t at) {
+            return weight_scaled<C>(load(w.first + r * w.ld + at) - origin, shift);
+          };
+          if constexpr (has_bf16_dot<C>) {
+            if (paired) {
+              block[l] = pair_up(weights(2 * s), weights(2 * s + L));
+              continue;
+            }
+          }
+          block[l] = weights(s);
+        }
+        transpose(block);
+        const index_t count = steps - s < L ? steps - s : L;
+        for (index_t i = 0; i < count; ++i) {
+          C* const to = panel + (s + i) * M + first;
+          if constexpr (M < L) {
+            store_first<M>(to, block[i]);
+          } else {
+            store(to, block[i]);
           }
         }
-        block[r] = weights(s);
       }
-      transpose(block);
-      const index_t count = steps - s < L ? steps - s : L;
-      for (index_t i = 0; i < count; ++i) store_first<M>(panel + (s + i) * M, block[i]);
     }
     return;
   }

@@ -10,9 +10,13 @@ template <class C>
 struct tuning {
   /// Rows of a register tile; its columns are two vectors. With 32 registers 14 rows make 28 accumulators, and one
   /// broadcast of a weight feeds num and den (Zen 5, 2026-11: 0.96 of oneDNN's sgemm for a hand-written tile). With
-  /// 16 registers 6 rows make 12.
-#if defined(__AVX512F__) || defined(__ARM_NEON)
+  /// 16 registers 6 rows make 12. NEON multiplies by a lane of a register, so whole vectors of weights are loaded in
+  /// place of broadcasts: 12 rows and three of them take 34 instructions for 24 multiply-adds and none of the stack; 14
+  /// rows and broadcasts took 55 for 28, 8 of them of the stack (counted, g++ 12; not timed).
+#if defined(__AVX512F__)
   static constexpr index_t MR = 14;
+#elif defined(__aarch64__)
+  static constexpr index_t MR = 12;
 #else
   static constexpr index_t MR = 6;
 #endif
@@ -94,7 +98,7 @@ struct tuning {
   /// The gradient of a window's bias: a tile is band_rows queries by band_keys keys, an accumulator a pair with
   /// channels as lanes, and as many accumulators as a few vectors have lanes. (Zen 5, 2026-11, strict(32) on 8 x 1024 x
   /// 512, one thread, the whole backward call; so are the numbers below.)
-#if defined(__AVX512F__) || defined(__ARM_NEON)
+#if defined(__AVX512F__) || defined(__aarch64__)
   static constexpr index_t band_rows = 4;
 #else
   static constexpr index_t band_rows = 2;

@@ -92,6 +92,7 @@ template <class C>
 struct split_exp {
   vec<C> mantissa;
   vec<C> exponent;  ///< integral
+  AFT_RETURNED_IN_PLACE
 };
 
 /// Range |x| <= 4096. Error of the mantissa at most 1.2 ulp in float, 1.1 in double (tested over the range); NaN stays.
@@ -190,6 +191,7 @@ inline vec<C> log_near_one(const vec<C>& m) {
 template <class C>
 struct split_log {
   vec<C> n, part;
+  AFT_RETURNED_IN_PLACE
 };
 
 /// log(x * 2^shift) for normal positive x, without losing small results to a large shift: the exponent of x joins

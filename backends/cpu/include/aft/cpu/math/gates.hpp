@@ -89,6 +89,7 @@ template <class C>
 struct gate_pair {
   vec<C> value;
   vec<C> slope;
+  AFT_RETURNED_IN_PLACE
 };
 
 namespace gate_detail {

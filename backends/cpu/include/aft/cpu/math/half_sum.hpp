@@ -11,6 +11,7 @@ template <class C>
 struct half_sum {
   vec<C> hi;
   vec<C> lo;
+  AFT_RETURNED_IN_PLACE
 };
 template <class C>
 inline half_sum<C> add_halves(const vec<C>& a, const vec<C>& b) {

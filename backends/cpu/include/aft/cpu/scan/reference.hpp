@@ -16,6 +16,7 @@ template <class C>
 struct reference {
   vec<C> base;
   vec<C> exponent;
+  AFT_RETURNED_IN_PLACE
 };
 
 /// Exponent of a sum without terms: below that of every key in range by more than any weight survives, and above

@@ -68,6 +68,40 @@ inline void store_rounded(bfloat16* p, const vec<float>& v) {
 inline void store_rounded(half* p, const vec<float>& v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
+#elif defined(AFT_NEON64)
+inline vec<float> load_widened(const bfloat16* p) {
+  uint16x4_t bits;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  return vec<float>(vreinterpretq_f32_u32(vshll_n_u16(bits, 16)));
+}
+inline vec<float> load_widened(const half* p) {
+  float16x4_t numbers;
+  __builtin_memcpy(&numbers, p, sizeof numbers);
+  return vec<float>(vcvt_f32_f16(numbers));
+}
+inline uint32x4_t round_bits(uint32x4_t bits) {
+  // The lowest bit that stays: 0x7fff and 1 more where it is odd.
+  const uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+  return vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+}
+inline void store_upper(bfloat16* p, uint32x4_t bits) {
+  const uint16x4_t upper = vshrn_n_u32(bits, 16);
+  __builtin_memcpy(static_cast<void*>(p), &upper, sizeof upper);
+}
+inline void store_rounded(bfloat16* p, const vec<float>& v) {
+  const float32x4_t number = v;
+  const uint32x4_t bits = vreinterpretq_u32_f32(number);
+  const uint32x4_t quiet = vorrq_u32(bits, vdupq_n_u32(0x400000));
+  store_upper(p, vbslq_u32(vceqq_f32(number, number), round_bits(bits), quiet));
+}
+inline void store_number(bfloat16* p, const vec<float>& v) {
+  const float32x4_t number = v;
+  store_upper(p, round_bits(vreinterpretq_u32_f32(number)));
+}
+inline void store_rounded(half* p, const vec<float>& v) {
+  const float16x4_t numbers = vcvt_f16_f32(v);
+  __builtin_memcpy(static_cast<void*>(p), &numbers, sizeof numbers);
+}
 #endif
 
 /// Whether there are instructions for T. What they return is what numeric.hpp returns, but for the bits of a NaN.

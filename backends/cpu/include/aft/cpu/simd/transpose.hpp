@@ -87,6 +87,30 @@ inline void store_first(float* p, const vec<float>& v) {
   _mm_storeu_ps(p, _mm256_castps256_ps128(all));
   _mm_storel_pi(reinterpret_cast<__m64*>(p + 4), _mm256_extractf128_ps(all, 1));
 }
+#elif defined(AFT_NEON64)
+/// Rows of a 4 x 4 block become its columns.
+inline void transpose(vec<float> (&rows)[4]) {
+  const float32x4x2_t a = vzipq_f32(rows[0], rows[2]), b = vzipq_f32(rows[1], rows[3]);
+  const float32x4x2_t low = vzipq_f32(a.val[0], b.val[0]), high = vzipq_f32(a.val[1], b.val[1]);
+  rows[0] = vec<float>(low.val[0]);
+  rows[1] = vec<float>(low.val[1]);
+  rows[2] = vec<float>(high.val[0]);
+  rows[3] = vec<float>(high.val[1]);
+}
+inline void transpose(vec<double> (&rows)[2]) {
+  const float64x2_t a = rows[0], b = rows[1];
+  rows[0] = vec<double>(vzip1q_f64(a, b));
+  rows[1] = vec<double>(vzip2q_f64(a, b));
+}
+inline vec<float> load_first(const float* p, index_t n) {
+  if (n >= 4) return load(p);
+  const float32x2_t low = n >= 2 ? vld1_f32(p) : vld1_lane_f32(p, vdup_n_f32(0), 0);
+  const float32x2_t high = n == 3 ? vld1_lane_f32(p + 2, vdup_n_f32(0), 0) : vdup_n_f32(0);
+  return vec<float>(vcombine_f32(low, high));
+}
+inline vec<double> load_first(const double* p, index_t n) {
+  return n >= 2 ? load(p) : vec<double>(vcombine_f64(vld1_f64(p), vdup_n_f64(0)));
+}
 #endif
 
 /// n numbers in the lanes from `at` on, those of `others` beside them.

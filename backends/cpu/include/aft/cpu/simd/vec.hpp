@@ -50,6 +50,11 @@
 #pragma GCC diagnostic pop
 #endif
 
+// Whether vectors are NEON's of 64-bit ARM. A target with SVE has NEON too, but its vectors are not these.
+#if defined(__aarch64__) && !defined(AFT_EMULATED_SIMD) && XSIMD_WITH_NEON64 && !(defined(XSIMD_WITH_SVE) && XSIMD_WITH_SVE)
+#define AFT_NEON64
+#endif
+
 namespace aft::inline AFT_ISA::cpu_impl {
 
 #if defined(AFT_EMULATED_SIMD)
@@ -65,6 +70,20 @@ template <class C>
 using vec = xsimd::batch<C, vector_arch>;
 template <class C>
 using vec_mask = xsimd::batch_bool<C, vector_arch>;
+
+/// The last member of a struct of up to four vectors that functions return. 64-bit ARM returns those in registers, and
+/// GCC 12 then copies the struct in one piece, through the stack, where the call is inlined too: an exp was 33
+/// instructions by it in place of 27. With a copy constructor of its own it is returned in memory, that is in place.
+#if defined(AFT_NEON64)
+struct returned_in_place {
+  returned_in_place() = default;
+  [[gnu::always_inline]] returned_in_place(const returned_in_place&) noexcept {}
+  [[gnu::always_inline]] returned_in_place& operator=(const returned_in_place&) noexcept { return *this; }
+};
+#define AFT_RETURNED_IN_PLACE [[no_unique_address]] returned_in_place how_it_is_returned{};
+#else
+#define AFT_RETURNED_IN_PLACE
+#endif
 
 /// Elements per vector.
 template <class C>
@@ -118,7 +137,18 @@ template <class T>
 #endif
 }
 
-#if XSIMD_VERSION_MAJOR >= 11
+#if defined(AFT_NEON64)
+// xsimd 8 looks the instruction up in a table of functions, which GCC 12 fills anew for every cast, on the stack: three
+// stores and as many loads beside each exp.
+template <class C>
+[[gnu::always_inline]] inline ivec<C> to_bits(const vec<C>& v) {
+  return ivec<C>(__builtin_bit_cast(typename ivec<C>::register_type, v.data));
+}
+template <class C>
+[[gnu::always_inline]] inline vec<C> from_bits(const ivec<C>& v) {
+  return vec<C>(__builtin_bit_cast(typename vec<C>::register_type, v.data));
+}
+#elif XSIMD_VERSION_MAJOR >= 11
 template <class C>
 inline ivec<C> to_bits(const vec<C>& v) {
   return xsimd::bitwise_cast<typename bits_of<C>::type>(v);

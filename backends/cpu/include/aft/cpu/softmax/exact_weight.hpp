@@ -11,6 +11,7 @@ namespace aft::inline AFT_ISA::cpu_impl {
 template <class C>
 struct exact_factor {
   vec<C> mantissa, exponent;
+  AFT_RETURNED_IN_PLACE
 
   /// a x
   vec<C> times(const vec<C>& x) const {
@@ -71,6 +72,7 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
 template <class C>
 struct pair_gradient_terms {
   vec<C> dv, dk;
+  AFT_RETURNED_IN_PLACE
 };
 template <class C, class Rows>
 inline pair_gradient_terms<C> exact_pair_terms(const Rows& rows, index_t t, const vec<C>& key, const vec<C>& weight,

@@ -60,6 +60,7 @@ inline void add_state_bases(scratch& memory, const problem& p, row_state& state)
 template <class C>
 struct lane_state {
   vec<C> inverse, exponent, base_hi, base_lo;
+  AFT_RETURNED_IN_PLACE
 };
 /// `columns`: their exponents go into times_pow2, and may have a fraction.
 template <class C, bool columns = false>

@@ -8,8 +8,8 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 template <class C>
 struct tuning_stencil {
-  /// Vector registers.
-#if defined(__AVX512F__) || defined(__ARM_NEON)
+  /// Vector registers; 32-bit ARM has half as many as 64-bit.
+#if defined(__AVX512F__) || defined(__aarch64__)
   static constexpr index_t registers = 32;
 #else
   static constexpr index_t registers = 16;

@@ -12,6 +12,7 @@ namespace aft::inline AFT_ISA::cpu_impl::scan {
 template <class C>
 struct gate_gradient_pair {
   vec<C> g, slope;
+  AFT_RETURNED_IN_PLACE
 };
 template <class C>
 inline gate_gradient_pair<C> sigmoid_gradient(const vec<C>& dy, const vec<C>& exp_minus) {
