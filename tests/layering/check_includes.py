@@ -49,7 +49,7 @@ EXAMPLES = {
     "small": in_order("."),
 }
 # Third-party headers that exactly one file may know, so that one file changes when they do.
-SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/vec.hpp"}
+SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/arch.hpp"}
 # What is included where nothing may follow; it does not exist on purpose.
 STOP = "nothing of aft is compiled, see the error above"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -9,62 +9,10 @@
 #include <aft/core/config.hpp>
 #include <aft/math/integers.hpp>
 
-// GCC 12 reports the undefined pass-through operands inside its own AVX-512 intrinsics as uninitialised reads.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#if !__has_include(<xsimd/xsimd.hpp>)
-#error "aft needs xsimd 8.1 or newer and finds no <xsimd/xsimd.hpp>: install it (Debian: libxsimd-dev) or add -I"
-#include "nothing of aft is compiled, see the error above"
-#endif
-// Vectors of plain numbers where xsimd knows none: they have to be asked for, since a flag such as -march is a better
-// way wherever it is one. What xsimd gives its types, and which, its configuration says before anything is compiled.
-#if defined(AFT_EMULATED_SIMD)
-#if defined(XSIMD_HPP) && !XSIMD_WITH_EMULATED
-#error "aft: with AFT_EMULATED_SIMD include <aft/aft.hpp> before xsimd, or define XSIMD_WITH_EMULATED=1 for all files"
-#include "nothing of aft is compiled, see the error above"
-#elif !defined(XSIMD_WITH_EMULATED)
-#define XSIMD_WITH_EMULATED 1
-#endif
-#endif
-#include <xsimd/config/xsimd_config.hpp>
-#if XSIMD_VERSION_MAJOR < 8 || (XSIMD_VERSION_MAJOR == 8 && XSIMD_VERSION_MINOR < 1)
-#error "aft needs xsimd 8.1 or newer and finds an older one: install a newer one or add -I"
-#include "nothing of aft is compiled, see the error above"
-#elif defined(AFT_EMULATED_SIMD) && XSIMD_VERSION_MAJOR < 13
-#error "aft: AFT_EMULATED_SIMD needs xsimd 13 or newer"
-#include "nothing of aft is compiled, see the error above"
-#elif defined(AFT_EMULATED_SIMD) && defined(__AVX__)
-// Some kernels are written for it, and take its registers for what a vector is.
-#error "aft: AFT_EMULATED_SIMD is for processors without vectors that xsimd knows; this file is compiled for AVX"
-#include "nothing of aft is compiled, see the error above"
-#elif !defined(AFT_EMULATED_SIMD) && \
-    (defined(XSIMD_NO_SUPPORTED_ARCHITECTURE) || (XSIMD_WITH_NEON && !XSIMD_WITH_NEON64))
-#error "aft finds no vectors of float and double that this xsimd knows: add -march, or define AFT_EMULATED_SIMD"
-#include "nothing of aft is compiled, see the error above"
-#endif
-#include <xsimd/xsimd.hpp>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
-// Whether vectors are NEON's of 64-bit ARM. A target with SVE has NEON too, but its vectors are not these.
-#if defined(__aarch64__) && !defined(AFT_EMULATED_SIMD) && XSIMD_WITH_NEON64 && !(defined(XSIMD_WITH_SVE) && XSIMD_WITH_SVE)
-#define AFT_NEON64
-#endif
+#include "arch.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-#if defined(AFT_EMULATED_SIMD)
-using vector_arch = xsimd::emulated<128>;
-#elif defined(XSIMD_DEFAULT_ARCH) && XSIMD_VERSION_MAJOR >= 12
-// A program's choice for its own batches: kernels belong to the flags, from which the namespace is named.
-using vector_arch = xsimd::best_arch;
-#else
-using vector_arch = xsimd::default_arch;
-#endif
 /// The widest vector that the compiler flags allow. Only this header and the files above it know xsimd.
 template <class C>
 using vec = xsimd::batch<C, vector_arch>;
