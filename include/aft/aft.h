@@ -192,7 +192,7 @@ AFT_C_API int aft_stream_position(const aft_stream* stream, int64_t slot, int64_
 AFT_C_API const char* aft_last_error(void);
 /*! 10000 major + 100 minor + patch, of the library; its header's are AFT_VERSION_MAJOR and so on in C++. */
 AFT_C_API int aft_version(void);
-/*! The instruction set of the kernels that run, as "avx2_fma"; static storage. */
+/*! The level of instructions that the kernels which run are for, "v3" for instance, as aft::isa(). Static storage. */
 AFT_C_API const char* aft_isa(void);
 
 #ifdef __cplusplus
