@@ -62,8 +62,8 @@ int main(void) {
   }
   /* The same number on all keys of a channel would change no weight: their gradients add up to 0. */
   for (i = 0; i < B * T * d; ++i) sum += dk[i];
-  printf("aft %d, %s: last y = %.6f, gradients of the keys add up to %.1e\n", aft_version(), aft_isa(), (double)y[0],
-         sum);
+  printf("aft %d, %s: last y = %.6f, gradients of the keys add up to %.1e\n", aft_version(), aft_isa(),
+         (double)y[B * T * d - 1], sum);
 
   /* A wrong call writes nothing and says why. */
   if (aft_local(&four_axes, &tk, &tv, &bias, before, after, &ty, &o) != AFT_SHAPE_ERROR) return 1;

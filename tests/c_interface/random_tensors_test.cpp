@@ -28,6 +28,9 @@ struct tensors {
     std::int64_t step = 1;
     for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) t.strides[i] = step;
     t.value.ndim = static_cast<std::int32_t>(shape.size());
+    // A number of axes that is too large has extents behind it: that they exist is the caller's word.
+    t.shape.resize(aft::any_view::max_rank, 1);
+    t.strides.resize(aft::any_view::max_rank, 1);
     return t;
   }
   const aft_tensor* get(int i) { return all[i].get(); }
