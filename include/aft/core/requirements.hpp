@@ -11,7 +11,7 @@
 #if defined(__FLT_EVAL_METHOD__) && \
     (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2 || (__FLT_EVAL_METHOD__ < 0 && !defined(__clang__)))
 // x87 keeps more digits than a type has until a number is stored. What splits a number by adding and subtracting then
-// splits nothing, and gradients came out at twice their size. (16 is said of _Float16 alone; clang says -1 under some
+// splits nothing, and gradients were off by a factor of two. (16 is said of _Float16 alone; clang says -1 under some
 // of the flags that aft.hpp takes back.)
 #error "aft needs float arithmetic in float, not in wider registers: compile for SSE2 (-msse2 -mfpmath=sse)"
 #define AFT_REFUSED
