@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file tensor/strided.hpp  Numbers of any storage type, a stride apart, to and from those of the arithmetic type.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "../simd/conversions.hpp"
+
+namespace aft::inline AFT_ISA::cpu_impl {
+
+/// Calls f with a null pointer of the storage type that `t` names. Inlined, as f has to be: from a call f would read
+/// again what it captured after every vector that it stores, 1.3 times the time of `simple` on bfloat16 (clang 14).
+template <class F>
+AFT_INLINE void visit_storage(dtype t, const F& f) {
+  switch (t) {
+    case dtype::f32: f(static_cast<float*>(nullptr)); break;
+    case dtype::f64: f(static_cast<double*>(nullptr)); break;
+    case dtype::f16: f(static_cast<half*>(nullptr)); break;
+    case dtype::bf16: f(static_cast<bfloat16*>(nullptr)); break;
+    default: break;
+  }
+}
+
+template <class C, class T>
+inline C to_compute(T x) {
+  return static_cast<C>(static_cast<compute_t<T>>(x));
+}
+template <class T, class C>
+inline T to_storage(C x) {
+  return T(static_cast<compute_t<T>>(x));
+}
+
+/// out[i] = p[i * stride], i < n.
+template <class C>
+AFT_COMPILE_ONCE inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
+  visit_storage(
+      type, [&](auto* tag) __attribute__((always_inline)) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        const T* from = reinterpret_cast<const T*>(p);
+        if (stride == 1) {
+          index_t i = 0;
+          if constexpr (converts<T, C>)
+            for (; i + lanes<C> <= n; i += lanes<C>) store(out + i, load_as<C>(from + i));
+          for (; i < n; ++i) out[i] = to_compute<C>(from[i]);
+        } else {
+          for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(from[i * stride]);
+        }
+      });
+}
+
+/// p[i * stride] = in[i], i < n.
+template <class C>
+AFT_COMPILE_ONCE inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
+  visit_storage(
+      type, [&](auto* tag) __attribute__((always_inline)) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        T* to = reinterpret_cast<T*>(p);
+        index_t i = 0;
+        if constexpr (converts<T, C>)
+          for (; stride == 1 && i + lanes<C> <= n; i += lanes<C>) store_as<C>(to + i, load(in + i));
+        for (; i < n; ++i) to[i * stride] = to_storage<T>(in[i]);
+      });
+}
+
+/// p[i * stride] = 0, i < n. Where it is asked for, whole lines that lie together are written by streaming stores.
+template <class C>
+AFT_COMPILE_ONCE inline void zero_strided(dtype type, std::byte* p, index_t stride, index_t n, bool streamed) {
+  const index_t size = size_of(type);
+  if (n <= 0) return;
+  if (stride != 1) {
+    for (index_t i = 0; i < n; ++i) std::memset(p + i * stride * size, 0, static_cast<std::size_t>(size));
+    return;
+  }
+  std::byte* const end = p + n * size;
+  if (streamed) {
+    constexpr std::size_t line = sizeof(vec<C>);
+    const std::size_t ragged = (line - reinterpret_cast<std::uintptr_t>(p) % line) % line;
+    if (ragged + line <= static_cast<std::size_t>(end - p)) {
+      std::memset(p, 0, ragged);
+      const vec<C> zero(C(0));
+      for (p += ragged; p + line <= end; p += line) store_streaming(reinterpret_cast<C*>(p), zero);
+    }
+  }
+  std::memset(p, 0, static_cast<std::size_t>(end - p));
+}
+
+}  // namespace aft::inline AFT_ISA::cpu_impl
