@@ -10,6 +10,12 @@
 // First of all: what follows does not compile where it refuses.
 #include <aft/core/requirements.hpp>
 
+// The Windows SDK's <windows.h> makes macros of both, and xsimd uses the names as they are. They come back at the end.
+#pragma push_macro("min")
+#pragma push_macro("max")
+#undef min
+#undef max
+
 #if defined(__clang__)
 // Parts of -ffast-math of which clang sets no macro: what is parsed from here on, xsimd too, keeps to the order of its
 // operations, to signed zeros, NaN and infinities.
@@ -96,3 +102,6 @@
 #if defined(__clang__)
 #pragma float_control(pop)
 #endif
+
+#pragma pop_macro("max")
+#pragma pop_macro("min")

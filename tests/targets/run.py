@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the programs of a target of targets.py, runs them where something here can, and writes what came of it.
+
+run.py --list [--full]                          names the targets
+run.py <target> <source> <xsimd> <folder>       builds in the folder and writes <target>.json there
+
+Where a tool is missing it says `not run: targets.<target>: <why>`, and the exit status is 77; with the variable
+AFT_TARGETS_REQUIRED set, as the project's own CI has it, that is a failure.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from targets import TARGETS, ZIG, ZIG_WHEEL, CONFORMANCE
+
+SKIPPED = 77
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+
+
+class Missing(Exception):
+    """A tool that this machine lacks."""
+
+
+def run(command, **more):
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **more)
+
+
+def zig(folder):
+    """The command of PyPI's zig, fetched into the folder once."""
+    place = folder / f"ziglang-{ZIG}"
+    with (folder / "lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "whole").exists():
+            pins = folder / "ziglang.txt"
+            pins.write_text(f"ziglang=={ZIG} --hash=sha256:{ZIG_WHEEL}\n", encoding="utf-8")
+            done = run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary",
+                        ":all:", "--no-compile", "--require-hashes", "--target", place, "-r", pins])
+            if done.returncode != 0:
+                raise Missing(f"ziglang {ZIG} of PyPI ({done.stderr.strip().splitlines()[-1]})")
+            (place / "whole").touch()
+    os.environ.update(ZIG_GLOBAL_CACHE_DIR=str(folder / "zig-cache"), ZIG_LOCAL_CACHE_DIR=str(folder / "zig-cache"))
+    return [place / "ziglang/zig", "c++"]
+
+
+def tool(*names):
+    """The first that is there. Debian's wine64 alone puts nothing on the path."""
+    for name in names:
+        if found := shutil.which(name):
+            return found
+    raise Missing(names[0])
+
+
+def compiler(target, folder):
+    name, *flags = target.compiler
+    if name != "zig":
+        return [tool(name), *flags]
+    # Trapping on undefined behaviour is its default; sanitizers have trees of their own.
+    return [*zig(folder), *flags, "-fno-sanitize=undefined"]
+
+
+def runner(target, folder):
+    """What a program's path is appended to; None where nothing here runs it."""
+    if target.runner == "wine":
+        os.environ.update(WINEPREFIX=str(folder / "wine" / target.name), WINEDEBUG="-all")
+        (folder / "wine").mkdir(exist_ok=True)
+        return [tool("wine64", "wine", "/usr/lib/wine/wine64")]
+    if target.runner in ("", "native"):
+        return [] if target.runner else None
+    return [tool(target.runner)]
+
+
+def xsimd(target, source, given, folder):
+    """A folder with xsimd's headers and no others: a system's include folder would hide the target's own."""
+    if target.xsimd:
+        sys.path.append(str(source / "tests/xsimd"))
+        import check_versions  # pylint: disable=import-outside-toplevel
+        return check_versions.headers(folder / "xsimd", target.xsimd)
+    place = folder / "xsimd/of-the-tree"
+    shutil.copytree(given / "xsimd", place / "xsimd", dirs_exist_ok=True)
+    return place
+
+
+def version_of(command):
+    """Compiler and version in a few words."""
+    line = run([*command[:2 if command[0].name == "zig" else 1], "--version"]).stdout.splitlines()[0]
+    found = re.search(r"clang version (\S+)", line)
+    return f"clang {found[1]} of ziglang {ZIG}" if found else f"g++ {line.split()[-1]}"
+
+
+def judge(program, ran, planted=False):
+    """What a program's last line says; a run in which nothing was compared is a failure."""
+    found = re.search(r"^(\d+) (comparisons|tensors), (\d+) wrong$", ran.stdout.replace("\r", ""), re.M)
+    if not found or int(found[1]) == 0 or ran.returncode != 0 or (int(found[3]) == 0) == planted:
+        sys.exit(f"{program}{' planted' if planted else ''}: exit status {ran.returncode}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}")
+    return int(found[1])
+
+
+def build_and_run(target, source, given, folder):
+    command, start = compiler(target, folder), runner(target, folder)
+    command[0] = pathlib.Path(command[0])
+    headers = xsimd(target, source, given, folder)
+    result = {"compiler": version_of(command), "compiled": True, "linked": target.link, "ran": start is not None, "compared": 0,
+              "build": ""}
+    for program in target.programs:
+        binary = folder / f"{target.name}-{pathlib.Path(program).stem}{'.exe' if 'windows' in target.name else ''}"
+        # The smaller programs run for a moment, or nowhere: their optimisation would be all of the test's time.
+        level = "-O1" if program == CONFORMANCE else "-O0"
+        built = run([*command, "-std=c++20", level, *WARNINGS, *(() if target.link else ("-c",)), "-isystem", headers,
+                     f"-I{source}/include", f"-I{source}/tests", f"-I{source}/tests/support", source / program, "-o", binary])
+        if built.returncode != 0:
+            sys.exit(f"{program}\n{built.stderr[:6000]}")
+        if start is None:
+            continue
+        ran = run([*start, binary])
+        result["compared"] += judge(program, ran)
+        result["build"] = result["build"] or ran.stdout.splitlines()[0]
+        if program == CONFORMANCE:
+            judge(program, run([*start, binary, "planted"]), planted=True)
+    return result
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] == "--list":
+        print(";".join(t.name for t in TARGETS if not t.full or "--full" in arguments), end="")
+        return
+    if len(arguments) != 4:
+        sys.exit(__doc__)
+    target = next(t for t in TARGETS if t.name == arguments[0])
+    source, given, folder = map(pathlib.Path, arguments[1:])
+    folder.mkdir(parents=True, exist_ok=True)
+    record = folder / f"{target.name}.json"
+    record.unlink(missing_ok=True)
+    started = time.time()
+    commit = run(["git", "-C", source, "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]).stdout.strip()
+    try:
+        result = build_and_run(target, source, given, folder)
+    except Missing as missing:
+        print(f"not run: targets.{target.name}: this machine has no {missing}")
+        sys.exit(1 if os.environ.get("AFT_TARGETS_REQUIRED") else SKIPPED)
+    result.update(date=time.strftime("%Y-%m-%d", time.gmtime(started)), commit=commit)
+    record.write_text(json.dumps({target.name: result}, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result), f"{time.time() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""docs/targets.md, made from what a run of the lane `targets` left.
+
+table.py --record <folder>   takes the folder's records into bench/results/targets/targets.json, then writes the page
+table.py                     writes the page
+table.py --check             says whether the page is what the records give, and whether each target of every change has one
+"""
+
+import json
+import pathlib
+import sys
+
+from targets import TARGETS
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+RECORDS = TOP / "bench/results/targets/targets.json"
+PAGE = TOP / "docs/targets.md"
+UNMEASURED = "not measured"
+# What the lane `core` and other pages hold; nothing here repeats their figures.
+ELSEWHERE = (
+    ("Linux x86-64, g++: SSE2, AVX2, AVX-512", "yes", "yes", "yes", "[measured](benchmarks.md)", "all tests of the operators, on every change"),
+    ("Linux x86-64, clang++", "yes", "yes", "yes", UNMEASURED, "the operators' tests, on every change"),
+    ("NVIDIA GPUs, nvcc", "yes", "yes", "yes", "[measured](cuda-benchmarks.md)",
+     "compiled on every change where nvcc is installed; on a GPU by `scripts/gpu_check`"),
+    ("Windows, MSVC or clang-cl", "not tested", "not tested", "not tested", UNMEASURED, "by nobody"),
+)
+
+
+def aligned(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(lines)
+
+
+def row(target, record):
+    if record is None:
+        return (target.what, "not run", "not run", "not tested", UNMEASURED, "`scripts/test --full`, not yet")
+    compiles = record["compiler"] + ("" if record["linked"] else "; not linked")
+    if record["ran"]:
+        by = {"native": "on the processor", "wine": "under Wine"}.get(target.runner, "under QEMU")
+        runs, right = f"yes, {by}", f"yes: {record['compared']} tensors"
+    else:
+        runs, right = "not run", "not tested"
+    return (target.what, compiles, runs, right, UNMEASURED,
+            f"{'`scripts/test --full`' if target.full else 'every change'}; recorded {record['date']}, commit `{record['commit']}`")
+
+
+def page(records):
+    head = ("target", "compiles", "runs", "right", "speed", "tested by")
+    known = [(t, records.get(t.name)) for t in TARGETS]
+    return f"""# Targets
+
+Made by `tests/targets/table.py` from `bench/results/targets/targets.json`, the records of runs that passed. *Right* counts
+tensors that were compared with the reference by the rule of [0006](adr/0006-tolerances.md): the four operators forward and
+backward, with options, in float, double, half and bfloat16; the programs that do so find each of them wrong when a
+number of each result is moved. Emulators time nothing, so that there is no speed for what runs under one.
+
+{aligned([head, *ELSEWHERE, *(row(t, r) for t, r in known)])}
+
+Programs for targets that are not in the table are not known to fail; nobody tried. Instruction sets and compilers of the
+first rows are in [the table of what is supported](support.md#how-each-target-is-tested). Without OpenMP, as with the clang of most rows, a call
+runs on one thread.
+
+`scripts/test` names what it did not run for want of a tool; `scripts/deps targets` installs them on Debian, and
+`scripts/deps emulated` those for the rows of `--full`.
+"""
+
+
+def problems(text, records):
+    for t in TARGETS:
+        if t.name not in records and t.full:
+            continue
+        if t.name not in records:
+            yield f"{RECORDS.name} has no record of {t.name}: run its test, then table.py --record"
+        elif bool(t.runner) != records[t.name]["ran"] or t.link != records[t.name]["linked"]:
+            yield f"{t.name} is another target than it was when it was recorded"
+    for name in sorted(set(records) - {t.name for t in TARGETS}):
+        yield f"{RECORDS.name} has a record of {name}, which is no target"
+    if text != page(records):
+        yield f"{PAGE.name} is not what the records give: run tests/targets/table.py"
+
+
+def self_test(records):
+    """A record that is gone, one too many and a stale page are found."""
+    lost = dict(records)
+    name = next(t.name for t in TARGETS if not t.full)
+    del lost[name]
+    assert any(name in p for p in problems(page(lost), lost))
+    assert list(problems(page(records), {**records, "gone": records[name]}))
+    assert list(problems(page(records) + " ", records))
+
+
+def main():
+    records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {}
+    if sys.argv[1:2] == ["--record"] and len(sys.argv) == 3:
+        for path in sorted(pathlib.Path(sys.argv[2]).glob("*.json")):
+            records.update(json.loads(path.read_text(encoding="utf-8")))
+        RECORDS.parent.mkdir(parents=True, exist_ok=True)
+        RECORDS.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    elif sys.argv[1:] == ["--check"]:
+        self_test(records)
+        wrong = list(problems(PAGE.read_text(encoding="utf-8"), records))
+        print("\n".join(wrong) or f"{len(records)} targets have a record, and the page shows it")
+        sys.exit(1 if wrong else 0)
+    elif sys.argv[1:]:
+        sys.exit(__doc__)
+    PAGE.write_text(page(records), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
