@@ -8,17 +8,22 @@ set(_aft_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/aft")
 # INCLUDES names where the headers really go: packagers choose the folder, and may choose an absolute one.
 install(TARGETS aft EXPORT aftTargets COMPONENT Devel INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(
-  DIRECTORY include/aft backends/cpu/include/aft
+  DIRECTORY include/aft backends/cpu/include/aft backends/compiled/include/aft
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   COMPONENT Devel
   FILES_MATCHING
-  PATTERN "*.hpp")
+  PATTERN "*.hpp"
+  PATTERN "*.h")
 install(EXPORT aftTargets NAMESPACE aft:: DESTINATION "${_aft_cmake_dir}" COMPONENT Devel)
 configure_package_config_file(cmake/aftConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/aftConfig.cmake"
                               INSTALL_DESTINATION "${_aft_cmake_dir}")
-# Before 1.0 a minor version may break callers. Headers have no word size, so a package serves every one.
+# Before 1.0 a minor version may break callers. Headers have no word size, so a package of them serves every one.
+set(_aft_every_architecture ARCH_INDEPENDENT)
+if(AFT_BUILD_COMPILED)
+  set(_aft_every_architecture "")
+endif()
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake" COMPATIBILITY SameMinorVersion
-                                 ARCH_INDEPENDENT)
+                                 ${_aft_every_architecture})
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/aftConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake"
               cmake/aft_link_dependencies.cmake
         DESTINATION "${_aft_cmake_dir}" COMPONENT Devel)

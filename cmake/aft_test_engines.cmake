@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Engines that the operators' test programs load beside their own (tests/support/engines/engines.hpp): the library for other
-# instruction sets, and by the other compiler. What does not depend on either, such as the reference and the programs
+# Engines that the operators' test programs load beside their own (tests/support/engines/engines.hpp): the levels of
+# aft::compiled, and the library by the other compiler. What does not depend on either, such as the reference and the programs
 # themselves, is compiled once.
-include(CheckCXXCompilerFlag)
 
 # Everything of a call that an instruction set changes.
 set(_aft_engine_parts engines/engine_f32 engines/engine_f64 engines/loaded_engine harness/harness_f32 harness/harness_f64
@@ -14,13 +13,11 @@ function(_aft_offer_engine name feature file)
   set_property(GLOBAL APPEND PROPERTY AFT_TEST_ENGINE_TARGETS "aft_engine_${name}")
 endfunction()
 
-# _aft_add_engine(<name> <feature> <parts> <option>...): by this tree's compiler. Test programs of the same flags link
-# its objects, aft_engine_<name>_objects.
-function(_aft_add_engine name feature parts)
-  list(TRANSFORM parts PREPEND "${aft_SOURCE_DIR}/tests/support/" OUTPUT_VARIABLE sources)
+# _aft_add_engine_objects(<name> <option>...): the parts of an engine by this tree's compiler.
+function(_aft_add_engine_objects name)
+  list(TRANSFORM _aft_engine_parts PREPEND "${aft_SOURCE_DIR}/tests/support/" OUTPUT_VARIABLE sources)
   list(TRANSFORM sources APPEND ".cpp")
   add_library(aft_engine_${name}_objects OBJECT ${sources})
-  add_library(aft_engine_${name} MODULE $<TARGET_OBJECTS:aft_engine_${name}_objects>)
   target_compile_definitions(aft_engine_${name}_objects PUBLIC ${AFT_TEST_HOOKS} PRIVATE AFT_TEST_LOADED_ENGINE)
   # Hidden, so that no function of one engine stands in for another's; what is left undefined is the program's.
   set_target_properties(aft_engine_${name}_objects PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
@@ -28,6 +25,11 @@ function(_aft_add_engine name feature parts)
   target_compile_options(aft_engine_${name}_objects PUBLIC ${ARGN})
   target_include_directories(aft_engine_${name}_objects PUBLIC "${aft_SOURCE_DIR}/tests" "${aft_SOURCE_DIR}/tests/support")
   target_link_libraries(aft_engine_${name}_objects PUBLIC aft::aft PRIVATE aft_warnings doctest::doctest)
+endfunction()
+
+# _aft_add_engine_module(<name> <feature> <objects>...): what test programs load.
+function(_aft_add_engine_module name feature)
+  add_library(aft_engine_${name} MODULE ${ARGN})
   target_link_libraries(aft_engine_${name} PRIVATE aft::aft)
   set_target_properties(aft_engine_${name} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/engines"
                                                       LINKER_LANGUAGE CXX)
@@ -67,76 +69,76 @@ function(_aft_add_clang_engine)
   _aft_offer_engine(clang "" "${file}")
 endfunction()
 
-# aft_add_test_engines(): those that AFT_TEST_ENGINES names, once. AFT_TEST_ISAS gets the instruction sets among them
-# that this machine has, from the least to the most, and AFT_TEST_FLAGS_<isa> their flags.
-set(AFT_TEST_ENGINES "" CACHE STRING "Engines beside the tree's own: avx2, avx512, clang, blocks")
-if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+# _aft_add_compiled_engines(): aft::compiled, once for each of its levels. The library is in each of them, built with the
+# tests' sizes, and told its level by AFT_ISA as a user would tell it; what calls it is compiled once, without kernels.
+function(_aft_add_compiled_engines)
+  aft_add_compiled_levels(aft_test_level "${AFT_COMPILED_KNOWN_ISAS}" ${AFT_TEST_HOOKS})
+  foreach(isa IN LISTS AFT_COMPILED_KNOWN_ISAS)
+    if(isa MATCHES "-bf16")
+      # Several blocks of weights.
+      target_compile_definitions(aft_test_level_${isa} PRIVATE AFT_WEIGHT_BYTES=32768)
+    endif()
+  endforeach()
+  _aft_add_engine_objects(compiled)
+  target_compile_definitions(aft_engine_compiled_objects PRIVATE AFT_COMPILED)
+  target_include_directories(aft_engine_compiled_objects PRIVATE "${aft_SOURCE_DIR}/backends/compiled/include")
+  foreach(isa IN LISTS AFT_COMPILED_KNOWN_ISAS)
+    _aft_add_engine_module(${isa} ${isa} $<TARGET_OBJECTS:aft_engine_compiled_objects> ${aft_test_level_objects})
+  endforeach()
+  # For tests/compiled.
+  set_property(GLOBAL PROPERTY AFT_TEST_LEVEL_OBJECTS "${aft_test_level_objects}")
+  set_property(GLOBAL PROPERTY AFT_TEST_LEVEL_DEFINITIONS "${AFT_TEST_HOOKS}")
+endfunction()
+
+# aft_add_test_engines(): those that AFT_TEST_ENGINES names, once. AFT_TEST_ISAS gets the levels that this machine has
+# beyond the tree's own instruction set, from the least to the most, and AFT_TEST_FLAGS_<level> their flags.
+set(AFT_TEST_ENGINES "" CACHE STRING "Engines beside the tree's own: compiled, clang, blocks")
+if(NOT AFT_COMPILED_KNOWN_ISAS)
   # The presets name all engines.
-  list(REMOVE_ITEM AFT_TEST_ENGINES avx2 avx512)
+  list(REMOVE_ITEM AFT_TEST_ENGINES compiled)
 endif()
 # Blocks of weights that the tests' sizes exceed, and slabs.
 set(AFT_TEST_SMALL_BLOCKS AFT_WEIGHT_BYTES=2048 AFT_OUTER_BYTES=256 AFT_OUTER_KEYS=2)
-set(AFT_TEST_FLAGS_avx2 -march=x86-64-v3)
-set(AFT_TEST_FLAGS_avx512 -march=x86-64-v4)
-set(AFT_TEST_FLAGS_avx512_bf16 -march=x86-64-v4 -mavx512bf16)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # See aft_warnings.cmake.
-  foreach(_aft_isa avx512 avx512_bf16)
-    list(APPEND AFT_TEST_FLAGS_${_aft_isa} -Wno-maybe-uninitialized -Wno-uninitialized)
-  endforeach()
-endif()
 set(AFT_TEST_ISAS "")
-# Linux' list of what the processor has. Where it is missing no other engine than the tree's own is run.
-set(_aft_cpuinfo "")
-if(EXISTS /proc/cpuinfo)
+if("compiled" IN_LIST AFT_TEST_ENGINES AND EXISTS /proc/cpuinfo)
   file(READ /proc/cpuinfo _aft_cpuinfo)
-endif()
-foreach(_aft_isa avx2 avx512)
-  if(_aft_isa IN_LIST AFT_TEST_ENGINES AND _aft_cpuinfo MATCHES "[ \t]${_aft_isa}(bw)?[ \n]")
-    list(APPEND AFT_TEST_ISAS ${_aft_isa})
-  endif()
-endforeach()
-# Products of bfloat16 pairs are one instruction more, for machines that have it.
-if("avx512" IN_LIST AFT_TEST_ISAS AND _aft_cpuinfo MATCHES "avx512_bf16")
-  check_cxx_compiler_flag(-mavx512bf16 AFT_HAS_BF16_FLAG)
-  if(AFT_HAS_BF16_FLAG)
-    list(APPEND AFT_TEST_ISAS avx512_bf16)
-  endif()
+  # Those with kernels of their own to look at.
+  set(_aft_flag_v3 avx2)
+  set(_aft_flag_v4 avx512bw)
+  foreach(_aft_isa v3 v4)
+    if(_aft_cpuinfo MATCHES "[ \t]${_aft_flag_${_aft_isa}}[ \n]")
+      list(APPEND AFT_TEST_ISAS ${_aft_isa})
+      set(AFT_TEST_FLAGS_${_aft_isa} ${_aft_level_flags_${_aft_isa}})
+    endif()
+  endforeach()
 endif()
 
 function(aft_add_test_engines)
-  foreach(isa avx2 avx512)
-    if(isa IN_LIST AFT_TEST_ENGINES)
-      _aft_add_engine(${isa} ${isa} "${_aft_engine_parts}" ${AFT_TEST_FLAGS_${isa}})
-    endif()
-  endforeach()
-  if("avx512_bf16" IN_LIST AFT_TEST_ISAS)
-    _aft_add_engine(avx512_bf16 avx512_bf16 "engines/engine_f32;engines/loaded_engine;harness/harness_bf16" ${AFT_TEST_FLAGS_avx512_bf16})
-    # Several blocks of weights.
-    target_compile_definitions(aft_engine_avx512_bf16_objects PUBLIC AFT_WEIGHT_BYTES=32768 PRIVATE AFT_TEST_BF16_ONLY)
+  if("compiled" IN_LIST AFT_TEST_ENGINES)
+    _aft_add_compiled_engines()
   endif()
   if("clang" IN_LIST AFT_TEST_ENGINES AND AFT_COMPILER_clang++)
     _aft_add_clang_engine()
   endif()
   # The sizes of the tree under AddressSanitizer, which compares no numbers. Last: it has no run of its own.
   if("blocks" IN_LIST AFT_TEST_ENGINES)
-    _aft_add_engine(blocks "" "${_aft_engine_parts}" -O1)
+    _aft_add_engine_objects(blocks)
+    target_compile_options(aft_engine_blocks_objects PUBLIC -O1)
     target_compile_definitions(aft_engine_blocks_objects PUBLIC ${AFT_TEST_SMALL_BLOCKS})
+    _aft_add_engine_module(blocks "" $<TARGET_OBJECTS:aft_engine_blocks_objects>)
   endif()
 endfunction()
 
-# aft_add_isa_tests(<label> <source>...): programs that call kernels directly, for each of AFT_TEST_ISAS.
+# aft_add_isa_tests(<label> <source>...): programs that call kernels directly, for each of AFT_TEST_ISAS. They are a
+# level's files: its objects have what they do not compile themselves.
 function(aft_add_isa_tests label)
   foreach(isa IN LISTS AFT_TEST_ISAS)
-    # That one serves bfloat16 alone.
-    if(isa STREQUAL "avx512_bf16")
-      continue()
-    endif()
     foreach(source IN LISTS ARGN)
       cmake_path(GET source STEM name)
-      add_executable(${isa}_${name} ${source} $<TARGET_OBJECTS:aft_engine_${isa}_objects>)
+      add_executable(${isa}_${name} ${source} $<TARGET_OBJECTS:aft_test_level_${isa}>)
       target_compile_options(${isa}_${name} PRIVATE ${AFT_TEST_FLAGS_${isa}})
-      # The rest of the harness, which those objects refer to; its engines are not these tests' concern.
+      target_compile_definitions(${isa}_${name} PRIVATE AFT_COMPILED_LEVEL=${isa})
+      # Its engines are not these tests' concern.
       target_link_libraries(${isa}_${name} PRIVATE aft_test_main aft_warnings aft_test_harness)
       doctest_discover_tests(${isa}_${name} TEST_PREFIX "${isa}.${name}: " PROPERTIES LABELS "${label}" ENVIRONMENT
                              "AFT_TEST_ENGINE=own" TIMEOUT 600)

@@ -4,19 +4,26 @@
 
 #include <aft/core/problem/dispatch.hpp>
 #include <aft/core/float_environment.hpp>
-#include <aft/core/problem/pair_weights.hpp>
 #include <aft/core/checks/prepare.hpp>
-
-#include <cmath>
-#include <vector>
 
 #include "conv.hpp"
 #include "erase.hpp"
+#if !defined(AFT_COMPILED)
+#include "fill_map.hpp"
+#endif
 #include "full.hpp"
 #include "local.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
+
+#if defined(AFT_COMPILED)
+/// The library's: what the loop allocates by takes long to include.
+[[gnu::visibility("default")]] void compiled_fill_map(const problem& p, const any_view& out, const cpu& exec);
+inline void fill_map(const problem& p, const any_view& out, const cpu& exec) {
+  compiled_fill_map(p, out, exec);
+}
+#endif
 
 namespace checks {
 
@@ -79,54 +86,6 @@ inline problem prepare_map(const call& c) {
   return p;
 }
 
-/// a = exp(x - max) / sum exp(x - max) over the keys that (b, t, c) sees, with x = k + w. Everything is halved before
-/// it is added, so that the sum of two finite numbers is finite; the difference of two such sums is doubled again.
-[[gnu::noinline]] inline void fill_map(const problem& p, const any_view& out, std::pmr::memory_resource* memory) {
-  constexpr double hidden = -std::numeric_limits<double>::infinity();
-  const pair_weights weights(p);
-  std::pmr::vector<double> w(static_cast<std::size_t>(p.Tk), memory);
-  std::pmr::vector<double> x(static_cast<std::size_t>(p.Tk), memory);
-  const auto at = [](index_t i) { return static_cast<std::size_t>(i); };
-  const std::size_t query_axis = out.rank() - 3;
-  for (index_t b = 0; b < p.B; ++b) {
-    for (index_t t = 0; t < p.Tq; ++t) {
-      for (index_t c = 0; c < p.d; ++c) {
-        const index_t group = p.d / p.bias.heads;
-        if (c % group == 0) {
-          for (index_t s = 0; s < p.Tk; ++s)
-            w[at(s)] = weights.visible(b, t, s) ? 0.5 * weights(b, c / group, t, s) : hidden;
-        }
-        double most = hidden;
-        for (index_t s = 0; s < p.Tk; ++s) {
-          x[at(s)] = hidden;
-          if (w[at(s)] == hidden) continue;
-          const index_t offset = b * p.k.sb + position_offset(p.k, p.grid, s) + c / (p.d / p.hk) * p.k.sc;
-          const double k = load_element(p.k.data, p.k.type, offset);
-          if (k == hidden) continue;
-          x[at(s)] = 0.5 * k + w[at(s)];
-          if (x[at(s)] > most) most = x[at(s)];
-        }
-        double sum = 0;
-        for (index_t s = 0; s < p.Tk; ++s) {
-          if (x[at(s)] == hidden) {
-            x[at(s)] = 0;
-            continue;
-          }
-          x[at(s)] = std::exp(2 * (x[at(s)] - most));
-          sum += x[at(s)];
-        }
-        const index_t row =
-            (query_axis == 1 ? b * out.stride(0) : 0) + t * out.stride(query_axis) + c * out.stride(query_axis + 2);
-        // A row that sees no key has sum 0; its map is 0 and not 0/0.
-        for (index_t s = 0; s < p.Tk; ++s) {
-          store_element(out.data(), out.type(), row + s * out.stride(query_axis + 1),
-                        x[at(s)] == 0 ? 0 : x[at(s)] / sum);
-        }
-      }
-    }
-  }
-}
-
 template <class E, class K, class Out>
 constexpr detail::finding find_map_tensors() {
   return detail::first_of({detail::find_input<detail::arg::k, E, detail::value_of_t<K>, 2, 5, K>(),
@@ -173,7 +132,7 @@ inline void run_map(const call& c, const cpu& exec) {
   require_executor(c.op, exec);
   const problem p = prepare_map(c);
   const float_environment own;
-  fill_map(p, c.y.view, exec.memory != nullptr ? exec.memory : std::pmr::new_delete_resource());
+  fill_map(p, c.y.view, exec);
 }
 
 /// On the device of a stream.

@@ -4,6 +4,9 @@
 #include <aft/core/config.hpp>
 
 #include <dlfcn.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 #include <cstdlib>
 #include <iostream>
@@ -30,17 +33,26 @@ bool has([[maybe_unused]] const std::string& feature) {
   if (feature.empty()) return true;
 #if defined(__x86_64__)
   // The compilers take literals alone.
-  if (feature == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (feature == "v2") return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  if (feature == "v3") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool wide =
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (feature == "avx512") return wide;
-  if (feature == "avx512_bf16") return wide && __builtin_cpu_supports("avx512bf16");
+  if (feature == "v4") return wide;
+  if (feature == "v4-bf16") return wide && __builtin_cpu_supports("avx512bf16");
+#elif defined(__aarch64__) && defined(__linux__)
+  if (feature == "neon") return true;
+  if (feature == "neon-bf16") return (getauxval(AT_HWCAP2) >> 14 & 1) != 0;
 #endif
   std::cerr << "nobody knows how to ask for " << feature << std::endl;
   std::exit(1);
 }
 
 const engine* load(const built_engine& from) {
+  // A level of aft::compiled is the library told so, as a user's environment may say it.
+  const bool is_level = *from.feature != '\0';
+  const char* const users = std::getenv("AFT_ISA");
+  const std::string before = users == nullptr ? "" : users;
+  if (is_level) setenv("AFT_ISA", from.name, 1);
   void* const object = dlopen(from.file, RTLD_NOW | RTLD_LOCAL);
   void* const found = object == nullptr ? nullptr : dlsym(object, "aft_test_engine");
   if (found == nullptr) {
@@ -48,7 +60,13 @@ const engine* load(const built_engine& from) {
     std::cerr << "engine " << from.name << ": " << dlerror() << std::endl;
     std::exit(1);
   }
-  return static_cast<const engine*>(found);
+  if (is_level) setenv("AFT_ISA", before.c_str(), 1);
+  const engine* const loaded = static_cast<const engine*>(found);
+  if (is_level && std::string(loaded->isa) != from.name) {
+    std::cerr << "engine " << from.name << " runs " << loaded->isa << std::endl;
+    std::exit(1);
+  }
+  return loaded;
 }
 
 struct all_engines {

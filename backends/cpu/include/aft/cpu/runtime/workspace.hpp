@@ -43,7 +43,7 @@ class scratch {
     while (last_ != nullptr) {
       header* const h = last_;
       last_ = h->before;
-      from_->deallocate(h, h->bytes, resource_alignment);
+      give_back(*from_, h, h->bytes);
     }
   }
 
@@ -125,6 +125,22 @@ class scratch {
   static constexpr std::size_t resource_alignment = max_of(least_alignment, sizeof(header));
   static_assert(resource_alignment % sizeof(header) == 0 && resource_alignment <= alignment);
 
+  // GCC guesses which resource it will be, and takes a copy of that one's code along, compiled for this file's instruction
+  // set but under the standard library's name. A program of several instruction sets keeps one copy, for all who call it.
+#if defined(__GNUC__) && !defined(__clang__)
+#define AFT_WITHOUT_GUESSES gnu::optimize("no-devirtualize-speculatively"),
+#else
+#define AFT_WITHOUT_GUESSES
+#endif
+  [[AFT_WITHOUT_GUESSES gnu::noinline]] static void* take_from(std::pmr::memory_resource& from, std::size_t bytes) {
+    return from.allocate(bytes, resource_alignment);
+  }
+  [[AFT_WITHOUT_GUESSES gnu::noinline]] static void give_back(std::pmr::memory_resource& from, void* block,
+                                                              std::size_t bytes) {
+    from.deallocate(block, bytes, resource_alignment);
+  }
+#undef AFT_WITHOUT_GUESSES
+
   /// Compiled once: a call takes dozens of buffers.
   AFT_COMPILE_ONCE std::byte* take_bytes(std::size_t wanted) {
     if (from_ == nullptr) {
@@ -146,7 +162,7 @@ class scratch {
   }
 
   AFT_COMPILE_ONCE std::byte* block(std::size_t bytes) {
-    void* const raw = from_->allocate(alignment + bytes, resource_alignment);
+    void* const raw = take_from(*from_, alignment + bytes);
     last_ = ::new (raw) header{last_, alignment + bytes};
     std::byte* const after = static_cast<std::byte*>(raw) + sizeof(header);
     return after + (alignment - reinterpret_cast<std::uintptr_t>(after) % alignment) % alignment;
