@@ -20,6 +20,7 @@ ALLOWED = {
     "interop": {"core", "interop"},
     "cpu": {"core", "math", "cpu"},
     "cuda": {"core", "math", "cuda"},
+    "compiled": {"core", "math", "compiled"},
 }
 
 
@@ -54,7 +55,7 @@ SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/
 STOP = "nothing of aft is compiled, see the error above"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 BESIDE = re.compile(r"\.\./\.\./backends/\w+/include/(.+)")
-ROOTS = ("include", "backends/cpu/include", "backends/cuda/include")
+ROOTS = ("include", "backends/cpu/include", "backends/compiled/include", "backends/cuda/include")
 SUFFIXES = {".hpp", ".cuh", ".h"}
 # What users and tests include.
 ENTRIES = ("aft/aft.hpp", "aft/aft.h", "aft/reference/reference.hpp")
