@@ -27,9 +27,10 @@ def describe(library, headers, out):
                library)
     if done.returncode != 0:
         sys.exit(f"abidw: {done.stdout}{done.stderr}")
-    # Where the sources lay is no part of the interface; that they are several files is what the format asks for.
+    # Where the sources lay and what the library's file is called is no part of the interface. That they are several files
+    # is what the format asks for.
     text = pathlib.Path(out).read_text(encoding="utf-8")
-    pathlib.Path(out).write_text(re.sub(r" path='[^']*/", " path='", text), encoding="utf-8")
+    pathlib.Path(out).write_text(re.sub(r" path='[^']*/", " path='", re.sub(r" soname='[^']*'", "", text)), encoding="utf-8")
 
 
 def exported(library):
