@@ -22,15 +22,16 @@ def run(*command):
 
 def describe(library, headers, out):
     """Types of the public header alone, without the paths of one machine."""
-    done = run("abidw", "--headers-dir", headers, "--exported-interfaces-only", "--drop-private-types", "--drop-undefined-syms", "--no-corpus-path",
-               "--no-comp-dir-path", "--no-show-locs", "--no-elf-needed", "--type-id-style", "hash", "--out-file", out,
+    done = run("abidw", "--headers-dir", headers, "--exported-interfaces-only", "--drop-private-types",
+               "--drop-undefined-syms", "--no-corpus-path", "--no-comp-dir-path", "--no-show-locs", "--no-elf-needed", "--type-id-style", "hash", "--out-file", out,
                library)
     if done.returncode != 0:
         sys.exit(f"abidw: {done.stdout}{done.stderr}")
     # Where the sources lay and what the library's file is called is no part of the interface. That they are several files
     # is what the format asks for.
     text = pathlib.Path(out).read_text(encoding="utf-8")
-    pathlib.Path(out).write_text(re.sub(r" path='[^']*/", " path='", re.sub(r" soname='[^']*'", "", text)), encoding="utf-8")
+    text = re.sub(r" path='[^']*/", " path='", re.sub(r" soname='[^']*'", "", text))
+    pathlib.Path(out).write_text(text, encoding="utf-8")
 
 
 def exported(library):
