@@ -53,7 +53,7 @@ def short(compiler):
     """g++ 12.2.0, clang 14.0.6."""
     words = compiler.replace("clang version", "clang").split()
     start = next(i for i, word in enumerate(words) if word.startswith(("g++", "clang")))
-    return f"{words[start].split('-')[0]} {next(w for w in words[start + 1:] if w[0].isdigit())}"
+    return f"{words[start].split('-')[0]} {[w for w in words[start + 1:] if w[0].isdigit()][-1]}"
 
 
 def table(documents):

@@ -9,7 +9,7 @@ template panel_place fold_columns<float, emission::nothing, reach::ordinary, sca
 template panel_place fold_columns<float, emission::gated, reach::ordinary, scan_tuning<float>::rows>(
     const fold_job<float>&, const segment&, const fold_inputs<float>&, index_t, panel_place);
 template panel_place sum_uniform_rows<float, scan_tuning<float>::rows>(const reverse_job<float>&,
-                                                                       const uniform_inputs<float>&, const segment&,
+                                                                       const row_inputs<float>&, const segment&,
                                                                        index_t, panel_place);
 template index_t add_causal_rows<float, true>(const reverse_job<float>&, const row_inputs<float>&, const segment&,
                                               index_t);
