@@ -108,11 +108,13 @@ inline void turn_panel_rows(const C* from, index_t rows, index_t count, C* out) 
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::MR;
   if constexpr (turns_rows<C>) {
-    vec<C> block[L];
-    AFT_UNROLL(16)
-    for (index_t r = 0; r < L; ++r) block[r] = r < rows ? load(from + r * L) : vec<C>(C(0));
-    transpose(block);
-    for (index_t l = 0; l < count; ++l) store_first<M>(out + 2 * l * M, block[l]);
+    for (index_t first = 0; first < M; first += L) {
+      vec<C> block[L];
+      AFT_UNROLL(16)
+      for (index_t r = 0; r < L; ++r) block[r] = first + r < rows ? load(from + (first + r) * L) : vec<C>(C(0));
+      transpose(block);
+      for (index_t l = 0; l < count; ++l) store_tile_rows<M, C>(out + 2 * l * M + first, block[l]);
+    }
     return;
   }
   for (index_t l = 0; l < count; ++l, out += 2 * M) {

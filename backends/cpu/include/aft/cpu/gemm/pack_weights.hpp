@@ -88,8 +88,6 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::MR;
   if constexpr (turns_rows<C>) {
-    // The rows of a panel are one vector, of which some lanes may be idle, or several whole ones.
-    static_assert(M <= L || M % L == 0);
     for (index_t s = 0; s < steps; s += L) {
       for (index_t first = 0; first < M; first += L) {
         vec<C> block[L];
@@ -112,14 +110,7 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
         }
         transpose(block);
         const index_t count = steps - s < L ? steps - s : L;
-        for (index_t i = 0; i < count; ++i) {
-          C* const to = panel + (s + i) * M + first;
-          if constexpr (M < L) {
-            store_first<M>(to, block[i]);
-          } else {
-            store(to, block[i]);
-          }
-        }
+        for (index_t i = 0; i < count; ++i) store_tile_rows<M, C>(panel + (s + i) * M + first, block[i]);
       }
     }
     return;

@@ -7,7 +7,7 @@
 /// exponents apart gives the very bits that the fast path would have given had it not underflowed.
 #pragma once
 
-#include "../simd/vec.hpp"
+#include "../simd/returned_in_place.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 

@@ -46,7 +46,7 @@
 #endif
 
 // Whether vectors are NEON's of 64-bit ARM. A target with SVE has NEON too, but its vectors are not these.
-#if defined(__aarch64__) && !defined(AFT_EMULATED_SIMD) && XSIMD_WITH_NEON64 && !(defined(XSIMD_WITH_SVE) && XSIMD_WITH_SVE)
+#if defined(__aarch64__) && !defined(AFT_EMULATED_SIMD) && !(defined(XSIMD_WITH_SVE) && XSIMD_WITH_SVE)
 #define AFT_NEON64
 #endif
 

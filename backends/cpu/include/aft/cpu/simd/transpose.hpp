@@ -144,6 +144,17 @@ inline constexpr bool turns_rows = requires(vec<C> (&block)[lanes<C>]) {
   transpose(block);
 };
 
+/// Stores the lanes that are rows of a tile of M: all, if those are whole vectors, else the first M.
+template <index_t M, class C>
+inline void store_tile_rows(C* p, const vec<C>& v) {
+  static_assert(M <= lanes<C> || M % lanes<C> == 0);
+  if constexpr (M < lanes<C>) {
+    store_first<M>(p, v);
+  } else {
+    store(p, v);
+  }
+}
+
 /// to[s * ld + t] = from[t * step + s] for t < rows <= lanes and s < n.
 template <class C>
 inline void transpose_columns(const C* from, index_t step, index_t rows, index_t n, C* to, index_t ld) {

@@ -19,20 +19,6 @@ using vec = xsimd::batch<C, vector_arch>;
 template <class C>
 using vec_mask = xsimd::batch_bool<C, vector_arch>;
 
-/// The last member of a struct of up to four vectors that functions return. 64-bit ARM returns those in registers, and
-/// GCC 12 then copies the struct in one piece, through the stack, where the call is inlined too: an exp was 33
-/// instructions by it in place of 27. With a copy constructor of its own it is returned in memory, that is in place.
-#if defined(AFT_NEON64)
-struct returned_in_place {
-  returned_in_place() = default;
-  [[gnu::always_inline]] returned_in_place(const returned_in_place&) noexcept {}
-  [[gnu::always_inline]] returned_in_place& operator=(const returned_in_place&) noexcept { return *this; }
-};
-#define AFT_RETURNED_IN_PLACE [[no_unique_address]] returned_in_place how_it_is_returned{};
-#else
-#define AFT_RETURNED_IN_PLACE
-#endif
-
 /// Elements per vector.
 template <class C>
 inline constexpr index_t lanes = static_cast<index_t>(vec<C>::size);
