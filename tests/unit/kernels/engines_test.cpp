@@ -26,7 +26,8 @@ TEST_CASE("engines: all that were built and that the processor has instructions 
   std::stringstream text;
   text << file.rdbuf();
   const std::string built = AFT_TEST_ENGINES_BUILT;
-  for (const auto& isa : {std::pair{"v2", " sse4_2 "}, {"v3", " avx2 "}, {"v4", " avx512bw "}, {"v4-bf16", " avx512_bf16 "}}) {
+  for (const auto& isa :
+       {std::pair{"v2", " sse4_2 "}, {"v3", " avx2 "}, {"v4", " avx512bw "}, {"v4-bf16", " avx512_bf16 "}}) {
     const std::string name = isa.first,
                       flag = isa.second;  // doctest captures by reference, which bindings forbid clang
     if (built.find("compiled") == std::string::npos || text.str().find(" sse2 ") == std::string::npos) continue;
