@@ -65,7 +65,8 @@ TEST_CASE("engines: results of several instruction sets differ in bits, or one s
   std::set<std::string> sets;
   for (const named_engine& e : engines()) {
     const with_engine current(e);
-    if (!serves(aft::dtype::f32) || e.name == "clang" || e.name == "blocks") continue;
+    // v2 has the vectors of the tree's own SSE2 and sums as it does.
+    if (!serves(aft::dtype::f32) || e.name == "v2" || e.name == "clang" || e.name == "blocks") continue;
     kinds.insert(run_backward(aft::dtype::f32, call, x).dw);
     sets.insert(e.functions->isa);
   }
