@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a header includes something that its layer, or its folder in the layer, must not see.
 
-core <- math <- reference; ops see core and math; a backend sees core and math, never ops and never the other backend;
+core <- math <- reference; ops see core and math; a backend sees core and math, never ops and never another backend;
 only aft.hpp sees both sides. The order is what lets a backend be added or replaced without touching an operator. Within
 a layer the order of the folders says where a reader may begin: what a folder does is known without those after it.
 """

@@ -18,9 +18,9 @@
 #define AFT_IS(level) AFT_IS_(level)
 #define AFT_THIS AFT_IS(AFT_COMPILED_LEVEL)
 #if AFT_THIS <= AFT_IS_v4_bf16
-#if !defined(__SSE4_2__) || (AFT_THIS == AFT_IS_v2) == defined(__AVX__) ||           \
-    (AFT_THIS >= AFT_IS_v3) != (defined(__AVX2__) && defined(__FMA__)) ||            \
-    (AFT_THIS >= AFT_IS_v4) != (defined(__AVX512F__) && defined(__AVX512BW__)) ||    \
+#if !defined(__SSE4_2__) || (AFT_THIS == AFT_IS_v2) == defined(__AVX__) ||        \
+    (AFT_THIS >= AFT_IS_v3) != (defined(__AVX2__) && defined(__FMA__)) ||         \
+    (AFT_THIS >= AFT_IS_v4) != (defined(__AVX512F__) && defined(__AVX512BW__)) || \
     (AFT_THIS >= AFT_IS_v4_bf16) != defined(__AVX512BF16__) || defined(__AVX512FP16__)
 #error "aft::compiled: this level is compiled with other -m flags than its own: take them out of CMAKE_CXX_FLAGS"
 #endif
@@ -30,7 +30,8 @@
 
 namespace aft::inline AFT_ISA {
 
-// In the level's own namespace: one definition in the version's would be every level's, with the kernels of one of them.
+// In the level's own namespace: one definition in the version's would be every level's, with the kernels of one of
+// them.
 template <class C>
 constexpr AFT_COMPILED_VERSION::kernels kernels_of_this_level() {
   return {{&cpu_forward<C, family::full>, &cpu_forward<C, family::local>, &cpu_forward<C, family::simple>,

@@ -59,7 +59,8 @@
 /// Before a loop: so many of its turns at a time.
 #define AFT_UNROLL(turns) AFT_PRAGMA(GCC unroll turns)
 #define AFT_PRAGMA(words) _Pragma(#words)
-/// Asks for the line at an address. Further arguments: 1 if it is to be written, and how near it is to come, from 0 to 3.
+/// Asks for the line at an address. Further arguments: 1 if it is to be written, and how near it is to come, from 0
+/// to 3.
 #define AFT_PREFETCH(...) __builtin_prefetch(__VA_ARGS__)
 
 /// A function of plain numbers that kernels call too.

@@ -10,12 +10,12 @@
 // A file without kernels hands the resource on and asks it for nothing. The header brings locks and clocks along, which
 // were a quarter of the time that such a file takes to be parsed.
 namespace std _GLIBCXX_VISIBILITY(default) {
-_GLIBCXX_BEGIN_NAMESPACE_VERSION
-namespace pmr {
-class memory_resource;
-}
-_GLIBCXX_END_NAMESPACE_VERSION
-}  // namespace std
+  _GLIBCXX_BEGIN_NAMESPACE_VERSION
+  namespace pmr {
+  class memory_resource;
+  }
+  _GLIBCXX_END_NAMESPACE_VERSION
+}  // namespace )
 #else
 #include <memory_resource>
 #endif

@@ -16,8 +16,8 @@
 extern "C" {
 [[gnu::visibility("default")]] extern const aft::test::engine aft_test_engine;
 #if defined(AFT_COMPILED)
-// The library chooses its level while the program loads it. Of one that adds products of bfloat16 the other types have the
-// kernels of the level below, which is an engine too.
+// The library chooses its level while the program loads it. Of one that adds products of bfloat16 the other types have
+// the kernels of the level below, which is an engine too.
 const aft::test::engine aft_test_engine = [] {
   using namespace aft::test;
   if (std::string_view(aft::isa()).ends_with("-bf16"))

@@ -26,7 +26,8 @@ TEST_CASE("engines: all that were built and that the processor has instructions 
   std::stringstream text;
   text << file.rdbuf();
   const std::string built = AFT_TEST_ENGINES_BUILT;
-  for (const auto& isa : {std::pair{"v2", " sse4_2 "}, {"v3", " avx2 "}, {"v4", " avx512bw "}, {"v4-bf16", " avx512_bf16 "}}) {
+  for (const auto& isa :
+       {std::pair{"v2", " sse4_2 "}, {"v3", " avx2 "}, {"v4", " avx512bw "}, {"v4-bf16", " avx512_bf16 "}}) {
     const std::string name = isa.first,
                       flag = isa.second;  // doctest captures by reference, which bindings forbid clang
     if (built.find("compiled") == std::string::npos || text.str().find(" sse2 ") == std::string::npos) continue;
@@ -64,7 +65,8 @@ TEST_CASE("engines: results of several instruction sets differ in bits, or one s
   std::set<std::string> sets;
   for (const named_engine& e : engines()) {
     const with_engine current(e);
-    if (!serves(aft::dtype::f32) || e.name == "clang" || e.name == "blocks") continue;
+    // v2 has the vectors of the tree's own SSE2 and sums as it does.
+    if (!serves(aft::dtype::f32) || e.name == "v2" || e.name == "clang" || e.name == "blocks") continue;
     kinds.insert(run_backward(aft::dtype::f32, call, x).dw);
     sets.insert(e.functions->isa);
   }

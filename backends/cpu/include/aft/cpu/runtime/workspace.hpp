@@ -125,8 +125,9 @@ class scratch {
   static constexpr std::size_t resource_alignment = max_of(least_alignment, sizeof(header));
   static_assert(resource_alignment % sizeof(header) == 0 && resource_alignment <= alignment);
 
-  // GCC guesses which resource it will be, and takes a copy of that one's code along, compiled for this file's instruction
-  // set but under the standard library's name. A program of several instruction sets keeps one copy, for all who call it.
+  // GCC guesses which resource it will be, and takes a copy of that one's code along, compiled for this file's
+  // instruction set but under the standard library's name. A program of several instruction sets keeps one copy, for
+  // all who call it.
 #if defined(__GNUC__) && !defined(__clang__)
 #define AFT_WITHOUT_GUESSES gnu::optimize("no-devirtualize-speculatively"),
 #else
