@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/targets.md, made from what a run of the lane `targets` left.
+"""docs/developing/targets.md, made from what a run of the lane `targets` left.
 
 table.py --record <folder>   takes the folder's records into bench/results/targets/targets.json, then writes the page
 table.py                     writes the page
@@ -15,13 +15,13 @@ from targets import TARGETS
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 RECORDS = TOP / "bench/results/targets/targets.json"
-PAGE = TOP / "docs/targets.md"
+PAGE = TOP / "docs/developing/targets.md"
 UNMEASURED = "not measured"
 # What the lane `core` and other pages hold; nothing here repeats their figures.
 ELSEWHERE = (
-    ("Linux x86-64, g++: SSE2, AVX2, AVX-512", "yes", "yes", "yes", "[measured](benchmarks.md)", "all tests of the operators, on every change"),
+    ("Linux x86-64, g++: SSE2, AVX2, AVX-512", "yes", "yes", "yes", "[measured](../benchmarks.md)", "all tests of the operators, on every change"),
     ("Linux x86-64, clang++", "yes", "yes", "yes", UNMEASURED, "the operators' tests, on every change"),
-    ("NVIDIA GPUs, nvcc", "yes", "yes", "yes", "[measured](cuda-benchmarks.md)",
+    ("NVIDIA GPUs, nvcc", "yes", "yes", "yes", "[measured](../cuda-benchmarks.md)",
      "compiled on every change where nvcc is installed; on a GPU by `scripts/gpu_check`"),
     ("Windows, MSVC or clang-cl", "not tested", "not tested", "not tested", UNMEASURED, "by nobody"),
 )
@@ -54,14 +54,14 @@ def page(records):
     return f"""# Targets
 
 Made by `tests/targets/table.py` from `bench/results/targets/targets.json`, the records of runs that passed; a target without one has not passed yet. *Right* counts
-tensors that were compared with the reference by the rule of [0006](adr/0006-tolerances.md): the four operators forward and
+tensors that were compared with the reference by the rule of [0006](../adr/0006-tolerances.md): the four operators forward and
 backward, with options, in float, double, half and bfloat16; the programs that do so find each of them wrong when a
 number of each result is moved. Emulators time nothing, so that there is no speed for what runs under one.
 
 {aligned([head, *ELSEWHERE, *(row(t, r) for t, r in known)])}
 
 Programs for targets that are not in the table are not known to fail; nobody tried. Instruction sets and compilers of the
-first rows are in [the table of what is supported](support.md#how-each-target-is-tested). Without OpenMP, as with the clang of most rows, a call
+first rows are in [the table of what is supported](../support.md#how-each-target-is-tested). Without OpenMP, as with the clang of most rows, a call
 runs on one thread.
 
 `scripts/test` names what it did not run for want of a tool; `scripts/deps targets` installs them on Debian, and
