@@ -198,7 +198,8 @@ struct split_log {
 /// `shift` before it is multiplied by ln 2. `part` has the second half of that product.
 template <class C>
 inline split_log<C> log_parts(const vec<C>& x, const vec<C>& shift) {
-  const auto [m, e] = split_number<C>(x);
+  const split_exp<C> number = split_number<C>(x);
+  const vec<C>&m = number.mantissa, &e = number.exponent;
   const auto upper = m > vec<C>(C(1.41421356237309504880));
   const vec<C> n = e + shift + xsimd::select(upper, vec<C>(C(1)), vec<C>(C(0)));
   const vec<C> reduced = xsimd::select(upper, m * vec<C>(C(0.5)), m);
