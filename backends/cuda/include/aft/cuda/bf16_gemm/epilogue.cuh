@@ -60,7 +60,7 @@ AFT_DEVICE float short_gate(float q) {
 }
 template <gate g, int n>
 AFT_DEVICE void apply_one(const float (&q)[n], float (&out)[n]) {
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int i = 0; i < n; ++i) out[i] *= short_gate<g>(q[i]);
 }
 /// out *= gate(q), with one look at which gate it is.
@@ -85,10 +85,10 @@ struct row_places {
     row_places rows;
     if (positions.n0 == 1 && positions.n1 == 1) {
       const index_t first = col.b * x.sb + t * x.s2 + col.c * x.sc;
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int r = 0; r < n; ++r) rows.at[r] = first + r * x.s2;
     } else {
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int r = 0; r < n; ++r) rows.at[r] = row_offset(x, positions, col.b, t + r) + col.c * x.sc;
     }
     return rows;
@@ -116,7 +116,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
   {
     const auto* const from = reinterpret_cast<const std::uint16_t*>(p.q.data);
     const auto places = row_places<n>::of(p.q, p.positions, col, t0);
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int r = 0; r < n; ++r) {
       unit[r] = units[r];
       // Of padding q may be no number, and y is 0 all the same.
@@ -127,7 +127,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
   const tile_span inner = tiles_of(window_keys_of(p, uniform, place.first_row, place.last_row));
   std::uint32_t flags = 0;
   bool shown[n];
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 0; r < n; ++r) {
     gemm_row found{0.0f, false};
     if (r < exist) found = prove_row(p, uniform, inner, col, at, t0 + r, unit[r], sums.pair[r][lane]);
@@ -142,7 +142,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
     rows.flags[first_flag + flag_word(rows, t0 + lane, column_tile)] = flags;
 
   if (p.average.set) {
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int r = 0; r < n; ++r)
       if (shown[r]) store<float>(p.average, p.positions, col.b, t0 + r, col.c, out[r]);
   }
@@ -151,7 +151,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
   // y may be q itself: every element has been read by the thread that writes it.
   auto* const to = reinterpret_cast<std::uint16_t*>(p.y.data);
   const auto places = row_places<n>::of(p.y, p.positions, col, t0);
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 0; r < n; ++r)
     if (shown[r]) to[places.at[r]] = float_to_bfloat16(out[r]);
 }

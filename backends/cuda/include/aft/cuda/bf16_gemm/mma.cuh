@@ -41,23 +41,23 @@ AFT_DEVICE void multiply_stage(const gemm_stage& stage, const gemm_warp& at, gem
   // The row of a matrix that this lane names to load_matrices, and which of the four matrices it is in.
   const int matrix = at.lane / 8;
   const int within = at.lane % 8;
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int step = 0; step < gemm_depth / 16; ++step) {
     std::uint32_t a[gemm_warp::row_blocks][4];
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int m = 0; m < gemm_warp::row_blocks; ++m) {
       const int row = at.first_row + 16 * m + 8 * (matrix % 2) + within;
       load_matrices(a[m], stage.left.operand + chunk_at(row, 2 * step + matrix / 2));
     }
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int n = 0; n < gemm_warp::column_blocks; n += 2) {
       const int column = 8 * n + 8 * (matrix / 2) + within;
       std::uint32_t words[4];
       load_matrices(words, stage.right[at.lane_tile].operand + chunk_at(column, 2 * step + matrix % 2));
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int i = 0; i < 2; ++i) {
         const std::uint32_t b[2] = {words[2 * i], words[2 * i + 1]};
-        AFT_UNROLL
+        AFT_DEVICE_UNROLL
         for (int m = 0; m < gemm_warp::row_blocks; ++m) mma_bfloat16(acc[m][n + i], a[m], b);
       }
     }
@@ -69,7 +69,7 @@ template <class Tile>
 AFT_DEVICE void start_gemm_copy(const Tile& from, Tile& to) {
   constexpr int chunks = static_cast<int>(sizeof(Tile)) / chunk_bytes;
   static_assert(chunks % gemm_threads == 0);
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int i = 0; i < chunks / gemm_threads; ++i) {
     const int at = (i * gemm_threads + thread_index()) * chunk_bytes;
     copy_async(to.operand + at, from.operand + at);
@@ -84,9 +84,9 @@ gemm_mma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_p
   const gemm_place place = gemm_place::of(p, uniform, plan, block_index());
   const gemm_warp at = gemm_warp::own();
   gemm_accumulators acc;
-  AFT_UNROLL
-  for (int m = 0; m < gemm_warp::row_blocks; ++m) AFT_UNROLL
-  for (int n = 0; n < gemm_warp::column_blocks; ++n) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int m = 0; m < gemm_warp::row_blocks; ++m) AFT_DEVICE_UNROLL
+  for (int n = 0; n < gemm_warp::column_blocks; ++n) AFT_DEVICE_UNROLL
   for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.0f;
 
   const int lane_tiles = plan.lane_tiles_in(place.channel_tile);
@@ -95,14 +95,14 @@ gemm_mma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_p
       gemm_stage& stage = buffers.stages[(tile - place.begin) % 2];
       start_gemm_copy(place.left(plan, tile), stage.left);
       const right_tile* const right = plan.right_of(place.batch_item, place.channel_tile, tile);
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int i = 0; i < gemm_lane_tiles; ++i)
         if (i < lane_tiles) start_gemm_copy(right[i], stage.right[i]);
     }
     commit_copies();
   };
   start(place.begin);
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int tile = place.begin; tile < place.end; ++tile) {
     wait_copies<0>();
     sync();  // the tile has arrived for all threads, and all have done with the one before
@@ -114,13 +114,13 @@ gemm_mma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_p
 
   // Eight rows at a time, and one copy of the code that finishes them: the registers are chosen by a comparison.
   gemm_sums& sums = buffers.sums[thread_index() / warp_size];
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int part = 0; part < 2 * gemm_warp::row_blocks; ++part) {
-    AFT_UNROLL
-    for (int m = 0; m < gemm_warp::row_blocks; ++m) AFT_UNROLL
+    AFT_DEVICE_UNROLL
+    for (int m = 0; m < gemm_warp::row_blocks; ++m) AFT_DEVICE_UNROLL
     for (int half = 0; half < 2; ++half) {
       if (2 * m + half != part) continue;
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int n = 0; n < gemm_warp::column_blocks; ++n)
         sums.pair[at.lane / 4][4 * n + at.lane % 4] = {{acc[m][n][2 * half], acc[m][n][2 * half + 1]}};
     }

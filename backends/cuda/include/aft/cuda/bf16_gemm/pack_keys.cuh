@@ -76,17 +76,17 @@ gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_
   std::byte* const tile = plan.right_of(batch_item, channel_tile, key_tile)[lane_tile].operand;
   int special = no_key;
   constexpr int keys = chunk_bytes / 2;
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int chunk = 0; chunk < gemm_depth / keys; ++chunk) {
     gemm_key x[keys];
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < keys; ++i) {
       const index_t s = s0 + chunk * keys + i;
       x[i] = gemm_key::of(p, col, s, unit);
       if (x[i].special && special == no_key) special = static_cast<int>(s);
     }
     four_words num, den;
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) {
       num.x[i] = two_halves(x[2 * i].num, x[2 * i + 1].num);
       den.x[i] = two_halves(x[2 * i].den, x[2 * i + 1].den);

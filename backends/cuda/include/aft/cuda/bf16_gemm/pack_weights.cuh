@@ -45,14 +45,14 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
 
   float largest = -number<float>::infinity;
   bool special = false;
-  AFT_UNROLL_BY(Row::tiles_at_once)
-  for (int tile = 0; tile < place.end - place.begin; ++tile) AFT_UNROLL_BY(Row::keys_at_once)
+  AFT_DEVICE_UNROLL_BY(Row::tiles_at_once)
+  for (int tile = 0; tile < place.end - place.begin; ++tile) AFT_DEVICE_UNROLL_BY(Row::keys_at_once)
   for (int j = 0; j < 2; ++j) {
     const float w = weight_at(first + tile * index_t{gemm_depth} + j);
     special = special || !(w <= number<float>::range);
     largest = larger(largest, w);
   }
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int mask = 1; mask < warp_size; mask *= 2) largest = larger(largest, shuffle_xor(largest, mask));
   const bool low = largest < ordinary_logit && largest != -number<float>::infinity;
   const bool out = ballot(special) != 0 || low;
@@ -60,10 +60,10 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
   if (lane == 0) unit_of_row = unit;
   if (out) end = keys.lo;
 
-  AFT_UNROLL_BY(Row::tiles_at_once)
+  AFT_DEVICE_UNROLL_BY(Row::tiles_at_once)
   for (int tile = 0; tile < place.end - place.begin; ++tile) {
     std::uint32_t word = 0;
-    AFT_UNROLL_BY(Row::keys_at_once)
+    AFT_DEVICE_UNROLL_BY(Row::keys_at_once)
     for (int j = 0; j < 2; ++j) {
       const split_exp<float> e = stage_logit(weight_at(first + tile * index_t{gemm_depth} + j));
       const float x = e.mantissa > 0.0f ? e.mantissa * pow2<float>(e.exponent - unit) : 0.0f;

@@ -53,7 +53,7 @@ struct pipeline_state {
 AFT_DEVICE void copy_tiles(const gemm_plan& plan, const gemm_place& place, int before, wgmma_buffers& buffers) {
   // Sums of channels that do not exist are of whatever lies there, and nobody looks at them.
   const int right_bytes = plan.lane_tiles_in(place.channel_tile) * static_cast<int>(sizeof(right_tile));
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int i = 0; i < place.end - place.begin; ++i) {
     const pipeline_state turn = pipeline_state::of(before + i);
     gemm_stage& to = buffers.stages[turn.stage];
@@ -70,7 +70,7 @@ AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_ro
                                wgmma_sums& d) {
   const bool announces = thread_index() % warp_size == 0;
   const int tiles = place.end - place.begin;
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int i = 0; i < tiles; ++i) {
     const pipeline_state turn = pipeline_state::of(before + i);
     const gemm_stage& stage = buffers.stages[turn.stage];
@@ -78,7 +78,7 @@ AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_ro
     const std::uint64_t a = swizzled_matrix(stage.left.operand + first_row * operand_row_bytes);
     const std::uint64_t b = swizzled_matrix(stage.right);
     begin_products(d);
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int step = 0; step < gemm_depth / 16; ++step) multiply_group(d, further(a, 32 * step), further(b, 32 * step));
     commit_products();
     wait_products<1>();
@@ -93,13 +93,13 @@ AFT_DEVICE void wgmma_epilogue(const device_call<float>& p, const gemm_plan& pla
                                const uniform_sums<key_sum<float>>& uniform, const gemm_place& place, int first_row,
                                gemm_sums& sums, const wgmma_sums& d) {
   const int lane = thread_index() % warp_size;
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int part = 0; part < 2 * gemm_lane_tiles; ++part) {
-    AFT_UNROLL
-    for (int tile = 0; tile < gemm_lane_tiles; ++tile) AFT_UNROLL
+    AFT_DEVICE_UNROLL
+    for (int tile = 0; tile < gemm_lane_tiles; ++tile) AFT_DEVICE_UNROLL
     for (int half = 0; half < 2; ++half) {
       if (2 * tile + half != part) continue;
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int n = 0; n < 8; ++n) {
         const int at = 4 * (8 * tile + n) + 2 * half;
         sums.pair[lane / 4][4 * n + lane % 4] = {{d[at], d[at + 1]}};
@@ -143,11 +143,11 @@ gemm_wgmma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm
     // Of 64 Ki registers 128 times 40 are the copying group's.
     take_registers<232>();
     const int warp = thread_index() / warp_size;
-    AFT_UNROLL_BY(1)
+    AFT_DEVICE_UNROLL_BY(1)
     for (index_t block = block_index(); block < plan.blocks(); block += plan.launched) {
       const gemm_place place = gemm_place::of(p, uniform, plan, block);
       wgmma_sums d;
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int i = 0; i < 128; ++i) d[i] = 0.0f;
       multiply_tiles(place, before, group * 64, buffers, d);
       wgmma_epilogue(p, plan, uniform, place, warp * 16, buffers.sums[warp], d);

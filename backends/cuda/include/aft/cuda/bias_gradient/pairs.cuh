@@ -112,7 +112,7 @@ pair_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER p
     sync();
     if (own.mantissa == C(0)) continue;
     C part = C(0);
-    AFT_UNROLL_BY(2)
+    AFT_DEVICE_UNROLL_BY(2)
     for (int c = 0; c < tuning::pair_channels; ++c) {
       const split_exp<C> key = tile.keys[across][c];
       if (key.mantissa == C(0)) continue;

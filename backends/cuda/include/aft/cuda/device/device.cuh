@@ -21,8 +21,8 @@
 #define AFT_HOST_DEVICE inline
 #define AFT_KERNEL(threads, blocks) inline void
 #define AFT_PARAMETER
-#define AFT_UNROLL
-#define AFT_UNROLL_BY(n)
+#define AFT_DEVICE_UNROLL
+#define AFT_DEVICE_UNROLL_BY(n)
 #else
 #define AFT_DEVICE __device__ __forceinline__
 #define AFT_HOST_DEVICE __host__ __device__ __forceinline__
@@ -32,9 +32,9 @@
 #define AFT_KERNEL(threads, blocks) \
   __global__ __attribute__((visibility("hidden"))) void __launch_bounds__(threads, blocks)
 #define AFT_PARAMETER __grid_constant__
-#define AFT_UNROLL _Pragma("unroll")
+#define AFT_DEVICE_UNROLL _Pragma("unroll")
 #define AFT_PRAGMA_(text) _Pragma(#text)
-#define AFT_UNROLL_BY(n) AFT_PRAGMA_(unroll n)
+#define AFT_DEVICE_UNROLL_BY(n) AFT_PRAGMA_(unroll n)
 #endif
 
 namespace aft::inline AFT_ISA::cuda_impl {

@@ -110,7 +110,7 @@ __device__ __forceinline__ void copy_bulk(void* to, const void* from, int bytes,
 
 /// The compiler may not move what it does with d to the other side of it.
 __device__ __forceinline__ void hold(wgmma_sums& d) {
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 /// Before products use sums that the threads have touched.

@@ -101,11 +101,11 @@ AFT_DEVICE bool stage_weights(const device_call<C>& p, index_t b, index_t h, ind
 template <bool hiding, class C>
 AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, key_sum<C>& sum) {
   C top = sum.max;
-  AFT_UNROLL_BY(8)
+  AFT_DEVICE_UNROLL_BY(8)
   for (int s = 0; s < tuning::depth; ++s)
     top = larger(top, tile.keys[s][lane].exponent + tile.weights[row][s].exponent);
   C num = C(0), den = C(0);
-  AFT_UNROLL_BY(4)
+  AFT_DEVICE_UNROLL_BY(4)
   for (int s = 0; s < tuning::depth; ++s) {
     const split_exp<C> key = tile.keys[s][lane];
     const split_exp<C> weight = tile.weights[row][s];
@@ -149,15 +149,15 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
     stage_keys(p, col, s0, tile);
     const bool hides = stage_weights(p, b, h, at.first_row, t_end, s0, tile);
     if (sync_any(hides)) {
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int r = 0; r < tuning::rows_per_thread; ++r) add_tile<true>(tile, first + r, lane, sums[r]);
     } else {
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int r = 0; r < tuning::rows_per_thread; ++r) add_tile<false>(tile, first + r, lane, sums[r]);
     }
   }
 
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 0; r < tuning::rows_per_thread; ++r) {
     const index_t t = at.first_row + first + r;
     const index_t flag = at.tile * fold_rows + first + r;

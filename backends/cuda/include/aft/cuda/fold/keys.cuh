@@ -77,7 +77,7 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
   }
 
   key_fold<C> keys[tuning::rows_per_thread];
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 0; r < tuning::rows_per_thread; ++r) {
     const index_t s = at.first_row + first + r;
     const bool exists = col.exists && s < s_end;
@@ -93,11 +93,11 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
     stage_queries(p, col, t0, tile);
     stage_columns(p, b, h, at.first_row, s_end, t0, tile);
     sync();
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int r = 0; r < tuning::rows_per_thread; ++r) {
       key_fold<C>& own = keys[r];
       C dv = C(0), dk = C(0);
-      AFT_UNROLL_BY(2)
+      AFT_DEVICE_UNROLL_BY(2)
       for (int t = 0; t < tuning::depth; ++t) {
         const split_exp<C> weight = tile.weights[first + r][t];
         const staged_query<C> query = tile.queries[t][lane];
@@ -120,7 +120,7 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
     }
   }
 
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 0; r < tuning::rows_per_thread; ++r) {
     const index_t s = at.first_row + first + r;
     const index_t flag = at.tile * fold_rows + first + r;

@@ -74,7 +74,7 @@ AFT_DEVICE Fold merged_runs(const run_plan& plan, const run_place& at, const Fol
   const int lane = thread_index() % warp_size;
   Fold own;
   if (at.exists) {
-    AFT_UNROLL_BY(4)
+    AFT_DEVICE_UNROLL_BY(4)
     for (index_t step = at.begin; step < at.end; ++step) own = carried(own, folds[sum_index(plan, at, step)]);
   }
   shared_runs.runs[at.warp][lane] = own;

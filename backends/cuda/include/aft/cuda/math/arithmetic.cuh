@@ -176,7 +176,7 @@ AFT_DEVICE C log_from_base(const half_sum<C>& base, C x, C shift) {
   const C s = (m - C(1)) / (m + C(1));
   const C s2 = s * s;
   C q = C(1) / C(2 * terms + 1);
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int i = terms - 1; i >= 1; --i) q = fused(q, s2, C(1) / C(2 * i + 1));
   const C twice = s + s;
   const C log_m = fused(twice * s2, q, twice);

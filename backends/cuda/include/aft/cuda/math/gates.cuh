@@ -48,7 +48,7 @@ AFT_DEVICE C tanh_gate(C x) {
     constexpr int terms = sizeof(C) == 4 ? 7 : 14;
     const C z = x * x;
     C sum = series[terms - 1];
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = terms - 2; i >= 0; --i) sum = fused(sum, z, series[i]);
     return fused(sum * z, x, x);
   }

@@ -51,9 +51,9 @@ struct product_place {
 /// a warp has 32 columns of a row, which are whole lines to write and one word of flags.
 template <int width>
 AFT_DEVICE void hand_over(const row_sums& sums, const warp_tile& at, key_sum<float> (&to)[product_rows][width]) {
-  AFT_UNROLL
-  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
-  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_DEVICE_UNROLL
+  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_DEVICE_UNROLL
   for (int half = 0; half < 2; ++half) to[at.row(m, half)][at.column(n)] = sums[m][n][half];
 }
 
@@ -95,7 +95,7 @@ AFT_DEVICE void product_epilogue(const device_call<float>& p, const product_plan
   const int lane = thread_index() % warp_size;
   const column col = product_place::own_column(plan);
   const float terms = static_cast<float>(tiles_seen.end - tiles_seen.begin) * tuning::depth;
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int r = thread_index() / warp_size; r < product_rows; r += tuning::product_warps) {
     const index_t t = first_row + r;
     if (t - rows.r0 >= rows.row_tiles * fold_rows) break;
@@ -159,7 +159,7 @@ product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pro
       }
       if (!hides) continue;
       const column col = product_place::own_column(plan);
-      AFT_UNROLL_BY(1)
+      AFT_DEVICE_UNROLL_BY(1)
       for (int i = 0; i < tuning::depth; i += hidden_depth) {
         sync();
         stage_hidden(p, col, b, h, first_row, t_end, s0 + i, buffers.loop.hidden);

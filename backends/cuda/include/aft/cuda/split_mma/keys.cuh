@@ -28,7 +28,7 @@ union tensor_key_buffers {
 /// Weights of keys s0.. and queries t0.., read along the rows of w; -inf where there is no pair, or a hidden one.
 AFT_DEVICE void load_columns(const device_call<float>& p, index_t b, index_t h, index_t s0, index_t s_end, index_t t0,
                              float (&raw)[product_rows][tuning::depth + 1], weight_part& part) {
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int i = thread_index(); i < product_rows * tuning::depth; i += product_threads) {
     const index_t s = s0 + i % product_rows;
     const index_t t = t0 + i / product_rows;
@@ -37,8 +37,8 @@ AFT_DEVICE void load_columns(const device_call<float>& p, index_t b, index_t h, 
   }
   sync();
   const int first = thread_index() % weight_part::row_threads * 4;
-  AFT_UNROLL
-  for (int r = 0; r < weight_part::rows; ++r) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int r = 0; r < weight_part::rows; ++r) AFT_DEVICE_UNROLL
   for (int i = 0; i < 4; ++i)
     part.w[r][i] = raw[thread_index() / weight_part::row_threads + r * weight_part::row_step][first + i];
 }
@@ -59,7 +59,7 @@ AFT_DEVICE void stage_hidden_queries(const device_call<float>& p, const column& 
     tile.keys[i][lane] = x;
     tile.values[i][lane] = q.o;
   }
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int i = thread_index(); i < product_rows * hidden_depth; i += product_threads) {
     const int row = i % product_rows;
     const index_t s = s0 + row;
@@ -136,7 +136,7 @@ key_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
       merge_tile<Operand>(buffers.loop.weights, own, at, acc, sums);
     }
     if (!hides) continue;
-    AFT_UNROLL_BY(1)
+    AFT_DEVICE_UNROLL_BY(1)
     for (int i = 0; i < tuning::depth; i += hidden_depth) {
       sync();
       stage_hidden_queries(p, col, b, h, place.first_row, s_end, t0 + i, buffers.loop.hidden);
@@ -150,7 +150,7 @@ key_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER
   hand_over(sums, at, buffers.end.sums);
   sync();
   const float terms = static_cast<float>(tiles_seen.end - tiles_seen.begin) * tuning::depth;
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int r = thread_index() / warp_size; r < product_rows; r += tuning::product_warps) {
     const index_t s = place.first_row + r;
     if (s - rows.r0 >= rows.row_tiles * fold_rows) break;

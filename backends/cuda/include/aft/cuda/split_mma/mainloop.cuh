@@ -44,19 +44,19 @@ AFT_DEVICE void multiply_split(float (&d)[4], const split_fragments<Operand, 4>&
   const auto rescale = [&d] {
     // Only a d that was 0 before holds nothing but products of this scale.
     static_assert(down == 1.0f || Operand::together * Operand::step == tuning::depth);
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4 && down != 1.0f; ++i) d[i] *= down;
   };
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int i = 0; i < Operand::together; ++i) Operand::multiply(d, a.lo[i], b.lo[i]);
   rescale();
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int i = 0; i < Operand::together; ++i) {
     Operand::multiply(d, a.lo[i], b.hi[i]);
     Operand::multiply(d, a.hi[i], b.lo[i]);
   }
   rescale();
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int i = 0; i < Operand::together; ++i) Operand::multiply(d, a.hi[i], b.hi[i]);
 }
 
@@ -66,36 +66,36 @@ AFT_DEVICE void multiply_split(float (&d)[4], const split_fragments<Operand, 4>&
 template <class Operand>
 AFT_DEVICE void multiply_tile(const std::byte* left, const std::byte* right, const warp_tile& at, tile_sums& acc) {
   constexpr int rows = warp_tile::row_blocks, columns = warp_tile::column_blocks, together = Operand::together;
-  AFT_UNROLL
-  for (int m = 0; m < rows; ++m) AFT_UNROLL
-  for (int n = 0; n < columns; ++n) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int m = 0; m < rows; ++m) AFT_DEVICE_UNROLL
+  for (int n = 0; n < columns; ++n) AFT_DEVICE_UNROLL
   for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.0f;
   // The row of a matrix that this lane names to load_matrices, and which of the four matrices it is in.
   const int matrix = at.lane / 8;
   const int within = at.lane % 8;
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int step = 0; step < tuning::depth / Operand::step; step += together) {
     split_fragments<Operand, 4> a[rows];
-    AFT_UNROLL
-    for (int m = 0; m < rows; ++m) AFT_UNROLL
+    AFT_DEVICE_UNROLL
+    for (int m = 0; m < rows; ++m) AFT_DEVICE_UNROLL
     for (int j = 0; j < together; ++j)
       Operand::load(left, at.first_row + 16 * m + 8 * (matrix % 2) + within, matrix / 2, step + j, a[m].hi[j],
                     a[m].lo[j]);
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int n = 0; n < columns; n += 2) {
       split_fragments<Operand, 2> b[2];
-      AFT_UNROLL
+      AFT_DEVICE_UNROLL
       for (int j = 0; j < together; ++j) {
         std::uint32_t hi[4], lo[4];
         Operand::load(right, 2 * (at.first_column + 4 * n) + 8 * (matrix / 2) + within, matrix % 2, step + j, hi, lo);
-        AFT_UNROLL
+        AFT_DEVICE_UNROLL
         for (int i = 0; i < 4; ++i) {
           b[i / 2].hi[j][i % 2] = hi[i];
           b[i / 2].lo[j][i % 2] = lo[i];
         }
       }
-      AFT_UNROLL
-      for (int i = 0; i < 2; ++i) AFT_UNROLL
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < 2; ++i) AFT_DEVICE_UNROLL
       for (int m = 0; m < rows; ++m) multiply_split<Operand>(acc[m][n + i], a[m], b[i]);
     }
   }
@@ -115,14 +115,14 @@ template <class Operand>
 AFT_DEVICE void merge_tile(const weight_tile& weights, const packed_tile& keys, const warp_tile& at,
                            const tile_sums& acc, row_sums& sums) {
   const float natural = pow2<float>(-2 * Operand::shift);
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int n = 0; n < warp_tile::column_blocks; ++n) {
     const int column = at.column(n);
     const float exponent = keys.exponent[column];
     const float value_unit = keys.value_unit[column];
     const float largest = keys.largest[column];
-    AFT_UNROLL
-    for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
+    AFT_DEVICE_UNROLL
+    for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_DEVICE_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = at.row(m, half);
       if (weights.view[row] != row_view::all) continue;

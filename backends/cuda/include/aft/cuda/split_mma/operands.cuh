@@ -68,7 +68,7 @@ struct tf32_operand {
   AFT_DEVICE static void load(const std::byte* tile, int row, int half, int step_index, std::uint32_t (&hi)[4],
                               std::uint32_t (&lo)[4]) {
     load_matrices(hi, tile + chunk_at(row, 2 * step_index + half));
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) {
       const float x = from_bits<float>(hi[i]);
       hi[i] = to_tf32(x);
@@ -97,7 +97,7 @@ struct half_operand {
   }
   AFT_DEVICE static void store(std::byte* tile, int row, int group, const float (&x)[4]) {
     std::uint16_t hi[4], lo[4];
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) {
       hi[i] = float_to_half(x[i]);
       lo[i] = float_to_half((x[i] - half_to_float(hi[i])) * lo_scale);

@@ -68,7 +68,7 @@ pair_centres_kernel(const AFT_PARAMETER device_call<C> p, C* centres) {
   parts.high[row][lane] = averages.high;
   sync();
   if (row != 0 || i >= p.B * p.d) return;
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 1; r < centre_rows; ++r) {
     averages.add({parts.low[r][lane], parts.high[r][lane]});
   }
@@ -121,7 +121,7 @@ pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
   };
   float unit = no_exponent<float>;
   for (index_t j = lane; j < side.cols.count(); j += warp_size) unit = larger(unit, pair_exponent(pair_at(j)));
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int mask = 1; mask < warp_size; mask *= 2) unit = larger(unit, shuffle_xor(unit, mask));
   if (lane == 0) side.exponents[index] = unit;
 

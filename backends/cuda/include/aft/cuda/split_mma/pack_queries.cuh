@@ -34,10 +34,10 @@ pack_queries_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   }
   const float unit = value_exponent(largest);
   const float scale = pow2<float>(-unit);
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int group = 0; group < tuning::depth / 4; ++group) {
     float num[4], den[4];
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) {
       num[i] = den[i] = 0.0f;
       const index_t t = t0 + group * 4 + i;

@@ -39,13 +39,13 @@ AFT_DEVICE bool is_plain(const device_call<float>& p) {
 template <class Storage>
 AFT_DEVICE void load_as(const device_call<float>& p, const std::byte* origin, index_t t0, index_t t_end, index_t s,
                         weight_part& part) {
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 0; r < weight_part::rows; ++r) {
     const index_t t = t0 + r * weight_part::row_step;
     const auto* const row = reinterpret_cast<const Storage*>(origin) + (t - p.bias.row) * p.bias.w.sr;
     index_t end = p.causal && t + p.diagonal < p.Tk ? t + p.diagonal + 1 : p.Tk;
     if (t >= t_end) end = 0;
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) {
       float w = -number<float>::infinity;
       if (s + i < end) {
@@ -74,15 +74,15 @@ AFT_DEVICE void load_plain(const device_call<float>& p, index_t b, index_t h, in
 AFT_DEVICE void load_any(const device_call<float>& p, index_t b, index_t h, index_t t0, index_t t_end, index_t s0,
                          float (&raw)[product_rows][tuning::depth], weight_part& part) {
   const int first = thread_index() % weight_part::row_threads * 4;
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int i = 0; i < weight_part::rows * 4; ++i) {
     const int row = thread_index() / weight_part::row_threads + i / 4 * weight_part::row_step;
     const index_t t = t0 + row;
     const index_t s = s0 + first + i % 4;
     raw[row][first + i % 4] = t < t_end && s < p.Tk ? visible_weight(p, b, h, t, s) : -number<float>::infinity;
   }
-  AFT_UNROLL
-  for (int r = 0; r < weight_part::rows; ++r) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int r = 0; r < weight_part::rows; ++r) AFT_DEVICE_UNROLL
   for (int i = 0; i < 4; ++i)
     part.w[r][i] = raw[thread_index() / weight_part::row_threads + r * weight_part::row_step][first + i];
 }
@@ -95,13 +95,13 @@ AFT_DEVICE bool pack_weights(const weight_part& part, int keys, weight_tile& til
   const int byte = thread_index() % warp_size / weight_part::row_threads * weight_part::row_threads;
   constexpr std::uint32_t all = (1u << weight_part::row_threads) - 1;
   bool any_part = false;
-  AFT_UNROLL
+  AFT_DEVICE_UNROLL
   for (int r = 0; r < weight_part::rows; ++r) {
     const int row = thread_index() / weight_part::row_threads + r * weight_part::row_step;
     split_exp<float> e[4];
     float top = no_exponent<float>;
     bool sees = false, hides = false;
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) {
       e[i] = stage_logit(part.w[r][i]);
       top = larger(top, e[i].exponent);
@@ -109,12 +109,12 @@ AFT_DEVICE bool pack_weights(const weight_part& part, int keys, weight_tile& til
       sees = sees || !hidden;
       hides = hides || (hidden && first + i < keys);
     }
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int mask = 1; mask < weight_part::row_threads; mask *= 2) top = larger(top, shuffle_xor(top, mask));
     const bool row_sees = (ballot(sees) >> byte & all) != 0;
     const bool row_hides = (ballot(hides) >> byte & all) != 0;
     float x[4];
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) x[i] = e[i].mantissa * pow2<float>(e[i].exponent - top + Operand::shift);
     Operand::store(tile.operand, row, first / 4, x);
     if (first == 0) {

@@ -64,9 +64,9 @@ pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   const bool seen = s0 < p.Tk && !(p.causal && s0 >= t_end + p.diagonal);
 
   tile_sums sums;
-  AFT_UNROLL
-  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
-  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_DEVICE_UNROLL
+  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_DEVICE_UNROLL
   for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
   const index_t own_rows = (pairs.first + batch_item) * plan.queries.padded_rows() + t0;
   const index_t own_keys = (pairs.first + batch_item) * plan.keys.padded_rows() + s0;
@@ -88,9 +88,9 @@ pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
       sync();
       tile_sums acc;
       multiply_tile<Operand>(buffers.loop.queries[i % 2].operand, buffers.loop.keys[i % 2].operand, at, acc);
-      AFT_UNROLL
-      for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
-      for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
+      AFT_DEVICE_UNROLL
+      for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_DEVICE_UNROLL
+      for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_DEVICE_UNROLL
       for (int j = 0; j < 4; ++j) sums[m][n][j] += acc[m][n][j];
     }
     wait_copies<0>();
@@ -98,9 +98,9 @@ pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
 
   // Through shared memory, so that a warp has 32 keys of a row, which are whole lines to write.
   sync();
-  AFT_UNROLL
-  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_UNROLL
-  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int m = 0; m < warp_tile::row_blocks; ++m) AFT_DEVICE_UNROLL
+  for (int n = 0; n < warp_tile::column_blocks; ++n) AFT_DEVICE_UNROLL
   for (int i = 0; i < 4; ++i) buffers.sums[at.row(m, i / 2)][2 * at.column(n) + i % 2] = sums[m][n][i];
   sync();
   const index_t h = pairs.cols.head(pairs.first + batch_item);
@@ -111,11 +111,11 @@ pair_product_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   static_assert(tuning::product_warps * side == pair_rows && warp_size == 2 * side);
   const int first = thread_index() / warp_size * side;
   const index_t flag_row = (t0 - pairs.r0 + first) / side;
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int column = at.lane; column < pair_rows; column += warp_size) {
     const index_t s = s0 + column;
     bool proven = true;
-    AFT_UNROLL_BY(1)
+    AFT_DEVICE_UNROLL_BY(1)
     for (int row = first; row < first + side; ++row) {
       const index_t t = t0 + row;
       if (t >= t_end || s >= p.Tk) continue;

@@ -24,7 +24,7 @@ AFT_DEVICE void stage_hidden(const device_call<float>& p, const column& col, ind
     tile.keys[i][lane] = stage_logit(key);
     tile.values[i][lane] = seen ? load<float>(p.v, p.positions, col.b, s0 + i, col.c) : 0.0f;
   }
-  AFT_UNROLL_BY(1)
+  AFT_DEVICE_UNROLL_BY(1)
   for (int i = thread_index(); i < product_rows * hidden_depth; i += product_threads) {
     const index_t t = t0 + i / hidden_depth;
     const index_t s = s0 + i % hidden_depth;
@@ -39,32 +39,32 @@ AFT_DEVICE void add_hidden(const hidden_buffers& tile, const row_view (&view)[pr
   constexpr int rows = warp_tile::row_blocks, columns = warp_tile::column_blocks;
   bool part[rows][2];
   float top[rows][columns][2];
-  AFT_UNROLL
-  for (int m = 0; m < rows; ++m) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int m = 0; m < rows; ++m) AFT_DEVICE_UNROLL
   for (int half = 0; half < 2; ++half) {
     part[m][half] = view[at.row(m, half)] == row_view::part;
-    AFT_UNROLL
+    AFT_DEVICE_UNROLL
     for (int n = 0; n < columns; ++n) {
       top[m][n][half] = sums[m][n][half].max;
       acc[m][n][2 * half] = acc[m][n][2 * half + 1] = 0.0f;
     }
   }
-  AFT_UNROLL_BY(1)
-  for (int s = 0; s < hidden_depth; ++s) AFT_UNROLL
+  AFT_DEVICE_UNROLL_BY(1)
+  for (int s = 0; s < hidden_depth; ++s) AFT_DEVICE_UNROLL
   for (int n = 0; n < columns; ++n) {
     const float key = tile.keys[s][at.column(n)].exponent;
-    AFT_UNROLL
-    for (int m = 0; m < rows; ++m) AFT_UNROLL
+    AFT_DEVICE_UNROLL
+    for (int m = 0; m < rows; ++m) AFT_DEVICE_UNROLL
     for (int half = 0; half < 2; ++half)
       top[m][n][half] = larger(top[m][n][half], key + tile.weights[at.row(m, half)][s].exponent);
   }
-  AFT_UNROLL_BY(1)
-  for (int s = 0; s < hidden_depth; ++s) AFT_UNROLL
+  AFT_DEVICE_UNROLL_BY(1)
+  for (int s = 0; s < hidden_depth; ++s) AFT_DEVICE_UNROLL
   for (int n = 0; n < columns; ++n) {
     const split_exp<float> key = tile.keys[s][at.column(n)];
     const float value = tile.values[s][at.column(n)];
-    AFT_UNROLL
-    for (int m = 0; m < rows; ++m) AFT_UNROLL
+    AFT_DEVICE_UNROLL
+    for (int m = 0; m < rows; ++m) AFT_DEVICE_UNROLL
     for (int half = 0; half < 2; ++half) {
       const split_exp<float> weight = tile.weights[at.row(m, half)][s];
       // What is behind a hidden pair may be NaN.
@@ -76,9 +76,9 @@ AFT_DEVICE void add_hidden(const hidden_buffers& tile, const row_view (&view)[pr
       sums[m][n][half].largest = larger(sums[m][n][half].largest, magnitude(value));
     }
   }
-  AFT_UNROLL
-  for (int n = 0; n < columns; ++n) AFT_UNROLL
-  for (int m = 0; m < rows; ++m) AFT_UNROLL
+  AFT_DEVICE_UNROLL
+  for (int n = 0; n < columns; ++n) AFT_DEVICE_UNROLL
+  for (int m = 0; m < rows; ++m) AFT_DEVICE_UNROLL
   for (int half = 0; half < 2; ++half) {
     if (part[m][half])
       merge_into(sums[m][n][half], acc[m][n][2 * half], acc[m][n][2 * half + 1], top[m][n][half], 1.0f);
