@@ -112,8 +112,8 @@ int main(int count, char** arguments) {
     std::snprintf(row.data(), row.size(),
                   "%s\n  {\"call\": \"%s\", \"before_us\": %.3f, \"now_us\": %.3f, \"ratio\": %.4f, "
                   "\"quartiles\": [%.4f, %.4f], \"pairs\": %d}",
-                  json.empty() ? "" : ",", name.c_str(), 1e6 * quantile(old_times, 0.5),
-                  1e6 * quantile(new_times, 0.5), ratio, quantile(ratios, 0.25), quantile(ratios, 0.75), pairs);
+                  json.empty() ? "" : ",", name.c_str(), 1e6 * quantile(old_times, 0.5), 1e6 * quantile(new_times, 0.5),
+                  ratio, quantile(ratios, 0.25), quantile(ratios, 0.75), pairs);
     json += row.data();
   }
   if (count > 7) {

@@ -80,7 +80,8 @@ struct grouped_fold {
       for (index_t i = first; i < last; ++i) tiles[i - first] = plan.tile(b + x, i);
       // Tiles of both batch elements have the same lanes in use.
       both = tiles_in_place<C>(p, tiles.data(), last - first);
-      if (!both.values) read_tiles<C>(p.v, p.grid, tiles.data(), last - first, 1, 0, p.Tk, worker.P + x * L, 2 * size, 2 * L);
+      if (!both.values)
+        read_tiles<C>(p.v, p.grid, tiles.data(), last - first, 1, 0, p.Tk, worker.P + x * L, 2 * size, 2 * L);
       if (!both.queries && p.gate_fn != gate::none)
         read_tiles<C>(p.q, p.grid, tiles.data(), last - first, 1, 0, p.Tq, worker.gates + x * size, 2 * size, L);
     }
