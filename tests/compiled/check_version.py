@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A file compiled with another version's headers does not link; one with the library's does, and holds no kernels.
+Files that call the library with other flags for the processor share no function.
 
 check_version.py <compiler> <top of the project> <shared library> <folder to work in> <flag>...
 """
 
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -20,6 +22,18 @@ int main() {
   return y == 1 ? 0 : 1;
 }
 """
+
+# Other flags for the processor, as far as its compiler has them.
+OTHER_FLAGS = {"x86_64": ("-march=x86-64-v3",), "aarch64": ("-march=armv8.2-a+sve",)}
+
+
+def shared_functions(first, second):
+    """Functions of the library that both objects hold for the linker to keep one of. Those of the exceptions are meant to
+    be: they are caught by type, and move nothing but pointers."""
+    def weak(path):
+        text = subprocess.run(["nm", "--defined-only", path], check=True, capture_output=True, text=True).stdout
+        return {line.split()[-1] for line in text.splitlines() if line.split()[-2] in "Ww" and "3aft" in line and not re.search(r"(shape|device)_error", line)}
+    return sorted(weak(first) & weak(second))
 
 
 def main():
@@ -40,6 +54,18 @@ def main():
                                f"-I{top}/backends/compiled/include", "-MD", "-MF", work / f"{name}.d", source, library,
                                f"-Wl,-rpath,{library.parent}", "-o", work / name], capture_output=True, text=True,
                               check=False)
+
+    def compile_object(name, *more):
+        path = work / f"{name}.o"
+        subprocess.run([compiler, "-std=c++20", "-O0", "-DAFT_COMPILED=1", *flags, *more, f"-I{top}/include",
+                        f"-I{top}/backends/compiled/include", "-c", source, "-o", path], check=True)
+        return path
+
+    if other_flags := OTHER_FLAGS.get(platform.machine()):
+        low, high = compile_object("low"), compile_object("high", *other_flags)
+        if shared := shared_functions(low, high):
+            sys.exit(f"files of {other_flags} and of none share functions: {shared[:5]}")
+        assert shared_functions(low, low), "nothing was compared"
 
     same = build(top / "include", "same")
     if same.returncode != 0:

@@ -10,8 +10,7 @@
 
 namespace library = aft::AFT_COMPILED_VERSION;
 
-namespace aft {
-inline namespace AFT_ISA {
+namespace aft::AFT_COMPILED_ENTRIES {
 
 namespace {
 
@@ -44,5 +43,4 @@ const char* compiled_build_info() noexcept {
   return library::chosen().f32->build_info();
 }
 
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::AFT_COMPILED_ENTRIES

@@ -2,8 +2,7 @@
 // Loops that are nobody's kernels, once for all levels.
 #include <aft/ops/fill_map.hpp>
 
-namespace aft {
-inline namespace AFT_ISA {
+namespace aft::AFT_COMPILED_ENTRIES {
 
 // As aft/ops/attention_map.hpp declares it.
 [[gnu::visibility("default")]] void compiled_fill_map(const problem& p, const any_view& out, const cpu& exec);
@@ -11,5 +10,4 @@ void compiled_fill_map(const problem& p, const any_view& out, const cpu& exec) {
   fill_map(p, out, exec);
 }
 
-}  // namespace AFT_ISA
-}  // namespace aft
+}  // namespace aft::AFT_COMPILED_ENTRIES

@@ -19,16 +19,20 @@
 
 // The compiled library (aft::compiled) holds the kernels once for each level, and files that call it hold none. Both
 // have names of their own, so that neither a header-only file of the program nor a library of another version can
-// stand in for them: such a program does not link.
+// stand in for them: such a program does not link. Callers' checks depend on their flags as everything does.
 #define AFT_JOIN_VERSION_(major, minor, patch) compiled_v##major##_##minor##_##patch
 #define AFT_JOIN_VERSION(...) AFT_JOIN_VERSION_(__VA_ARGS__)
+#define AFT_JOIN_NAMES_(version, name) version##_##name
+#define AFT_JOIN_NAMES(...) AFT_JOIN_NAMES_(__VA_ARGS__)
+/// The compiled library of this version, as a name.
 #define AFT_COMPILED_VERSION AFT_JOIN_VERSION(AFT_VERSION_MAJOR, AFT_VERSION_MINOR, AFT_VERSION_PATCH)
+/// The namespace of what that library exports to C++, the same for callers of any flags.
+#define AFT_COMPILED_ENTRIES AFT_WITH_HOOKS(AFT_COMPILED_VERSION)
+/// What the functions of this file are named from.
 #if defined(AFT_COMPILED_LEVEL)
-#define AFT_JOIN_LEVEL_(version, level) version##_##level
-#define AFT_JOIN_LEVEL(...) AFT_JOIN_LEVEL_(__VA_ARGS__)
-#define AFT_CODE_NAME AFT_JOIN_LEVEL(AFT_COMPILED_VERSION, AFT_COMPILED_LEVEL)
+#define AFT_CODE_NAME AFT_JOIN_NAMES(AFT_COMPILED_VERSION, AFT_COMPILED_LEVEL)
 #elif defined(AFT_COMPILED)
-#define AFT_CODE_NAME AFT_COMPILED_VERSION
+#define AFT_CODE_NAME AFT_JOIN_NAMES(AFT_COMPILED_VERSION, AFT_HOST_ISA)
 #else
 #define AFT_CODE_NAME AFT_HOST_ISA
 #endif

@@ -14,14 +14,19 @@
 #include "full.hpp"
 #include "local.hpp"
 
+#if defined(AFT_COMPILED)
+namespace aft::AFT_COMPILED_ENTRIES {
+/// The library's: what the loop allocates by takes long to include.
+[[gnu::visibility("default")]] void compiled_fill_map(const problem& p, const any_view& out, const cpu& exec);
+}  // namespace aft::AFT_COMPILED_ENTRIES
+#endif
+
 namespace aft {
 inline namespace AFT_ISA {
 
 #if defined(AFT_COMPILED)
-/// The library's: what the loop allocates by takes long to include.
-[[gnu::visibility("default")]] void compiled_fill_map(const problem& p, const any_view& out, const cpu& exec);
 inline void fill_map(const problem& p, const any_view& out, const cpu& exec) {
-  compiled_fill_map(p, out, exec);
+  AFT_COMPILED_ENTRIES::compiled_fill_map(p, out, exec);
 }
 #endif
 

@@ -7,11 +7,12 @@
 #include "problem.hpp"
 
 namespace aft {
-inline namespace AFT_ISA {
 
 /// Which operator asks. The problem says all that there is to compute; this only spares a file that calls one operator
 /// the engines of the others (a call of aft::full compiles in half the time).
 enum class family { full, local, simple, conv };
+
+inline namespace AFT_ISA {
 
 /// C is the arithmetic type, float or double. The problem is valid: every check has been made. A problem with
 /// bias_kind::filter is a convolution, `none` with an unbounded window is AFT-simple, a bounded window is AFT-local.

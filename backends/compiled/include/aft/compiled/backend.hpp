@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace aft {
-inline namespace AFT_ISA {
+namespace aft::AFT_COMPILED_ENTRIES {
 
 // What the library exports to C++. The namespace is the version's: `problem` and `cpu` may change with it, and a
 // library that knows them differently is then not found by the linker.
@@ -23,6 +22,11 @@ AFT_OF_LIBRARY const char* const* compiled_isas() noexcept;
 AFT_OF_LIBRARY const char* compiled_build_info() noexcept;
 #undef AFT_OF_LIBRARY
 
+}  // namespace aft::AFT_COMPILED_ENTRIES
+
+namespace aft {
+inline namespace AFT_ISA {
+
 template <>
 struct cpu_backend<float> {
   static constexpr bool included = true;
@@ -35,17 +39,17 @@ struct cpu_backend<double> {
 template <class C, family F>
 void cpu_forward(const problem& p, const cpu& exec) {
   if constexpr (std::is_same_v<C, float>) {
-    compiled_forward_f32(F, p, exec);
+    AFT_COMPILED_ENTRIES::compiled_forward_f32(F, p, exec);
   } else {
-    compiled_forward_f64(F, p, exec);
+    AFT_COMPILED_ENTRIES::compiled_forward_f64(F, p, exec);
   }
 }
 template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& exec) {
   if constexpr (std::is_same_v<C, float>) {
-    compiled_backward_f32(F, p, exec);
+    AFT_COMPILED_ENTRIES::compiled_backward_f32(F, p, exec);
   } else {
-    compiled_backward_f64(F, p, exec);
+    AFT_COMPILED_ENTRIES::compiled_backward_f64(F, p, exec);
   }
 }
 
@@ -56,19 +60,19 @@ void cpu_backward(const backward_problem& p, const cpu& exec) {
 
 /// The level that the library has picked for this processor.
 [[maybe_unused]] static const char* isa() noexcept {
-  return compiled_isa();
+  return AFT_COMPILED_ENTRIES::compiled_isa();
 }
 
 /// The levels that the library holds and this processor has, from the least on.
 [[maybe_unused]] static std::vector<std::string> isas() {
   std::vector<std::string> names;
-  for (const char* const* name = compiled_isas(); *name != nullptr; ++name) names.emplace_back(*name);
+  for (const char* const* name = AFT_COMPILED_ENTRIES::compiled_isas(); *name != nullptr; ++name) names.emplace_back(*name);
   return names;
 }
 
 /// How the kernels that run were compiled.
 [[maybe_unused]] static const char* build_info() noexcept {
-  return compiled_build_info();
+  return AFT_COMPILED_ENTRIES::compiled_build_info();
 }
 
 }  // namespace aft
