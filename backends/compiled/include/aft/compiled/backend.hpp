@@ -66,7 +66,8 @@ void cpu_backward(const backward_problem& p, const cpu& exec) {
 /// The levels that the library holds and this processor has, from the least on.
 [[maybe_unused]] static std::vector<std::string> isas() {
   std::vector<std::string> names;
-  for (const char* const* name = AFT_COMPILED_ENTRIES::compiled_isas(); *name != nullptr; ++name) names.emplace_back(*name);
+  for (const char* const* name = AFT_COMPILED_ENTRIES::compiled_isas(); *name != nullptr; ++name)
+    names.emplace_back(*name);
   return names;
 }
 
