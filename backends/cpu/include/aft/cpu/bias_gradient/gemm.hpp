@@ -111,7 +111,11 @@ inline void turn_panel_rows(const C* from, index_t rows, index_t count, C* out) 
     for (index_t first = 0; first < M; first += L) {
       vec<C> block[L];
       AFT_UNROLL(16)
-      for (index_t r = 0; r < L; ++r) block[r] = first + r < rows ? load(from + (first + r) * L) : vec<C>(C(0));
+      for (index_t i = 0; i < L; ++i) {
+        // rows is M at the most, which GCC does not know: it warns of rows behind the array.
+        const index_t r = first + i;
+        block[i] = r < M && r < rows ? load(from + r * L) : vec<C>(C(0));
+      }
       transpose(block);
       for (index_t l = 0; l < count; ++l) store_tile_rows<M, C>(out + 2 * l * M + first, block[l]);
     }
