@@ -6,6 +6,7 @@
 /// before the first.
 #pragma once
 
+#include "../runtime/inplace_vector.hpp"
 #include "../tensor/visible_keys.hpp"
 #include "pack_keys.hpp"
 

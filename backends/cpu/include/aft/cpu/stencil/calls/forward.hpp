@@ -3,6 +3,7 @@
 /// subtraction.
 #pragma once
 
+#include "../../runtime/inplace_vector.hpp"
 #include "../grouped/forward.hpp"
 #include "../sequence.hpp"
 

@@ -3,6 +3,7 @@
 /// grouped to heads.
 #pragma once
 
+#include "../../runtime/inplace_vector.hpp"
 #include "../store.hpp"
 #include "../worker.hpp"
 #include "groups.hpp"
