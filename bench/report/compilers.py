@@ -17,11 +17,9 @@ import subprocess
 import sys
 
 from bars import aligned
+from pages import documents, write_or_check
 from results import plain
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
-RESULTS = TOP / "bench/results/compilers"
-PAGE = TOP / "docs/developing/compilers.md"
 ENOUGH = 0.97
 
 
@@ -56,11 +54,11 @@ def short(compiler):
     return f"{words[start].split('-')[0]} {[w for w in words[start + 1:] if w[0].isdigit()][-1]}"
 
 
-def table(documents):
-    names = [call["call"] for call in documents[0][1]["calls"]]
-    rows = [("call", *[f"`{path.stem}`" for path, _ in documents])]
+def table(results):
+    names = [call["call"] for call in results[0][1]["calls"]]
+    rows = [("call", *[f"`{path.stem}`" for path, _ in results])]
     for name in names:
-        ratios = [{c["call"]: c for c in d["calls"]}.get(name) for _, d in documents]
+        ratios = [{c["call"]: c for c in d["calls"]}.get(name) for _, d in results]
         rows.append((name, *["not measured" if c is None else cell(c) for c in ratios]))
     return aligned(rows)
 
@@ -71,14 +69,14 @@ def cell(call):
     return f"**{text}**" if call["ratio"] < ENOUGH else text
 
 
-def page(documents):
+def page(results):
     yield "# Compilers beside each other\n"
     yield (f"Made by `bench/report/compilers.py` from `bench/results/compilers/`, which `scripts/turns` writes. Both compilers' "
            "libraries are called in turns in one process and on the same memory; the figure is the median of the pairs' ratios, "
            "g++'s time over clang's, with its quartiles: 1 is as fast, above 1 faster. One thread, by the time that the processor "
            f"spent on it. Below {ENOUGH} is printed bold. Whether sums stay in registers is read from the machine code by "
            "`tests/disassembly`.\n")
-    for path, d in documents:
+    for path, d in results:
         ratios = [c["ratio"] for c in d["calls"]]
         slow = sum(r < ENOUGH for r in ratios)
         one_commit = d["before"]["commit"] == d["now"]["commit"]
@@ -90,22 +88,14 @@ def page(documents):
                f"below {ENOUGH}.")
     yield ""
     yield "Shapes are batch x positions x channels, in float unless another type is named.\n"
-    yield table(documents)
+    yield table(results)
 
 
 def main():
     if len(sys.argv) == 7 and sys.argv[1] == "--record":
         record(*sys.argv[2:])
         return
-    if sys.argv[1:] not in ([], ["--check"]):
-        raise SystemExit(__doc__)
-    documents = [(p, json.loads(p.read_text(encoding="utf-8"))) for p in sorted(RESULTS.glob("*.json"))]
-    text = "\n".join(page(documents)).rstrip() + "\n"
-    if not sys.argv[1:]:
-        PAGE.write_text(text, encoding="utf-8")
-        print(f"wrote {PAGE.relative_to(TOP)}")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{PAGE.relative_to(TOP)} is not what the results give: run bench/report/compilers.py")
+    write_or_check("docs/developing/compilers.md", page(documents("compilers")), __doc__)
 
 
 if __name__ == "__main__":

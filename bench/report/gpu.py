@@ -6,16 +6,10 @@ gpu.py            writes it
 gpu.py --check    says whether it is what the results give
 """
 
-import json
-import pathlib
-import sys
-
 from bars import aligned
+from pages import documents, write_or_check
 from results import plain
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
-RESULTS = TOP / "bench/results/gpu"
-PAGE = TOP / "docs/cuda-benchmarks.md"
 PASSES = ("forward", "forward+backward")
 PEERS = {"flash_attention": "flash attention", "cudnn_attention": "cuDNN attention"}
 
@@ -42,7 +36,7 @@ def kernels(document):
     return aligned(rows)
 
 
-def page(documents):
+def page(results):
     yield "# The CUDA backend, measured\n"
     yield ("Made by `bench/report/gpu.py` from `bench/results/gpu/`. Milliseconds of device time, medians. *cuBLAS* is the matrix product "
            "that the sums of pairs amount to (with backward: all three), *copy* a copy of the bytes that the call must read and write, "
@@ -50,7 +44,7 @@ def page(documents):
            "of PyTorch with heads of 64 channels on the same B, T and d, for scale: another operator.\n")
     yield ("The backend is right on the card and not yet tuned for it: the products that average, lse and gradients take (`split_mma`) "
            "run far below the roof, and the scan and the filters of single channels do too.\n")
-    for path, d in documents:
+    for path, d in results:
         yield f"\n## {d['device']}\n"
         yield (f"`bench/results/gpu/{path.name}`: driver {d['driver']}, CUDA {d['cuda']}, {d['program']}, commit `{d['commit'][:12]}`, "
                f"{d['date']}; a copy moves {plain(d['copy_bytes_per_second'] / 1e12)} TB/s; PyTorch {d['torch']}.\n")
@@ -59,17 +53,5 @@ def page(documents):
         yield kernels(d)
 
 
-def main():
-    if sys.argv[1:] not in ([], ["--check"]):
-        raise SystemExit(__doc__)
-    documents = [(p, json.loads(p.read_text(encoding="utf-8"))) for p in sorted(RESULTS.glob("*.json"))]
-    text = "\n".join(page(documents)).rstrip() + "\n"
-    if not sys.argv[1:]:
-        PAGE.write_text(text, encoding="utf-8")
-        print(f"wrote {PAGE.relative_to(TOP)}")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{PAGE.relative_to(TOP)} is not what the results give: run bench/report/gpu.py")
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check("docs/cuda-benchmarks.md", page(documents("gpu")), __doc__)

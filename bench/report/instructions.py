@@ -5,13 +5,7 @@
 The record is read from the disassembly of inner loops, for targets on which nobody could measure time.
 """
 
-import json
-import pathlib
-import sys
-
-TOP = pathlib.Path(__file__).resolve().parents[2]
-RECORD = TOP / "bench/results/instructions/aarch64.json"
-PAGE = TOP / "docs/developing/aarch64.md"
+from pages import documents, write_or_check
 
 HEAD = """# 64-bit ARM, counted
 
@@ -48,15 +42,5 @@ def page(record):
     yield TAIL
 
 
-def main():
-    if sys.argv[1:] not in ([], ["--check"]):
-        raise SystemExit(__doc__)
-    text = "\n".join(page(json.loads(RECORD.read_text(encoding="utf-8")))).rstrip() + "\n"
-    if not sys.argv[1:]:
-        PAGE.write_text(text, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{PAGE.relative_to(TOP)} is not what the record gives: run bench/report/instructions.py")
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check("docs/developing/aarch64.md", page(documents("instructions")[0][1]), __doc__)
