@@ -10,7 +10,6 @@ from bars import aligned
 from pages import documents, write_or_check
 from results import plain
 
-PASSES = ("forward", "forward+backward")
 PEERS = {"flash_attention": "flash attention", "cudnn_attention": "cuDNN attention"}
 
 
