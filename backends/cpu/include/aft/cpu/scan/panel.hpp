@@ -225,16 +225,13 @@ class columns {
   /// With a group, the first of the channels that share an element writes it.
   void write(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
     for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+      if (group_ == 1) return write_rows<C>(rows_of(b, t0, c), n, count, from.data + at, from.stride);
       const index_t kc = ceil_div(c, group_);
       const index_t skipped = kc * group_ - c;
       for (index_t r = 0; r < n; ++r) {
         const C* const in = from.row(r) + at;
-        if (group_ == 1) {
-          write_strided<C>(f_.type, address(b, t0 + r, c), f_.sc, count, in);
-        } else {
-          for (index_t i = skipped, j = kc; i < count; i += group_, ++j)
-            write_strided<C>(f_.type, address(b, t0 + r, j), f_.sc, 1, in + i);
-        }
+        for (index_t i = skipped, j = kc; i < count; i += group_, ++j)
+          write_strided<C>(f_.type, address(b, t0 + r, j), f_.sc, 1, in + i);
       }
     });
   }
@@ -256,6 +253,8 @@ class columns {
     return f_.data + (b * f_.sb + t * f_.sx[2] + c * f_.sc) * size_of(f_.type);
   }
 
+  strided_rows rows_of(index_t b, index_t t, index_t c) const { return {f_.type, address(b, t, c), f_.sx[2], f_.sc}; }
+
   panel<C> in_place(const segment& x, index_t t0) const {
     return {reinterpret_cast<C*>(address(x.b, t0, x.c)), f_.sx[2], stored(x, t0)};
   }
@@ -267,17 +266,14 @@ class columns {
 
   void stage(const segment& x, index_t t0, index_t n, C* buffer) const {
     for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
+      if (group_ == 1) return read_rows<C>(rows_of(b, t0, c), n, count, buffer + at, x.width);
       for (index_t r = 0; r < n; ++r) {
         C* const out = buffer + r * x.width + at;
-        if (group_ == 1) {
-          read_strided<C>(f_.type, address(b, t0 + r, c), f_.sc, count, out);
-        } else {
-          for (index_t i = 0; i < count;) {
-            const index_t kc = (c + i) / group_;
-            C value = C(0);
-            read_strided<C>(f_.type, address(b, t0 + r, kc), f_.sc, 1, &value);
-            for (const index_t end = kc * group_ + group_ - c; i < end && i < count; ++i) out[i] = value;
-          }
+        for (index_t i = 0; i < count;) {
+          const index_t kc = (c + i) / group_;
+          C value = C(0);
+          read_strided<C>(f_.type, address(b, t0 + r, kc), f_.sc, 1, &value);
+          for (const index_t end = kc * group_ + group_ - c; i < end && i < count; ++i) out[i] = value;
         }
       }
     });

@@ -32,35 +32,69 @@ inline T to_storage(C x) {
   return T(static_cast<compute_t<T>>(x));
 }
 
-/// out[i] = p[i * stride], i < n.
+/// A row of n numbers: out[i] = p[i * stride].
+template <class C, class T>
+AFT_INLINE void read_row(const T* p, index_t stride, index_t n, C* out) {
+  if (stride != 1) {
+    for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(p[i * stride]);
+    return;
+  }
+  index_t i = 0;
+  if constexpr (converts<T, C>)
+    for (; i + lanes<C> <= n; i += lanes<C>) store(out + i, load_as<C>(p + i));
+  for (; i < n; ++i) out[i] = to_compute<C>(p[i]);
+}
+
+/// p[i * stride] = in[i], i < n.
+template <class C, class T>
+AFT_INLINE void write_row(T* p, index_t stride, index_t n, const C* in) {
+  index_t i = 0;
+  if constexpr (converts<T, C>)
+    for (; stride == 1 && i + lanes<C> <= n; i += lanes<C>) store_as<C>(p + i, load(in + i));
+  for (; i < n; ++i) p[i * stride] = to_storage<T>(in[i]);
+}
+
 template <class C>
 AFT_COMPILE_ONCE inline void read_strided(dtype type, const std::byte* p, index_t stride, index_t n, C* out) {
   visit_storage(
       type, [&](auto* tag) __attribute__((always_inline)) {
-        using T = std::remove_pointer_t<decltype(tag)>;
-        const T* from = reinterpret_cast<const T*>(p);
-        if (stride == 1) {
-          index_t i = 0;
-          if constexpr (converts<T, C>)
-            for (; i + lanes<C> <= n; i += lanes<C>) store(out + i, load_as<C>(from + i));
-          for (; i < n; ++i) out[i] = to_compute<C>(from[i]);
-        } else {
-          for (index_t i = 0; i < n; ++i) out[i] = to_compute<C>(from[i * stride]);
-        }
+        read_row<C>(reinterpret_cast<decltype(tag)>(const_cast<std::byte*>(p)), stride, n, out);
       });
 }
 
-/// p[i * stride] = in[i], i < n.
 template <class C>
 AFT_COMPILE_ONCE inline void write_strided(dtype type, std::byte* p, index_t stride, index_t n, const C* in) {
   visit_storage(
-      type, [&](auto* tag) __attribute__((always_inline)) {
-        using T = std::remove_pointer_t<decltype(tag)>;
-        T* to = reinterpret_cast<T*>(p);
-        index_t i = 0;
-        if constexpr (converts<T, C>)
-          for (; stride == 1 && i + lanes<C> <= n; i += lanes<C>) store_as<C>(to + i, load(in + i));
-        for (; i < n; ++i) to[i * stride] = to_storage<T>(in[i]);
+      type, [&](auto* tag)
+                __attribute__((always_inline)) { write_row<C>(reinterpret_cast<decltype(tag)>(p), stride, n, in); });
+}
+
+/// Rows of numbers in storage, `step` apart and each `stride` from one number to the next.
+struct strided_rows {
+  dtype type;
+  std::byte* first;
+  index_t step, stride;
+};
+
+/// `rows` of them, of n numbers each, to rows that are `width` apart. The type is asked for once, not for each row.
+template <class C>
+AFT_COMPILE_ONCE inline void read_rows(const strided_rows& from, index_t rows, index_t n, C* out, index_t width) {
+  visit_storage(
+      from.type, [&](auto* tag) __attribute__((always_inline)) {
+        const auto* p = reinterpret_cast<decltype(tag)>(from.first);
+        C* to = out;
+        for (index_t r = 0; r < rows; ++r, p += from.step, to += width) read_row<C>(p, from.stride, n, to);
+      });
+}
+
+/// The inverse.
+template <class C>
+AFT_COMPILE_ONCE inline void write_rows(const strided_rows& to, index_t rows, index_t n, const C* in, index_t width) {
+  visit_storage(
+      to.type, [&](auto* tag) __attribute__((always_inline)) {
+        auto* p = reinterpret_cast<decltype(tag)>(to.first);
+        const C* from = in;
+        for (index_t r = 0; r < rows; ++r, p += to.step, from += width) write_row<C>(p, to.stride, n, from);
       });
 }
 
