@@ -225,7 +225,7 @@ class columns {
   /// With a group, the first of the channels that share an element writes it.
   void write(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
     for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
-      if (group_ == 1) return write_rows<C>(rows_of(b, t0, c), n, count, from.data + at, from.stride);
+      if (group_ == 1) return write_strided_rows<C>(rows_of(b, t0, c), n, count, from.data + at, from.stride);
       const index_t kc = ceil_div(c, group_);
       const index_t skipped = kc * group_ - c;
       for (index_t r = 0; r < n; ++r) {
@@ -266,7 +266,7 @@ class columns {
 
   void stage(const segment& x, index_t t0, index_t n, C* buffer) const {
     for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
-      if (group_ == 1) return read_rows<C>(rows_of(b, t0, c), n, count, buffer + at, x.width);
+      if (group_ == 1) return read_strided_rows<C>(rows_of(b, t0, c), n, count, buffer + at, x.width);
       for (index_t r = 0; r < n; ++r) {
         C* const out = buffer + r * x.width + at;
         for (index_t i = 0; i < count;) {

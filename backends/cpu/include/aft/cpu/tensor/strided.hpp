@@ -78,7 +78,8 @@ struct strided_rows {
 
 /// `rows` of them, of n numbers each, to rows that are `width` apart. The type is asked for once, not for each row.
 template <class C>
-AFT_COMPILE_ONCE inline void read_rows(const strided_rows& from, index_t rows, index_t n, C* out, index_t width) {
+AFT_COMPILE_ONCE inline void read_strided_rows(const strided_rows& from, index_t rows, index_t n, C* out,
+                                               index_t width) {
   visit_storage(
       from.type, [&](auto* tag) __attribute__((always_inline)) {
         const auto* p = reinterpret_cast<decltype(tag)>(from.first);
@@ -89,7 +90,8 @@ AFT_COMPILE_ONCE inline void read_rows(const strided_rows& from, index_t rows, i
 
 /// The inverse.
 template <class C>
-AFT_COMPILE_ONCE inline void write_rows(const strided_rows& to, index_t rows, index_t n, const C* in, index_t width) {
+AFT_COMPILE_ONCE inline void write_strided_rows(const strided_rows& to, index_t rows, index_t n, const C* in,
+                                                index_t width) {
   visit_storage(
       to.type, [&](auto* tag) __attribute__((always_inline)) {
         auto* p = reinterpret_cast<decltype(tag)>(to.first);
