@@ -25,6 +25,28 @@ struct tensors {
   index_t key_channel(index_t c) const { return c / (v.channels / k.channels); }
 };
 
+/// The pairs of one row (b,t) that are seen and not hidden by their bias, which all channels of a head share.
+template <class Real>
+struct row_pairs {
+  index_t h = -1;  ///< the head that they are of
+  std::vector<index_t> s;
+  std::vector<Real> w;
+};
+
+template <class Real>
+void read_pairs(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t h, index_t t, row_pairs<Real>& seen) {
+  seen.h = h;
+  seen.s.clear();
+  seen.w.clear();
+  for (index_t s = 0; s < x.Tk(); ++s) {
+    if (!p.visible(b, t, s)) continue;
+    const Real w = p.inside(t, s) ? p.w(b, h, t, s) : Real{0};
+    if (w == -std::numeric_limits<Real>::infinity()) continue;
+    seen.s.push_back(s);
+    seen.w.push_back(w);
+  }
+}
+
 /// The terms of one row (b,t,c) that are seen, with x_s = k[b,s,c] + w[t,s].
 template <class Real>
 struct row {
@@ -49,22 +71,18 @@ Real lost(Real k, Real w) {
 /// Fills `r` for the row (b,t,c). The joint maximum of k + w over exactly the keys that are seen is known before any
 /// exponential is taken, so that nothing is rescaled: merging term by term would round once more for each key.
 template <class Real>
-void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, index_t c, row<Real>& r) {
-  constexpr Real hidden = -std::numeric_limits<Real>::infinity();
-  const index_t h = c / (x.d() / p.H);
+void look(const tensors<Real>& x, const row_pairs<Real>& seen, index_t b, index_t c, row<Real>& r) {
   r.s.clear();
   r.e.clear();
   r.lost.clear();
   r.sum = empty_exp_sum<Real>();
   r.largest = 0;
   Real max_lost = 0;
-  for (index_t s = 0; s < x.Tk(); ++s) {
-    if (!p.visible(b, t, s)) continue;
-    const Real k = x.k(b, s, x.key_channel(c));
-    if (k == hidden) continue;
-    const Real w = p.inside(t, s) ? p.w(b, h, t, s) : Real{0};
-    if (w == hidden) continue;
-    r.s.push_back(s);
+  for (std::size_t i = 0; i < seen.s.size(); ++i) {
+    const Real w = seen.w[i];
+    const Real k = x.k(b, seen.s[i], x.key_channel(c));
+    if (k == -std::numeric_limits<Real>::infinity()) continue;
+    r.s.push_back(seen.s[i]);
     r.e.push_back(k + w);
     r.lost.push_back(lost(k, w));
     if (k + w > r.sum.max || (k + w == r.sum.max && r.lost.back() > max_lost)) {
@@ -85,11 +103,14 @@ void look(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t t, in
 template <class Real>
 forward_result<Real> forward(const tensors<Real>& x, const pairs<Real>& p, gate g) {
   forward_result<Real> out;
+  row_pairs<Real> seen;
   row<Real> r;
   for (index_t b = 0; b < x.B(); ++b)
     for (index_t t = 0; t < x.Tq(); ++t)
       for (index_t c = 0; c < x.d(); ++c) {
-        look(x, p, b, t, c, r);
+        const index_t h = c / (x.d() / p.H);
+        if (c == 0 || h != seen.h) read_pairs(x, p, b, h, t, seen);
+        look(x, seen, b, c, r);
         const Real average = average_of(r.sum);
         out.average.push_back(average);
         out.largest.push_back(r.largest);
@@ -114,11 +135,14 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
     grads->dk.resize(x.k.values.size());
     grads->dv.resize(x.v.values.size());
   }
+  row_pairs<Real> seen;
   row<Real> r;
   for (index_t b = 0; b < x.B(); ++b)
     for (index_t t = 0; t < x.Tq(); ++t)
       for (index_t c = 0; c < x.d(); ++c) {
-        look(x, p, b, t, c, r);
+        const index_t h = c / (x.d() / p.H);
+        if (c == 0 || h != seen.h) read_pairs(x, p, b, h, t, seen);
+        look(x, seen, b, c, r);
         const Real o = average_of(r.sum);
         // o is only as good as an average is promised to be, to units of the largest |v| that the row sees.
         const Real o_terms = r.largest;
@@ -136,7 +160,6 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
           raise(out.row_dv, (std::abs)(g));
           raise(out.row_dx, 2 * (std::abs)(g)*o_terms);
         }
-        const index_t h = c / (x.d() / p.H);
         for (std::size_t i = 0; i < r.s.size(); ++i) {
           const index_t s = r.s[i];
           const Real a = r.e[i] / r.sum.den;
