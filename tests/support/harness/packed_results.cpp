@@ -14,16 +14,19 @@ void append(std::vector<long double>& to, const std::vector<long double>& from) 
 }
 
 /// The tensors of a sequence's results to their places in those of the call.
-void add_results(results& to, const results& from, const setup& packed, index_t n) {
+void add_results(results& to, const results& from, const setup& packed, index_t n, bool backward) {
   for (auto own : {&results::y, &results::average, &results::lse, &results::dq, &results::dk, &results::dv})
     append(to.*own, from.*own);
   const setup s = sequence_setup(packed, n);
   const auto add = [&](std::vector<long double> results::*own, const std::vector<index_t>& whole,
                        const std::vector<index_t>& extents) {
-    for_each_shared(packed, n, whole, extents,
-                    [&](std::size_t place, std::size_t i) { (to.*own)[place] += (from.*own)[i]; });
+    for_each_shared(packed, n, whole, extents, [&](std::size_t place, std::size_t i) {
+      long double& sum = (to.*own)[place];
+      // So that a sum of one term is that term, -0 too.
+      sum = sum == 0 ? (from.*own)[i] : sum + (from.*own)[i];
+    });
   };
-  if (from.dk.empty() && (to.*&results::dw).empty() && to.du.empty() && to.dr.empty()) return;
+  if (!backward) return;
   add(&results::dw, w_extents(packed), w_extents(s));
   add(&results::du, u_extents(packed), u_extents(s));
   add(&results::df, f_extents(packed), f_extents(s));
@@ -50,7 +53,7 @@ results join_sequences(const setup& packed, const std::vector<results>& all, boo
   if (backward) size_bias(joined, s);
   for (std::size_t n = 0; n < all.size(); ++n) {
     joined.damage += all[n].damage;
-    add_results(joined, all[n], s, static_cast<index_t>(n));
+    add_results(joined, all[n], s, static_cast<index_t>(n), backward);
   }
   return joined;
 }

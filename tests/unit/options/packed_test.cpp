@@ -123,7 +123,7 @@ TEST_CASE("packed: one long sequence among many short ones") {
 
 TEST_CASE("packed: a bias whose gradient is summed a block of rows at a time") {
   if (on_device()) return;
-  // 24 MiB of float hold 2508 x 2508 sums and no more.
+  // 12 MiB of float hold 1773 x 1773 sums.
   for (const bias_form form : {bias_form::dense_tt, bias_form::dense_htt}) {
     setup s{.call = op::full, .d = 2, .H = 2, .bias = form};
     s.packed = {40, 1300, 0, 1300, 3};

@@ -8,61 +8,13 @@
 #include <algorithm>
 #include <array>
 
+#include <aft/core/problem/bias_tensors.hpp>
+
 #include "../simd/vec.hpp"
 #include "../tensor/strided.hpp"
 #include "schedule.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
-
-/// One tensor of the gradient of a bias: (heads, rows, columns).
-struct bias_tensor {
-  matrix to{};
-  index_t heads = 0, rows = 0, columns = 0;
-  /// Whether a sequence has a row for each of its queries or of its keys, and a column for each key; else it has all.
-  bool by_queries = false, by_keys = false, columns_by_keys = false;
-
-  index_t rows_of(index_t queries, index_t keys) const { return by_queries ? queries : (by_keys ? keys : rows); }
-  index_t columns_of(index_t keys) const { return columns_by_keys ? keys : columns; }
-  index_t elements(index_t queries, index_t keys) const { return heads * rows_of(queries, keys) * columns_of(keys); }
-  std::byte* at(index_t h, index_t r, index_t c) const {
-    return to.data + (h * to.sh + r * to.sr + c * to.sc) * size_of(to.type);
-  }
-};
-
-/// Those that there are, at most two.
-struct bias_tensors {
-  std::array<bias_tensor, 2> all{};
-  index_t count = 0;
-
-  explicit bias_tensors(const backward_problem& p) {
-    const bias_ref& d = p.dbias;
-    const index_t rows = p.packed.bias_rows, columns = p.packed.bias_columns;
-    switch (d.kind) {
-      case bias_kind::none: break;
-      case bias_kind::dense: add({d.w, d.heads, rows, columns, true, false, true}); break;
-      case bias_kind::banded: add({d.w, d.heads, rows, columns, true, false, false}); break;
-      case bias_kind::factorized:
-        add({d.u, d.u_heads, rows, d.rank, true, false, false});
-        add({d.v, d.v_heads, columns, d.rank, false, true, false});
-        break;
-      case bias_kind::filter:
-        add({{d.r, d.r_type, d.r_set, 0, d.r_sh, 0, d.r_sj[2]}, d.heads, 1, p.taps[2], false, false, false});
-        break;
-    }
-  }
-
-  index_t elements(index_t queries, index_t keys) const {
-    index_t sum = 0;
-    for (index_t i = 0; i < count; ++i) sum += all[static_cast<std::size_t>(i)].elements(queries, keys);
-    return sum;
-  }
-  const bias_tensor& operator[](index_t i) const { return all[static_cast<std::size_t>(i)]; }
-
- private:
-  void add(const bias_tensor& t) {
-    if (t.to.set) all[static_cast<std::size_t>(count++)] = t;
-  }
-};
 
 /// 0 in what a bias has beyond a sequence of so many queries and keys, of batch element b.
 template <class C>
@@ -135,24 +87,7 @@ class bias_sums {
 
   /// Lets a sequence write its gradient into what the slot has for it.
   void redirect(backward_problem& one, int slot) const {
-    bias_ref& d = one.dbias;
-    C* at = own_ + slot * of_slot_;
-    const auto place = [&](matrix& m, const bias_tensor& t) {
-      const index_t rows = t.rows_of(one.Tq, one.Tk), columns = t.columns_of(one.Tk);
-      m = {reinterpret_cast<std::byte*>(at), dtype_of<C>, true, 0, t.heads > 1 ? rows * columns : 0, columns, 1};
-      at += t.elements(one.Tq, one.Tk);
-    };
-    index_t i = 0;
-    if (d.w.set) place(d.w, tensors_[i++]);
-    if (d.u.set) place(d.u, tensors_[i++]);
-    if (d.v.set) place(d.v, tensors_[i++]);
-    if (!d.r_set) return;
-    matrix filter;
-    place(filter, tensors_[i]);
-    d.r = filter.data;
-    d.r_type = filter.type;
-    d.r_sh = filter.sh;
-    d.r_sj[2] = 1;
+    store_row_major(one.dbias, tensors_, one.Tq, one.Tk, own_ + slot * of_slot_);
   }
 
   /// What was written there, to the sum of the part.
