@@ -70,8 +70,8 @@ oracle_result join_oracles(const setup& packed, const std::vector<oracle_result>
   // One number a tensor: of a sum over sequences the sum, else the most.
   const auto reduce = [&](results oracle_result::*own) {
     for (const part& p : parts) {
-      const bool summed = p.values == &results::dw || p.values == &results::du || p.values == &results::df ||
-                          p.values == &results::dr;
+      const bool summed =
+          p.values == &results::dw || p.values == &results::du || p.values == &results::df || p.values == &results::dr;
       auto& to = (joined.*own).*p.values;
       for (const oracle_result& o : all) {
         const auto& from = (o.*own).*p.values;

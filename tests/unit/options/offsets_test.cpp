@@ -69,7 +69,8 @@ TEST_CASE("offsets: an entry that does not fit is named") {
   check_parts(c.queries({0, 4, 8, INT64_MAX}), {"'query_offsets'", "entry 3, the last", "got 9223372036854775807"});
   check_parts(c.keys(even, {0, 4, 8, 13}), {"'key_offsets'", "entry 3, the last, to be 12, the rows of 'k'", "got 13"});
   check_parts(c.keys(even, {0, 4, 3, total}), {"'key_offsets'", "entry 2 to be at least entry 1, which is 4", "got 3"});
-  check_parts(c.keys(even, {0, 4, total}), {"'key_offsets'", "extent 0 (N + 1) to be 4 as in 'query_offsets'", "got 3"});
+  check_parts(c.keys(even, {0, 4, total}),
+              {"'key_offsets'", "extent 0 (N + 1) to be 4 as in 'query_offsets'", "got 3"});
 }
 
 TEST_CASE("offsets: types, ranks, spaces and memory") {
@@ -94,8 +95,9 @@ TEST_CASE("offsets: not with a batch, a mask, lengths or a grid") {
   const std::vector<std::int64_t> lengths(3, 4);
   const std::vector<std::uint8_t> mask(total, 1);
   const aft::tensor_view<const std::int64_t, 1> view{lengths.data(), {3}};
-  check_parts(c.simple({.mask = aft::tensor_view<const std::uint8_t, 1>{mask.data(), {total}}, .query_offsets = c.view(even)}),
-              {"'mask'", "an empty view beside 'query_offsets'", "got shape (12)"});
+  check_parts(
+      c.simple({.mask = aft::tensor_view<const std::uint8_t, 1>{mask.data(), {total}}, .query_offsets = c.view(even)}),
+      {"'mask'", "an empty view beside 'query_offsets'", "got shape (12)"});
   check_parts(c.simple({.key_lengths = view, .query_offsets = c.view(even)}),
               {"'key_lengths'", "beside 'query_offsets'", "got shape (3)"});
   check_parts(c.simple({.query_lengths = view, .query_offsets = c.view(even)}),
@@ -109,10 +111,10 @@ TEST_CASE("offsets: not with a batch, a mask, lengths or a grid") {
   check_parts(c.message([&] { aft::conv(grid, grid, grid, c.square(3, 3), there, {.query_offsets = c.view(even)}); }),
               {"aft::conv", "'query_offsets'", "on a grid"});
   check_parts(c.message([&] {
-                aft::attention_map(c.x, aft::dense_bias{c.square(total, total)},
-                                   aft::tensor_view<float, 3>{c.written.data(), {total, total, d}},
-                                   {.query_offsets = c.view(even)});
-              }),
+    aft::attention_map(c.x, aft::dense_bias{c.square(total, total)},
+                       aft::tensor_view<float, 3>{c.written.data(), {total, total, d}},
+                       {.query_offsets = c.view(even)});
+  }),
               {"aft::attention_map", "'query_offsets'", "got shape (4)"});
 }
 
@@ -142,7 +144,9 @@ TEST_CASE("offsets: a bias has the rows and columns of the longest sequence, and
   CHECK(full(batched(1)) == "no shape_error");
   check_parts(full(batched(2)), {"'w' of bias", "extent 0 (B) to be 1 or 3, the sequences", "got 2"});
   const aft::banded_bias banded{aft::tensor_view<const float, 2>{c.memory.data(), {5, 3}}};
-  check_parts(c.message([&] { aft::local(c.x, c.x, c.x, banded, aft::window{1, 1}, c.y, opt); }),
+  check_parts(c.message([&] {
+    aft::local(c.x, c.x, c.x, banded, aft::window{1, 1}, c.y, opt);
+  }),
               {"aft::local", "'w' of bias", "extent 0 (Tq) to be at least 6", "got 5"});
 }
 
@@ -150,8 +154,8 @@ TEST_CASE("offsets: lse and average with and without a batch axis of 1, and grad
   call c;
   std::vector<float> lse(total * d), average(total * d);
   const auto with = [&](auto a, auto b) { return c.simple({.lse = a, .average = b, .query_offsets = c.view(even)}); };
-  CHECK(with(aft::tensor_view<float, 2>{lse.data(), {total, d}}, aft::tensor_view<float, 2>{average.data(), {total, d}}) ==
-        "no shape_error");
+  CHECK(with(aft::tensor_view<float, 2>{lse.data(), {total, d}},
+             aft::tensor_view<float, 2>{average.data(), {total, d}}) == "no shape_error");
   const aft::tensor_view<const float, 3> in{c.memory.data(), {1, total, d}};
   const aft::tensor_view<float, 3> out{c.written.data(), {1, total, d}};
   const aft::options flat{.lse = aft::tensor_view<float, 2>{lse.data(), {total, d}},
@@ -161,8 +165,7 @@ TEST_CASE("offsets: lse and average with and without a batch axis of 1, and grad
   check_parts(with(aft::tensor_view<float, 2>{lse.data(), {total - 1, d}}, aft::any_view{}),
               {"'lse'", "extent 0 (Tq) to be 12", "got 11"});
   check_parts(c.message([&] {
-                aft::simple_backward(c.x, c.x, c.x, c.x, aft::no_grad, aft::no_grad, c.y,
-                                     {.query_offsets = c.view({0, 4, 8, 9})});
-              }),
+    aft::simple_backward(c.x, c.x, c.x, c.x, aft::no_grad, aft::no_grad, c.y, {.query_offsets = c.view({0, 4, 8, 9})});
+  }),
               {"aft::simple_backward", "'query_offsets'", "entry 3, the last, to be 12, the rows of 'dy'", "got 9"});
 }

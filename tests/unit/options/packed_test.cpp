@@ -20,11 +20,11 @@ std::vector<setup> packed_calls(unsigned rounds, index_t longest) {
   const struct {
     op call;
     bias_form form;
-  } kinds[] = {{op::full, bias_form::dense_htt},       {op::full, bias_form::dense_bhtt},
+  } kinds[] = {{op::full, bias_form::dense_htt},        {op::full, bias_form::dense_bhtt},
                {op::full, bias_form::factorized_mixed}, {op::full, bias_form::dense_1htt},
-               {op::local, bias_form::dense_htt},      {op::local, bias_form::factorized_htn},
-               {op::local, bias_form::banded_htj},     {op::local, bias_form::banded_tj},
-               {op::simple, bias_form::dense_htt},     {op::conv, bias_form::dense_htt}};
+               {op::local, bias_form::dense_htt},       {op::local, bias_form::factorized_htn},
+               {op::local, bias_form::banded_htj},      {op::local, bias_form::banded_tj},
+               {op::simple, bias_form::dense_htt},      {op::conv, bias_form::dense_htt}};
   const aft::window windows[] = {{3, 4}, {0, 0}, {longest, 2}, {7, -3}};
   std::mt19937 random(4);
   const auto pick = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
@@ -82,7 +82,7 @@ results without_sums(results r, const setup& s) {
 }  // namespace
 
 TEST_CASE("packed: the bits of a call for each sequence, for any number of threads") {
-  for (const setup& s : packed_calls(6, 24)) {
+  for (const setup& s : packed_calls(4, 24)) {
     const numbers x = random_numbers(s);
     for (dtype type : all_types) {
       if (!concerns(type, s) || !serves(type)) continue;
@@ -90,8 +90,11 @@ TEST_CASE("packed: the bits of a call for each sequence, for any number of threa
       CHECK(first_difference(one_by_one(type, s, x, false), run_forward(type, s, x)) == "");
       const results backward = run_backward(type, s, x);
       CHECK(first_difference(without_sums(one_by_one(type, s, x, true), s), without_sums(backward, s)) == "");
-      for (const auto& exec : equivalent_executors()) {
-        CHECK(first_difference(run_forward(type, s, x), run_forward(type, s, x, exec)) == "");
+      if (on_device()) continue;
+      const results forward = run_forward(type, s, x);
+      for (const int threads : {2, 3}) {
+        const aft::cpu exec{.threads = threads};
+        CHECK(first_difference(forward, run_forward(type, s, x, exec)) == "");
         CHECK(first_difference(backward, run_backward(type, s, x, exec)) == "");
       }
     }
@@ -99,7 +102,7 @@ TEST_CASE("packed: the bits of a call for each sequence, for any number of threa
 }
 
 TEST_CASE("packed: against the reference") {
-  for (const setup& s : packed_calls(3, 20)) check(s);
+  for (const setup& s : packed_calls(2, 14)) check(s);
 }
 
 TEST_CASE("packed: one long sequence among many short ones") {
@@ -110,7 +113,7 @@ TEST_CASE("packed: one long sequence among many short ones") {
     s.packed.assign(60, 0);
     s.packed_keys.clear();
     for (index_t& n : s.packed) n = static_cast<index_t>(random() % 9);
-    s.packed[17] = 300;
+    s.packed[17] = 200;
     s = completed(s);
     const numbers x = random_numbers(s);
     const dtype type = all_types[s.seed % 4];
@@ -124,9 +127,9 @@ TEST_CASE("packed: one long sequence among many short ones") {
 TEST_CASE("packed: a bias whose gradient is summed a block of rows at a time") {
   if (on_device()) return;
   // 12 MiB of float hold 1773 x 1773 sums.
-  for (const bias_form form : {bias_form::dense_tt, bias_form::dense_htt}) {
-    setup s{.call = op::full, .d = 2, .H = 2, .bias = form};
-    s.packed = {40, 1300, 0, 1300, 3};
+  for (const op call : {op::full, op::local}) {
+    setup s{.call = call, .d = 2, .bias = bias_form::dense_tt, .win = {3, 4}};
+    s.packed = {40, 1300, 0, 900, 3};
     s.packed_keys = {40, 2600, 5, 300, 3};
     s = completed(s);
     const numbers x = random_numbers(s);

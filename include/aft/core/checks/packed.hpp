@@ -16,20 +16,19 @@ inline bool is_packed(const call& c) {
 /// For what has no packed form.
 [[gnu::cold]] inline void refuse_offsets(const call& c) {
   for (const argument* a : {&c.query_offsets, &c.key_offsets})
-    if (a->given()) fail(c.op, *a, "an empty view, as it takes no packed sequences", text("shape ") << shape_text(a->view));
+    if (a->given())
+      fail(c.op, *a, "an empty view, as it takes no packed sequences", text("shape ") << shape_text(a->view));
 }
 
 /// Offsets as tensors, before anything is read of them, and the options that they exclude.
 [[gnu::cold]] inline void require_offsets(const call& c) {
   if (!is_packed(c)) return;
-  if (!c.query_offsets.given())
-    fail(c.op, c.query_offsets, "a view, as 'key_offsets' is one", "an empty view");
+  if (!c.query_offsets.given()) fail(c.op, c.query_offsets, "a view, as 'key_offsets' is one", "an empty view");
   if (!c.cross_lengths) fail(c.op, c.query_offsets, "an empty view on a grid of more than one axis", "a view");
   if (!c.opt->stream.empty())
     fail(c.op, c.query_offsets, "an empty view beside 'stream', as no stream takes packed sequences", "a view");
   for (const argument* a : {&c.mask, &c.key_lengths, &c.query_lengths}) {
-    if (a->given())
-      fail(c.op, *a, "an empty view beside 'query_offsets'", text("shape ") << shape_text(a->view));
+    if (a->given()) fail(c.op, *a, "an empty view beside 'query_offsets'", text("shape ") << shape_text(a->view));
   }
   for (const argument* a : {&c.query_offsets, &c.key_offsets}) {
     if (!a->given()) continue;
@@ -42,7 +41,8 @@ inline bool is_packed(const call& c) {
     require_data(c.op, *a);
   }
   if (c.key_offsets.given() && c.key_offsets.view.extent(0) != c.query_offsets.view.extent(0))
-    fail(c.op, c.key_offsets, text("extent 0 (N + 1) to be ") << c.query_offsets.view.extent(0) << " as in 'query_offsets'",
+    fail(c.op, c.key_offsets,
+         text("extent 0 (N + 1) to be ") << c.query_offsets.view.extent(0) << " as in 'query_offsets'",
          c.key_offsets.view.extent(0));
 }
 

@@ -63,7 +63,8 @@ void packed_backward(const backward_problem& p, const cpu& given, work_estimate 
     const index_t own = p.bias.batch == 1 ? 1 : p.packed.count;
     parallel_for(own, threads, [&](index_t b, int) {
       backward_problem one;
-      if (p.bias.batch != 1 || order.count == 1) one = sequence_of(p, order.count == 1 && p.bias.batch == 1 ? order.at(0).n : b);
+      if (p.bias.batch != 1 || order.count == 1)
+        one = sequence_of(p, order.count == 1 && p.bias.batch == 1 ? order.at(0).n : b);
       clear_beyond<C>(tensors, b, one.Tq, one.Tk);
     });
   }

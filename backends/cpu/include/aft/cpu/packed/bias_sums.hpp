@@ -74,7 +74,9 @@ class bias_sums {
     sums_ = memory.take<C>(parts_ * of_part_);
     own_ = memory.take<C>(max_of(shared, slots * of_slot_));
   }
-  std::size_t bytes() const { return static_cast<std::size_t>(2 * parts_ * tensors_.elements(rows_, keys_)) * sizeof(C); }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(2 * parts_ * tensors_.elements(rows_, keys_)) * sizeof(C);
+  }
 
   /// Sums of rows from r0 on.
   void begin(index_t r0, int threads) {

@@ -81,9 +81,7 @@ class sequence_schedule {
 
   int threads() const { return threads_; }
   index_t shared() const { return shared_; }
-  std::size_t bytes() const {
-    return max_of(shared_bytes_, static_cast<std::size_t>(threads_) * own_bytes_);
-  }
+  std::size_t bytes() const { return max_of(shared_bytes_, static_cast<std::size_t>(threads_) * own_bytes_); }
 
   /// Learns by trials how much memory the job takes, and does with fewer threads where it were more than `room`.
   AFT_COMPILE_ONCE void measure(std::size_t room, const sequence_job& job) {
