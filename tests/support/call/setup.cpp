@@ -63,7 +63,8 @@ std::vector<index_t> w_extents(const setup& s) {
   switch (s.bias) {
     case bias_form::dense_tt: return {bias_queries(s), bias_keys(s)};
     case bias_form::dense_htt: return {s.H, bias_queries(s), bias_keys(s)};
-    case bias_form::dense_bhtt: return {s.packed.empty() ? s.B : static_cast<index_t>(s.packed.size()), s.H, bias_queries(s), bias_keys(s)};
+    case bias_form::dense_bhtt:
+      return {s.packed.empty() ? s.B : static_cast<index_t>(s.packed.size()), s.H, bias_queries(s), bias_keys(s)};
     case bias_form::dense_1htt: return {1, s.H, bias_queries(s), bias_keys(s)};
     case bias_form::banded_tj: return {bias_queries(s), s.win.width()};
     case bias_form::banded_htj: return {s.H, bias_queries(s), s.win.width()};
