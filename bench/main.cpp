@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   aft_bench::add_conv();
   aft_bench::add_small_calls();
   aft_bench::add_threads();
+  aft_bench::add_packed();
   aft_bench::add_growth();
 
   aft_bench::table display;

@@ -19,6 +19,7 @@ void add_conv();
 void add_small_calls();
 void add_growth();
 void add_threads();
+void add_packed();
 
 /// Multiply-adds of a numerator and a denominator, two flops each, for every pair (t, s) and channel.
 inline double pair_flops(double pairs, index_t channels) {

@@ -141,6 +141,14 @@ def threads():
             yield Bar(f"{call}, more threads", "fewer", f"threads_{call}/{shape}/float", most_lost, 1.1, lower=True)
 
 
+def packed():
+    """Sequences of different lengths against a batch of equal ones with as many rows, by the work that each has."""
+    for call in ("full", "local32", "simple", "conv7"):
+        for direction in ("", "_backward"):
+            yield Bar(f"{call}{direction.replace('_', ' ')}, packed", "equal lengths",
+                      f"packed_{call}{direction}/{SHORT}/float", rate("equal", contestant="packed"), 0.90, 0.97)
+
+
 @dataclasses.dataclass
 class Row:
     bar: Bar
@@ -227,7 +235,7 @@ def table(rows):
     return aligned(cells)
 
 
-GROUPS = (("ceilings", ceilings), ("peers", peers), ("calls", calls), ("threads", threads))
+GROUPS = (("ceilings", ceilings), ("peers", peers), ("calls", calls), ("threads", threads), ("packed", packed))
 
 
 def main():

@@ -161,6 +161,11 @@ def page(result, others):
            "race; below 1.1 no thread does harm.\n")
     rows = rows_of(result, bars.threads)
     yield f"{bars.table(rows)}\n\n{bars.tally(rows)}.\n"
+    if packed := rows_of(result, bars.packed):
+        yield "## Packed sequences\n"
+        yield ("Log-normal lengths with mean 200, packed one behind the other, against 32 of 197: rows, or for `full` pairs, per "
+               "second.\n")
+        yield f"{bars.table(packed)}\n\n{bars.tally(packed)}.\n"
     yield "## Small calls\n"
     yield ("Microseconds on one thread, 64 channels: a whole call on one position; and of a call on 64 positions what is left "
            "when the cost of one more sequence in the batch is taken away. The latter holds what a batch shares, such as the "

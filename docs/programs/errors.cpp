@@ -88,7 +88,12 @@ int main() {
                          aft::options{.lse = view{at(5), {B, T, d}}});
   });
   refuse("a member of a later version",
-         [&] { aft::simple(q, k, v, y, aft::options{.query_offsets = aft::as_view(lengths.data(), {3})}); });
+         [&] { aft::simple(q, k, v, y, aft::options{.slot_ids = aft::as_view(lengths.data(), {3})}); });
+  refuse("offsets that end too early", [&] {
+    const view rows{at(0), {1, B * T, d}}, to{at(3), {1, B * T, d}};
+    const std::vector<std::int64_t> offsets{0, 2, 5};
+    aft::simple(rows, rows, rows, to, aft::options{.query_offsets = aft::as_view(offsets.data(), {3})});
+  });
 
   std::printf("# tools\n\n");
   refuse("gain for another number of heads", [&] {

@@ -124,8 +124,8 @@ typedef struct aft_options {
   const aft_tensor* lse;         /*!< (B, Tq, hk) of float (double for double data): forward writes, backward reads. */
   const aft_tensor* average;     /*!< (B, Tq, d) of the data's type or of lse's: the same. */
   const aft_tensor* query_lengths; /*!< (B) of int64 or int32: rows from there on are padding. */
-  const aft_tensor* query_offsets; /*!< Not in this version: NULL. */
-  const aft_tensor* key_offsets;   /*!< Not in this version: NULL. */
+  const aft_tensor* query_offsets; /*!< (N + 1) of int64 or int32, where packed sequences begin in q and y. */
+  const aft_tensor* key_offsets;   /*!< The same for k and v; NULL: as query_offsets. */
   const aft_tensor* slot_ids;      /*!< Not in this version: NULL. */
   const aft_stream* stream;        /*!< Not in this version: NULL. */
   void* cuda_stream;               /*!< For tensors on a device, which this version has none of: not looked at. */

@@ -12,6 +12,8 @@ extern "C" {
 /*! Grids are 3 x 4 and 2 x 3 x 2, so that all calls have as many positions. */
 enum { BATCH = 2, LENGTH = 12, CHANNELS = 4, KEY_CHANNELS = 2, HEADS = 2, FACTORS = 3, BEFORE = 2, AFTER = 1 };
 enum { WIDTH = BEFORE + AFTER + 1 };
+/*! Packed sequences, in as many rows as a batch has. */
+enum { SEQUENCES = 3 };
 
 enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_HALF, TYPE_BFLOAT16, TYPES };
 enum {
@@ -24,6 +26,7 @@ enum {
   CALL_CONV_1,
   CALL_CONV_2,
   CALL_CONV_3,
+  CALL_PACKED,
   CALL_REPARAMETERIZE,
   CALL_ATTENTION_MAP,
   CALLS
@@ -49,6 +52,7 @@ enum {
   AT_AVERAGE,
   AT_MASK,
   AT_LENGTHS,
+  AT_OFFSETS,
   ROOMS
 };
 /*! Bytes: dense biases and maps of double have 2 x 2 x 12 x 12 x 4 elements. */

@@ -49,7 +49,7 @@ static aft_tensor integers(int at, uint8_t code, uint8_t bits, int32_t ndim, con
 /* The shapes of the data of a call, channels last. */
 static int32_t fill_shape(int call, int64_t channels, int64_t* shape) {
   int32_t n = 0;
-  shape[n++] = BATCH;
+  shape[n++] = call == CALL_PACKED ? 1 : BATCH;
   if (call == CALL_CONV_2) {
     shape[n++] = 3;
     shape[n++] = 4;
@@ -58,7 +58,7 @@ static int32_t fill_shape(int call, int64_t channels, int64_t* shape) {
     shape[n++] = 3;
     shape[n++] = 2;
   } else {
-    shape[n++] = LENGTH;
+    shape[n++] = call == CALL_PACKED ? BATCH * LENGTH : LENGTH;
   }
   shape[n++] = channels;
   return n;
@@ -68,7 +68,7 @@ static int call_operator(int call, int type) {
   static const int64_t dense_shape[] = {HEADS, LENGTH, LENGTH}, band_shape[] = {HEADS, LENGTH, WIDTH};
   static const int64_t u_shape[] = {HEADS, LENGTH, FACTORS}, v_shape[] = {LENGTH, FACTORS};
   static const int64_t taps_shape[] = {HEADS, 3}, plane_shape[] = {HEADS, 3, 2}, cube_shape[] = {HEADS, 2, 3, 1};
-  static const int64_t mask_shape[] = {LENGTH}, lengths_shape[] = {BATCH};
+  static const int64_t mask_shape[] = {LENGTH}, lengths_shape[] = {BATCH}, offsets_shape[] = {SEQUENCES + 1};
   const int compute = compute_type(type);
   int64_t data_shape[5], key_shape[5], key_strides[5];
   const int32_t n = fill_shape(call, CHANNELS, data_shape), key_axes = fill_shape(call, KEY_CHANNELS, key_shape);
@@ -78,6 +78,7 @@ static int call_operator(int call, int type) {
   aft_tensor dk = tensor(AT_DK, type, n, key_shape), dv = tensor(AT_DV, type, n, data_shape);
   aft_tensor lse = tensor(AT_LSE, compute, n, key_shape), average = tensor(AT_AVERAGE, type, n, data_shape);
   aft_tensor mask = integers(AT_MASK, 6, 8, 1, mask_shape), lengths = integers(AT_LENGTHS, 0, 32, 1, lengths_shape);
+  aft_tensor offsets = integers(AT_OFFSETS, 0, 32, 1, offsets_shape);
   aft_tensor w = tensor(AT_W, compute, 3, dense_shape), dw = tensor(AT_DW, compute, 3, dense_shape);
   aft_tensor band = tensor(AT_W, type, 3, band_shape), dband = tensor(AT_DW, type, 3, band_shape);
   aft_tensor u = tensor(AT_U, type, 3, u_shape), du = tensor(AT_DU, type, 3, u_shape);
@@ -97,8 +98,12 @@ static int call_operator(int call, int type) {
   o.size = sizeof o;
   o.causal = !is_grid(call);
   o.gate = gate_of_call(call);
-  o.mask = &mask;
-  o.key_lengths = &lengths;
+  if (call == CALL_PACKED) {
+    o.query_offsets = o.key_offsets = &offsets;
+  } else {
+    o.mask = &mask;
+    o.key_lengths = &lengths;
+  }
   if (call != CALL_ATTENTION_MAP) {
     o.lse = &lse;
     o.average = &average;
@@ -109,7 +114,7 @@ static int call_operator(int call, int type) {
     bias.v = &fv;
     dbias.u = &du;
     dbias.v = &dfv;
-  } else if (call == CALL_LOCAL_BANDED) {
+  } else if (call == CALL_LOCAL_BANDED || call == CALL_PACKED) {
     bias.kind = dbias.kind = AFT_BANDED;
     bias.w = &band;
     dbias.w = &dband;
@@ -122,6 +127,7 @@ static int call_operator(int call, int type) {
     case CALL_LOCAL_DENSE:
     case CALL_LOCAL_FACTORIZED:
     case CALL_LOCAL_BANDED:
+    case CALL_PACKED:
       code = aft_local(&q, &k, &v, &bias, BEFORE, AFTER, &y, &o);
       return code != AFT_OK ? code
                             : aft_local_backward(&q, &k, &v, &bias, BEFORE, AFTER, &dy, &dq, &dk, &dv, &dbias, &o);

@@ -37,6 +37,8 @@ void fill_inputs(unsigned char* block) {
   room<unsigned char>(block, AT_MASK)[3] = 0;
   room<std::int32_t>(block, AT_LENGTHS)[0] = LENGTH;
   room<std::int32_t>(block, AT_LENGTHS)[1] = LENGTH - 4;
+  const std::int32_t offsets[] = {0, LENGTH, LENGTH + 5, BATCH * LENGTH};
+  std::memcpy(room<std::int32_t>(block, AT_OFFSETS), offsets, sizeof offsets);
 }
 
 template <class T>
@@ -50,6 +52,7 @@ struct typed_calls {
   view<E, Rank> data(int at, index_t channels) const {
     std::array<index_t, Rank> shape{};
     if constexpr (Rank == 3) shape = {BATCH, LENGTH, channels};
+    if (Rank == 3 && call == CALL_PACKED) shape = {1, BATCH * LENGTH, channels};
     if constexpr (Rank == 4) shape = {BATCH, 3, 4, channels};
     if constexpr (Rank == 5) shape = {BATCH, 2, 3, 2, channels};
     return {room<E>(block, at), shape};
@@ -70,6 +73,14 @@ struct typed_calls {
   aft::options options() const {
     static constexpr aft::gate gates[] = {aft::gate::sigmoid, aft::gate::none, aft::gate::identity,
                                           aft::gate::relu,    aft::gate::tanh, aft::gate::silu};
+    const view<const std::int32_t, 1> offsets{room<const std::int32_t>(block, AT_OFFSETS), {SEQUENCES + 1}};
+    if (call == CALL_PACKED)
+      return {.causal = true,
+              .gate_fn = gates[gate_of_call(call)],
+              .lse = data<W, Rank>(AT_LSE, KEY_CHANNELS),
+              .average = data<T, Rank>(AT_AVERAGE, CHANNELS),
+              .query_offsets = offsets,
+              .key_offsets = offsets};
     return {.causal = is_grid(call) == 0,
             .gate_fn = gates[gate_of_call(call)],
             .mask = view<const bool, 1>{room<const bool>(block, AT_MASK), {LENGTH}},
@@ -135,7 +146,8 @@ struct typed_calls {
       case CALL_FULL_FACTORIZED: return full(factors, dfactors);
       case CALL_LOCAL_DENSE: return local(dense, ddense);
       case CALL_LOCAL_FACTORIZED: return local(factors, dfactors);
-      case CALL_LOCAL_BANDED: return local(band, dband);
+      case CALL_LOCAL_BANDED:
+      case CALL_PACKED: return local(band, dband);
       case CALL_SIMPLE:
         return both<3>([](auto q, auto k, auto v, auto y, const auto& o) { aft::simple(q, k, v, y, o); },
                        [](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {

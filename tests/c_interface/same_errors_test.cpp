@@ -314,10 +314,12 @@ TEST_CASE("options") {
     c.opt.slot_ids = ints{numbers.data(), {B}};
     c.full();
     c.local_backward();
-    c.opt.slot_ids = {};
+  }
+  SUBCASE("offsets") {
     c.opt.query_offsets = ints{numbers.data(), {B + 1}};
     c.simple();
     c.attention_map();
+    c.conv_on_grid();
     c.opt.query_offsets = {};
     c.opt.key_offsets = ints{numbers.data(), {B + 1}};
     c.conv_backward();

@@ -34,7 +34,7 @@ def in_order(folders):
 FOLDERS = {
     "core": in_order(". views problem checks"),
     "cpu": in_order("simd runtime math tensor softmax gemm epilogue bias_gradient window pairs scan scan/backward "
-                    "stencil stencil/grouped stencil/backward stencil/calls ."),
+                    "stencil stencil/grouped stencil/backward stencil/calls packed ."),
     "cuda": in_order("device math tensor fold scan bias_gradient plan split_mma bf16_gemm maps launch ."),
 }
 # The engines of the CPU do not know each other: what two of them need lies in the folders before both.

@@ -35,6 +35,7 @@ namespace checks {
 /// out is (B, Tq, Tk, channels), or (Tq, Tk, channels) for a batch of one.
 inline problem prepare_map(const call& c) {
   refuse_later_options(c);
+  refuse_offsets(c);
   require_outside(c);
   require_first_query(c, channel_axis(c.k.view) - first_position(c.k.view));
   require_sane_all(c);
@@ -129,6 +130,8 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
   c.query_lengths.view = opt.query_lengths;
+  c.query_offsets.view = opt.query_offsets;
+  c.key_offsets.view = opt.key_offsets;
   return c;
 }
 

@@ -136,6 +136,8 @@ inline void set_options(call& c, const options& opt) {
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
   c.query_lengths.view = opt.query_lengths;
+  c.query_offsets.view = opt.query_offsets;
+  c.key_offsets.view = opt.key_offsets;
   c.lse.view = opt.lse;
   c.average.view = opt.average;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <sstream>
 
@@ -19,6 +20,13 @@ index_t product(const std::vector<index_t>& extents) {
 }  // namespace
 
 setup completed(setup s) {
+  if (!s.packed.empty()) {
+    s.B = 1;
+    s.Tq = std::accumulate(s.packed.begin(), s.packed.end(), index_t{0});
+    s.Tk = std::accumulate(s.key_counts().begin(), s.key_counts().end(), index_t{0});
+    s.grid = {s.Tk};
+    s.queries = s.Tq;
+  }
   if (s.call == op::conv) {
     s.Tk = product(s.grid);
     s.Tq = s.queries < 0 ? s.Tk : s.queries;
@@ -35,30 +43,46 @@ std::vector<index_t> sequence_extents(const setup& s, index_t T, index_t channel
   return e;
 }
 
+namespace {
+
+/// Rows and columns of a bias, which in a packed call begin anew with each sequence.
+index_t bias_length(const setup& s, const std::vector<index_t>& packed, index_t T) {
+  return packed.empty() ? T : *std::max_element(packed.begin(), packed.end()) + s.spare;
+}
+index_t bias_queries(const setup& s) {
+  return bias_length(s, s.packed, s.Tq);
+}
+index_t bias_keys(const setup& s) {
+  return bias_length(s, s.key_counts(), s.Tk);
+}
+
+}  // namespace
+
 std::vector<index_t> w_extents(const setup& s) {
   if (s.call == op::simple || s.call == op::conv) return {};
   switch (s.bias) {
-    case bias_form::dense_tt: return {s.Tq, s.Tk};
-    case bias_form::dense_htt: return {s.H, s.Tq, s.Tk};
-    case bias_form::dense_bhtt: return {s.B, s.H, s.Tq, s.Tk};
-    case bias_form::dense_1htt: return {1, s.H, s.Tq, s.Tk};
-    case bias_form::banded_tj: return {s.Tq, s.win.width()};
-    case bias_form::banded_htj: return {s.H, s.Tq, s.win.width()};
+    case bias_form::dense_tt: return {bias_queries(s), bias_keys(s)};
+    case bias_form::dense_htt: return {s.H, bias_queries(s), bias_keys(s)};
+    case bias_form::dense_bhtt:
+      return {s.packed.empty() ? s.B : static_cast<index_t>(s.packed.size()), s.H, bias_queries(s), bias_keys(s)};
+    case bias_form::dense_1htt: return {1, s.H, bias_queries(s), bias_keys(s)};
+    case bias_form::banded_tj: return {bias_queries(s), s.win.width()};
+    case bias_form::banded_htj: return {s.H, bias_queries(s), s.win.width()};
     default: return {};
   }
 }
 
 std::vector<index_t> u_extents(const setup& s) {
   if (s.call == op::simple || s.call == op::conv) return {};
-  if (s.bias == bias_form::factorized_tn || s.bias == bias_form::factorized_mixed) return {s.Tq, s.n};
-  if (s.bias == bias_form::factorized_htn) return {s.H, s.Tq, s.n};
+  if (s.bias == bias_form::factorized_tn || s.bias == bias_form::factorized_mixed) return {bias_queries(s), s.n};
+  if (s.bias == bias_form::factorized_htn) return {s.H, bias_queries(s), s.n};
   return {};
 }
 
 std::vector<index_t> f_extents(const setup& s) {
   if (s.call == op::simple || s.call == op::conv) return {};
-  if (s.bias == bias_form::factorized_tn) return {s.Tk, s.n};
-  if (s.bias == bias_form::factorized_htn || s.bias == bias_form::factorized_mixed) return {s.H, s.Tk, s.n};
+  if (s.bias == bias_form::factorized_tn) return {bias_keys(s), s.n};
+  if (s.bias == bias_form::factorized_htn || s.bias == bias_form::factorized_mixed) return {s.H, bias_keys(s), s.n};
   return {};
 }
 
@@ -148,6 +172,7 @@ std::string describe(const setup& s, dtype type) {
       << s.narrow_average << ", in place " << s.in_place << ", first query " << s.first_query << ", query lengths "
       << s.query_lengths << ", narrow integers " << s.narrow_integers << ", full arithmetic "
       << (s.arithmetic == arithmetic::full);
+  if (!s.packed.empty()) out << ", packed " << list(s.packed) << "keys " << list(s.key_counts()) << "spare " << s.spare;
   return out.str();
 }
 

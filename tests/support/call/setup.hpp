@@ -60,7 +60,11 @@ struct setup {
   bool query_lengths = false;
   bool narrow_integers = false;  ///< lengths of int32, a mask of int8
   aft::arithmetic arithmetic = aft::arithmetic::automatic;
+  /// Packed sequences: how many queries each has, and keys where those differ. B, Tq, Tk and grid follow.
+  std::vector<index_t> packed{}, packed_keys{};
+  index_t spare = 0;  ///< of a packed call: rows and columns that its bias has beyond the longest sequence
 
+  const std::vector<index_t>& key_counts() const { return packed_keys.empty() ? packed : packed_keys; }
   index_t key_channels() const { return hk == 0 ? d : hk; }
   bool pair_mask() const {
     return mask == mask_form::pairs || mask == mask_form::batch_pairs || mask == mask_form::flat_pairs;

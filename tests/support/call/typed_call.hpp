@@ -6,6 +6,7 @@
 #include "engines/engine.hpp"
 #include <aft/reference/reference.hpp>
 
+#include "call/sequences.hpp"
 #include "harness/harness.hpp"
 
 namespace aft::test {
@@ -25,6 +26,8 @@ struct typed_call {
   strided<std::int8_t> signed_mask;
   strided<std::int64_t> lengths, query_lengths;
   strided<std::int32_t> short_lengths, short_query_lengths;
+  strided<std::int64_t> query_offsets, key_offsets;
+  strided<std::int32_t> short_query_offsets, short_key_offsets;
 
   typed_call(const setup& raw, const numbers& x) : s(completed(raw)) {
     const auto input = [&](strided<T>& t, std::vector<index_t> extents, const std::vector<double>& values) {
@@ -64,13 +67,15 @@ struct typed_call {
       signed_mask.assign(x.mask);
     }
     const auto both = [&](auto& wide, auto& narrow, const std::vector<std::int64_t>& values) {
-      wide = strided<std::int64_t>({s.B}, flags);
+      wide = strided<std::int64_t>({static_cast<index_t>(values.size())}, flags);
       wide.assign(values);
-      narrow = strided<std::int32_t>({s.B}, flags);
+      narrow = strided<std::int32_t>({static_cast<index_t>(values.size())}, flags);
       narrow.assign(values);
     };
     if (s.lengths) both(lengths, short_lengths, x.lengths);
     if (s.query_lengths) both(query_lengths, short_query_lengths, x.query_lengths);
+    if (!s.packed.empty()) both(query_offsets, short_query_offsets, offsets_of(s.packed));
+    if (!s.packed_keys.empty()) both(key_offsets, short_key_offsets, offsets_of(s.packed_keys));
   }
 
   options call_options(bool backward = false) {
@@ -84,6 +89,12 @@ struct typed_call {
     if (s.mask != mask_form::none) o.mask = narrowed(mask, signed_mask);
     if (s.lengths) o.key_lengths = narrowed(lengths, short_lengths);
     if (s.query_lengths) o.query_lengths = narrowed(query_lengths, short_query_lengths);
+    // The host reads offsets, wherever the call runs.
+    const auto offsets = [&](auto& wide, auto& narrow) {
+      return s.narrow_integers ? narrow.template any<host_space>() : wide.template any<host_space>();
+    };
+    if (!s.packed.empty()) o.query_offsets = offsets(query_offsets, short_query_offsets);
+    if (!s.packed_keys.empty()) o.key_offsets = offsets(key_offsets, short_key_offsets);
     if (s.save && s.has_lse()) o.lse = lse.template any<Space>();
     // A backward call takes both or neither.
     if (s.save && (!backward || s.has_lse()))

@@ -53,7 +53,7 @@ names options_of(const setup& s, bool backward) {
   add_gate(out, s.gate_fn);
   add(s.call != op::simple && s.heads() > 1, "heads");
   add(s.key_channels() < s.d, "shared keys");
-  add(s.Tq != s.Tk, "cross");
+  add(s.packed.empty() ? s.Tq != s.Tk : !s.packed_keys.empty(), "cross");
   add(s.causal, "causal");
   add((s.call == op::local || s.call == op::conv) && s.outside == outside::excluded, "excluded");
   add(s.mask != mask_form::none && !s.pair_mask(), "mask keys");
@@ -62,6 +62,7 @@ names options_of(const setup& s, bool backward) {
   add(s.query_lengths, "query_lengths");
   add((s.lengths || s.query_lengths || s.mask != mask_form::none) && s.narrow_integers, "narrow integers");
   add(s.first_query != 0, "first_query");
+  add(!s.packed.empty(), "packed");
   // A backward call takes both or neither.
   add(s.save && s.has_lse(), "lse");
   add(s.save && (s.has_lse() || !backward), s.narrow_average ? "average narrow" : "average");

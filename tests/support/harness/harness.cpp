@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "call/sequences.hpp"
 #include "engines/engines.hpp"
 #include "typed_functions.hpp"
 
@@ -77,6 +78,7 @@ bool has_turn(dtype type, const setup& s) {
   for (index_t n : {s.B, s.Tq, s.Tk, s.d, s.hk, s.H, s.n, s.win.before, s.win.after}) mix(n);
   for (index_t n : s.grid) mix(n);
   for (index_t n : s.taps) mix(n);
+  for (index_t n : s.packed) mix(n);
   mix(s.call);
   mix(s.bias);
   mix(s.mask);
@@ -181,12 +183,30 @@ results run_backward(dtype type, const setup& s, const numbers& x, const any_exe
   return out;
 }
 
+namespace {
+
+/// The reference knows one sequence a batch element, so a packed call is many of its calls.
+template <class Evaluate>
+oracle_result evaluate_sequences(const setup& raw, const numbers& x, bool backward, Evaluate evaluate) {
+  const setup s = completed(raw);
+  std::vector<oracle_result> all;
+  for (std::size_t n = 0; n < s.packed.size(); ++n) {
+    const auto at = static_cast<index_t>(n);
+    all.push_back(evaluate(sequence_setup(s, at), sequence_numbers(s, x, at)));
+  }
+  return join_oracles(s, all, backward);
+}
+
+}  // namespace
+
 oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x) {
-  return oracle_of(type).evaluate_forward(s, x);
+  const auto evaluate = oracle_of(type).evaluate_forward;
+  return s.packed.empty() ? evaluate(s, x) : evaluate_sequences(s, x, false, evaluate);
 }
 
 oracle_result evaluate_backward(dtype type, const setup& s, const numbers& x) {
-  return oracle_of(type).evaluate_backward(s, x);
+  const auto evaluate = oracle_of(type).evaluate_backward;
+  return s.packed.empty() ? evaluate(s, x) : evaluate_sequences(s, x, true, evaluate);
 }
 
 bool watched() {

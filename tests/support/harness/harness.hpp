@@ -77,6 +77,10 @@ struct oracle_result {
 oracle_result evaluate_forward(dtype type, const setup& s, const numbers& x);
 oracle_result evaluate_backward(dtype type, const setup& s, const numbers& x);
 
+/// Results, or oracles, of the sequences of a packed call as those of the call.
+results join_sequences(const setup& packed, const std::vector<results>& all, bool backward);
+oracle_result join_oracles(const setup& packed, const std::vector<oracle_result>& all, bool backward);
+
 /// What comparing a result with the oracle found.
 struct judgement {
   int compared = 0, wrong = 0;  ///< tensors; something that was written beside them counts as wrong

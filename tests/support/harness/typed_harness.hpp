@@ -30,6 +30,10 @@ std::vector<unsigned char> input_bytes(const T& x, bool with_q) {
   add(x.query_lengths);
   add(x.short_lengths);
   add(x.short_query_lengths);
+  add(x.query_offsets);
+  add(x.key_offsets);
+  add(x.short_query_offsets);
+  add(x.short_key_offsets);
   return all;
 }
 

@@ -35,6 +35,11 @@ std::vector<setup> calls() {
       {.call = op::simple, .B = 2, .Tq = 60, .Tk = 60, .d = 20, .hk = 4, .causal = true},
       {.call = op::conv, .B = 2, .d = 8, .hk = 2, .H = 2, .grid = {50}, .taps = {7}, .causal = true},
       {.call = op::conv, .B = 2, .d = 8, .H = 8, .grid = {7, 8}, .taps = {3, 5}},
+      {.d = 20, .H = 2, .packed = {9, 40, 0, 3}, .packed_keys = {20, 30, 1, 0}},
+      {.d = 20, .hk = 4, .H = 2, .bias = bias_form::factorized_htn, .causal = true, .packed = {9, 40, 0, 3, 8, 8}},
+      {.call = op::local, .d = 8, .H = 2, .bias = bias_form::banded_htj, .win = {4, 4}, .packed = {60, 1, 9}},
+      {.call = op::simple, .d = 20, .packed = {5, 60, 5, 5, 0, 5}},
+      {.call = op::conv, .d = 8, .hk = 2, .H = 2, .taps = {7}, .causal = true, .packed = {50, 3, 8}},
   };
 }
 

@@ -2,6 +2,7 @@
 /// @file checks/bias.hpp  Shapes of a bias or filter against the call, and its form in the problem.
 #pragma once
 
+#include "../problem/sequences.hpp"
 #include "votes.hpp"
 
 namespace aft {
@@ -51,8 +52,9 @@ inline matrix to_matrix(const any_view& v) {
   ref.heads = heads_of(c, w, p.d);
   if (w.view.rank() == 4) {
     ref.batch = w.view.extent(0);
-    if (ref.batch != 1 && ref.batch != p.B) {
-      fail(c.op, w, axis_text(0, "B") << " to be 1 or " << p.B, ref.batch);
+    const index_t batch = p.packed.set ? p.packed.count : p.B;
+    if (ref.batch != 1 && ref.batch != batch) {
+      fail(c.op, w, axis_text(0, "B") << " to be 1 or " << batch << (p.packed.set ? ", the sequences" : ""), ref.batch);
     }
   }
   if (ref.kind == bias_kind::banded) {
@@ -115,11 +117,7 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
     p.taps[3 - axes + i] = taps;
     p.left[3 - axes + i] = c.opt->causal ? taps - 1 : (taps - 1) / 2;
   }
-  // Key t + first_query + j - left: the backend counts from t. Beyond the last key's taps a query reads none, wherever
-  // it stands.
-  const index_t furthest = p.Tk + p.taps[2];
-  p.first_query = c.opt->first_query < furthest ? c.opt->first_query : furthest;
-  p.left[2] -= p.first_query;
+  place_filter(p, c.opt->first_query);
 }
 
 /// Whether an axis of a bias says the same at every index: over batch elements or heads its gradient may then be one

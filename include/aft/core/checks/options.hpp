@@ -27,6 +27,8 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
     fail(c.op, a, "a mutable view, since a forward call writes it", "a view of const");
   std::size_t rank = c.backward ? c.dy.view.rank() : c.y.view.rank();
   if (rank == 2 && !(c.no_batch && a.view.rank() == 2)) rank = 3;
+  // Packed sequences have no batch axis, but where their views have one for it to be 1.
+  if (p.packed.set && a.view.rank() == 2) rank = 2;
   require_rank(c, a, rank);
   const std::size_t first = rank == 2 ? 0 : 1;
   if (first == 1) require_extent(c.op, a, 0, "B", p.B);
@@ -72,17 +74,10 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
 
 /// What stands in options for later versions, so that code written for them does not silently get something else.
 [[gnu::cold]] inline void refuse_later_options(const call& c) {
-  const struct {
-    const char* name;
-    const any_view& view;
-  } later[] = {
-      {"slot_ids", c.opt->slot_ids}, {"query_offsets", c.opt->query_offsets}, {"key_offsets", c.opt->key_offsets}};
   if (!c.opt->stream.empty()) refuse_stream(c.op);
-  for (const auto& option : later) {
-    if (!option.view.empty())
-      fail(c.op, {option.name}, "an empty view, as it is not in this version",
-           text("shape ") << shape_text(option.view));
-  }
+  if (!c.opt->slot_ids.empty())
+    fail(c.op, {"slot_ids"}, "an empty view, as it is not in this version",
+         text("shape ") << shape_text(c.opt->slot_ids));
 }
 
 /// Half the range of what a window may reach, so that their sum is one.

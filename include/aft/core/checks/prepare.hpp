@@ -5,6 +5,7 @@
 #include "bias.hpp"
 #include "memory.hpp"
 #include "options.hpp"
+#include "packed.hpp"
 #include "votes.hpp"
 
 namespace aft {
@@ -74,13 +75,14 @@ void for_each_participant(const participants& all, Add&& add) {
     votes queries(c.op, "Tq");
     if (all.query_count == 2) queries.add(*all.queries[0], first_position(all.queries[0]->view));
     queries.add(*all.queries[all.query_count - 1], first_position(all.queries[all.query_count - 1]->view));
-    add_bias_queries(queries, c.bias);
+    // A bias counts rows from the beginning of a sequence, whose length is not known yet.
+    if (!is_packed(c)) add_bias_queries(queries, c.bias);
     // Where two tensors alone disagree, self-attention is likelier than cross attention.
     if (c.opt->first_query == 0) queries.expect(c.v.view.extent(first));
     p.Tq = queries.settle();
     votes keys(c.op, "Tk");
     for (const argument* a : all.keys) keys.add(*a, first_position(a->view));
-    add_bias_keys(keys, c.bias);
+    if (!is_packed(c)) add_bias_keys(keys, c.bias);
     if (c.opt->first_query == 0) keys.expect(p.Tq);
     p.Tk = keys.settle();
     p.grid = {1, 1, p.Tq};
@@ -152,16 +154,7 @@ void for_each_participant(const participants& all, Add&& add) {
     fail(c.op, {"window"}, "before + after + 1, the number of keys, to be at least 0",
          window_text(before, after) << ", which has " << before + after + 1);
   }
-  // Keys t + first_query - before <= s <= t + first_query + after: the backend counts from t.
-  p.win = {true, before - c.opt->first_query, after + c.opt->first_query};
-  if (c.bias.kind == bias_kind::banded) return;
-  // No key is further than Tq before a query or Tk after one, so a larger reach means the same; the cut keeps t + after
-  // far from overflow.
-  const auto cut = [](index_t reach, index_t low, index_t high) {
-    return reach < low ? low : (reach > high ? high : reach);
-  };
-  p.win.before = cut(p.win.before, -p.Tk, p.Tq);
-  p.win.after = cut(p.win.after, -p.Tq, p.Tk);
+  place_window(p, {true, before, after}, c.opt->first_query, c.bias.kind == bias_kind::banded);
 }
 
 /// Only an operator with a window or a filter has an outside.
@@ -172,10 +165,7 @@ void for_each_participant(const participants& all, Add&& add) {
 }
 
 inline void set_visibility(const call& c, problem& p) {
-  const index_t first = c.opt->first_query;
-  // From Tk - 1 on the first row sees all keys, and every other one.
-  p.causal = c.opt->causal && (first == 0 || first < p.Tk - 1);
-  p.first_query = first < p.Tk ? first : p.Tk;
+  place_diagonal(p, c.opt->causal, c.opt->first_query);
   p.narrow_products = c.opt->arithmetic == arithmetic::automatic;
   p.excluded = (c.windowed || c.bias.kind == bias_kind::filter) && c.opt->outside == outside::excluded;
 }
@@ -186,9 +176,11 @@ inline void set_visibility(const call& c, problem& p) {
   refuse_later_options(c);
   require_outside(c);
   require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));
+  require_offsets(c);
   require_sane_all(c);
   backward_problem p;
   settle_extents(c, p);
+  if (is_packed(c)) set_sequences(c, p);
   set_window(c, p);
   set_visibility(c, p);
   p.gate_fn = c.opt->gate_fn;

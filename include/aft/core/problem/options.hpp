@@ -55,12 +55,19 @@ struct options {
   index_t first_query = 0;
   /// Calls on float and double data do not look at it.
   aft::arithmetic arithmetic = aft::arithmetic::automatic;
-  /// For later versions: streams, which rows of them a batch element continues, and packed sequences. Anything in them
-  /// is a shape_error in this one.
+  /// For later versions: streams, and which rows of them a batch element continues. Anything in them is a shape_error
+  /// in this one.
   any_stream stream{};
-  any_view slot_ids{};       ///< As stream.
-  any_view query_offsets{};  ///< As stream.
-  any_view key_offsets{};    ///< As stream.
+  any_view slot_ids{};  ///< As stream.
+  /// (N + 1) of int64 or int32 in host memory, read before the call returns: sequence n is rows [o[n], o[n+1]) of q and
+  /// y, which are (total, d) or (1, total, d). Each is a batch element of its own, in which positions begin at 0; a
+  /// bias with a batch axis has B = N, one without has at least the rows and columns of the longest sequence. y, lse
+  /// (total, hk), average (total, d), dq, dk and dv are bitwise those of a call for each with the same options; the
+  /// gradient of what they share is their sum. The first entry is 0, none is less than the one before, the last is the
+  /// number of rows: else a shape_error names the entry. Not with mask, key_lengths, query_lengths or a grid.
+  any_view query_offsets{};
+  /// The same for the rows of k and v. Empty: as query_offsets.
+  any_view key_offsets{};
 };
 
 /// What a call without options gets. One object for all: to make one for every call took a twentieth of a call on one

@@ -58,6 +58,20 @@ struct band {
   index_t after = 0;
 };
 
+/// A number of int32 or int64, which may be long or long long to the caller: copied, since a compiler may hold those
+/// apart.
+[[gnu::always_inline]] inline index_t integer_at(const std::byte* from, bool wide) {
+  std::int64_t n = 0;
+  std::int32_t narrow = 0;
+  if (wide) {
+    __builtin_memcpy(&n, from, sizeof n);
+  } else {
+    __builtin_memcpy(&narrow, from, sizeof narrow);
+    n = narrow;
+  }
+  return n;
+}
+
 /// A length for every batch element, of int32 or int64; null: none is given.
 struct length_list {
   const std::byte* data = nullptr;
@@ -67,17 +81,32 @@ struct length_list {
 
   [[gnu::always_inline]] index_t of(index_t b, index_t most) const {
     if (data == nullptr) return most;
-    // Copied: int64 may be long or long long to the caller, and a compiler may hold those apart.
-    std::int64_t n = 0;
-    std::int32_t narrow = 0;
-    if (wide) {
-      __builtin_memcpy(&n, data + b * step, sizeof n);
-    } else {
-      __builtin_memcpy(&narrow, data + b * step, sizeof narrow);
-      n = narrow;
-    }
+    const index_t n = integer_at(data + b * step, wide);
     return n < less ? 0 : (n - less > most ? most : n - less);
   }
+};
+
+/// Where each packed sequence begins, and in the end where the last one ends; int32 or int64 in host memory.
+struct offset_list {
+  const std::byte* data = nullptr;
+  index_t step = 0;   ///< bytes from one to the next
+  bool wide = false;  ///< int64
+
+  [[gnu::always_inline]] index_t at(index_t n) const { return integer_at(data + n * step, wide); }
+};
+
+/// The sequences of a call whose rows hold several, one behind the other. sequence_of (sequences.hpp) makes a problem
+/// of each; what depends on its length is settled there, from what the caller gave.
+struct packed_sequences {
+  bool set = false;
+  index_t count = 0;
+  offset_list queries{}, keys{};
+  index_t longest_queries = 0, longest_keys = 0;
+  bool causal = false;
+  index_t first_query = 0;
+  band win{};
+  /// Rows and columns that a bias has, at least those of the longest sequence; rows of v are columns.
+  index_t bias_rows = 0, bias_columns = 0;
 };
 
 /// A validated forward call.
@@ -99,6 +128,7 @@ struct problem {
   index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
   length_list lengths{};        ///< of keys
   length_list query_lengths{};  ///< rows from there on are padding
+  packed_sequences packed{};    ///< where set, B is 1, and Tq and Tk are the rows of all sequences
   /// Of a call that a backend made longer: the rows that its caller asked for; count -1: all.
   index_t asked_first = 0, asked_count = -1;
 

@@ -5,6 +5,8 @@
 #include <aft/core/problem/dispatch.hpp>
 #include <aft/core/float_environment.hpp>
 
+#include "packed/backward.hpp"
+#include "packed/forward.hpp"
 #include "pairs/backward.hpp"
 #include "pairs/forward.hpp"
 #include "runtime/parallel.hpp"
@@ -115,6 +117,10 @@ template <class C, family F>
 void cpu_forward(const problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
+  if (p.packed.set) {
+    const auto one_by_one = [](const problem& one, const cpu& exec) { cpu_impl::forward_rows<C, F>(one, exec); };
+    return cpu_impl::packed_forward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_results(one_by_one));
+  }
   cpu_impl::forward_rows<C, F>(p, given);
   if (p.pads_queries()) cpu_impl::write_padding<C>(p, given);
 }
@@ -123,6 +129,10 @@ template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
+  if (p.packed.set) {
+    const auto one_by_one = [](const backward_problem& one, const cpu& exec) { cpu_impl::gradients<C, F>(one, exec); };
+    return cpu_impl::packed_backward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_gradients(one_by_one));
+  }
   cpu_impl::gradients<C, F>(p, given);
 }
 

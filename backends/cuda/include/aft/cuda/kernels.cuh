@@ -4,6 +4,7 @@
 
 #include "launch/backward.cuh"
 #include "launch/forward.cuh"
+#include "launch/packed.cuh"
 #include "maps/attention_map.cuh"
 #include "maps/reparameterize.cuh"
 
@@ -52,6 +53,7 @@ void run_forward(const problem& p, void* stream) {
   backward_problem all;
   static_cast<problem&>(all) = p;
   require_device_memory(own, all);
+  if (p.packed.set) return packed_forward<C>(p, own);
   forward<C>(p, own);
 }
 
@@ -61,6 +63,7 @@ void run_backward(const backward_problem& p, void* stream) {
   const device_guard guard(stream, op);
   const call_stream own(op, stream);
   require_device_memory(own, p);
+  if (p.packed.set) return packed_backward<C>(p, own);
   backward<C>(p, own);
 }
 

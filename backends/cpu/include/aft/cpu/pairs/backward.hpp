@@ -119,6 +119,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   cpu exec = given;
   exec.threads = threads_within(tile_bytes + (products ? 7 : 3) * array, thread_count(given), bytes_of_tiles);
   const int threads = exec.threads;
+  if (is_trial(given)) exec = trial_of(exec, threads);
   const auto lay_out = [&](scratch& from) {
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
     if (keys_wanted) plan_fold(threads, from);
@@ -143,8 +144,11 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
       prepare_gradient<C>(p, gates_later, memory, [&](const problem& forward, const row_state& state) {
         scratch own(exec);
         pair_forward<C, windows>(forward, state, exec, own, tile_bytes - min_of(reserved, tile_bytes));
+        // Numbers decide whether bases are kept, and a trial has none.
+        if (is_trial(exec)) state.beyond->store(true);
       });
   lay_out(memory);
+  if (is_trial(exec)) return;
 
   // Nothing below takes memory, so from here on the call cannot fail half-way.
   C* const max_abs = bias ? bias->max_abs() : nullptr;

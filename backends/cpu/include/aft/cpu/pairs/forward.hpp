@@ -50,6 +50,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   };
   const auto arrays = static_cast<std::size_t>(2 * p.B * p.Tk * p.d) * sizeof(C);
   const fold_plan<C> plan = plan_fold(threads_within(room + arrays, thread_count(exec), bytes_of_tiles), memory);
+  if (is_trial(exec)) return;
   for_each_batch_item(plan, batch_items.count(), [&](index_t i, int thread) {
     const auto batch_item = batch_items.at(i);
     const pair_weights<C> weights(p, factors, batch_item.b, batch_item.h);

@@ -18,9 +18,20 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
+/// An executor with which a call takes its memory, gives it back and returns: what it would take is learned so before
+/// anything is written. Its number of threads is negative, which no caller's is.
+inline cpu trial_of(const cpu& exec, int threads) {
+  cpu trial = exec;
+  trial.threads = -threads;
+  return trial;
+}
+inline bool is_trial(const cpu& exec) {
+  return exec.threads < 0;
+}
+
 /// The most threads that a call may use.
 inline int thread_count(const cpu& exec) {
-  if (exec.threads > 0) return exec.threads;
+  if (exec.threads != 0) return is_trial(exec) ? -exec.threads : exec.threads;
 #if defined(_OPENMP)
   return omp_get_max_threads();
 #else
@@ -41,6 +52,7 @@ inline cpu limit_threads(const cpu& exec, double work) {
   limited.threads = thread_count(exec);
   const double useful = work / parallel_grain + 1;
   if (useful < limited.threads) limited.threads = static_cast<int>(useful);
+  if (is_trial(exec)) limited.threads = -limited.threads;
   return limited;
 }
 

@@ -125,6 +125,7 @@ class scratch {
   static constexpr std::size_t resource_alignment = max_of(least_alignment, sizeof(header));
   static_assert(resource_alignment % sizeof(header) == 0 && resource_alignment <= alignment);
 
+ public:
   // GCC guesses which resource it will be, and takes a copy of that one's code along, compiled for this file's
   // instruction set but under the standard library's name. A program of several instruction sets keeps one copy, for
   // all who call it.
@@ -142,6 +143,7 @@ class scratch {
   }
 #undef AFT_WITHOUT_GUESSES
 
+ private:
   /// Compiled once: a call takes dozens of buffers.
   AFT_COMPILE_ONCE std::byte* take_bytes(std::size_t wanted) {
     if (from_ == nullptr) {

@@ -90,6 +90,16 @@ store_sums_kernel(const AFT_PARAMETER matrix m, const C* sums, const index_t hea
   store<C>(m.data, m.type, i / width / rows * m.sh + i / width % rows * m.sr + i % width * m.sc, sums[i]);
 }
 
+/// to[h, r, c] += from[h, r, c]: (heads, rows, width) in row-major order into sums that have more rows and columns.
+template <class C>
+AFT_KERNEL(factor_threads, 2)
+add_sums_kernel(C* to, const index_t to_rows, const index_t to_width, const C* from, const index_t heads,
+                const index_t rows, const index_t width) {
+  const index_t i = block_index() * factor_threads + thread_index();
+  if (i >= heads * rows * width) return;
+  to[(i / width / rows * to_rows + i / width % rows) * to_width + i % width] += from[i];
+}
+
 inline constexpr int tap_threads = 128;
 
 template <class C>

@@ -218,11 +218,38 @@ class call_stream {
   void* stream_;
 };
 
+/// Memory that the calls on the sequences of a packed call use one after the other, as much as the one that takes most.
+/// At first it counts what each of them would take, and they launch nothing.
+class device_room {
+ public:
+  explicit device_room(const call_stream& stream) : stream_(&stream) {}
+  device_room(const device_room&) = delete;
+  device_room& operator=(const device_room&) = delete;
+  ~device_room() {
+    if (base_ != nullptr) device_release(base_, most_, stream_->get());
+  }
+
+  bool counts() const { return counts_; }
+  void count(std::size_t bytes) { most_ = max_of(most_, bytes); }
+  void allocate() {
+    counts_ = false;
+    if (most_ > 0) stream_->throw_on(device_allocate(&base_, most_, stream_->get()), "allocating scratch");
+  }
+  std::byte* base() const { return static_cast<std::byte*>(base_); }
+
+ private:
+  const call_stream* stream_;
+  std::size_t most_ = 0;
+  void* base_ = nullptr;
+  bool counts_ = true;
+};
+
 /// Working memory of one call: everything is reserved first and then comes in one allocation, so that a call that runs
 /// out of memory has launched nothing. It goes back to the stream's pool in stream order, also when the call throws.
 class device_scratch {
  public:
-  explicit device_scratch(const call_stream& stream) : stream_(&stream) {}
+  /// From `room` where there is one.
+  explicit device_scratch(const call_stream& stream, device_room* room = nullptr) : stream_(&stream), room_(room) {}
   device_scratch(const device_scratch&) = delete;
   device_scratch& operator=(const device_scratch&) = delete;
   ~device_scratch() {
@@ -237,10 +264,17 @@ class device_scratch {
     constexpr std::size_t alignment = 256;
     bytes_ += round_up(static_cast<std::size_t>(n) * sizeof(T), alignment);
   }
-  void allocate() {
-    if (bytes_ == 0) return;
-    stream_->throw_on(device_allocate(&base_, bytes_, stream_->get()), "allocating scratch");
-    for (const request& r : wanted_) r.set(r.where, static_cast<std::byte*>(base_) + r.offset);
+  /// False where the room only counts: the call then ends here.
+  bool allocate() {
+    if (room_ != nullptr && room_->counts()) {
+      room_->count(bytes_);
+      return false;
+    }
+    if (bytes_ == 0) return true;
+    if (room_ == nullptr) stream_->throw_on(device_allocate(&base_, bytes_, stream_->get()), "allocating scratch");
+    std::byte* const first = room_ != nullptr ? room_->base() : static_cast<std::byte*>(base_);
+    for (const request& r : wanted_) r.set(r.where, first + r.offset);
+    return true;
   }
 
  private:
@@ -250,6 +284,7 @@ class device_scratch {
     std::size_t offset;
   };
   const call_stream* stream_;
+  device_room* room_;
   std::vector<request> wanted_;
   std::size_t bytes_ = 0;
   void* base_ = nullptr;

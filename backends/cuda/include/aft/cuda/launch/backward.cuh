@@ -192,8 +192,8 @@ class scan_key_backward {
 
 /// lse and average from the caller serve where they are enough; otherwise both are computed again, in scratch.
 template <class C>
-void backward(const backward_problem& p, const call_stream& stream) {
-  device_scratch memory(stream);
+void backward(const backward_problem& p, const call_stream& stream, device_room* room = nullptr) {
+  device_scratch memory(stream, room);
   device_call<C> call = to_call<C>(p);
   call.dy = to_tensor(p.dy);
   call.dq = to_tensor(p.dq);
@@ -223,7 +223,7 @@ void backward(const backward_problem& p, const call_stream& stream) {
   }
   std::optional<bias_backward<C>> bias;
   if (p.dbias.kind != bias_kind::none) bias.emplace(p, memory);
-  memory.allocate();
+  if (!memory.allocate()) return;
 
   if (recomputed && p.B > 0 && p.Tq > 0 && p.d > 0) {
     call.average = scratch_tensor(average, call.positions, p.d);

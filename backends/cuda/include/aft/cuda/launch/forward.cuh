@@ -169,12 +169,11 @@ class any_forward {
 };
 
 template <class C>
-void forward(const problem& p, const call_stream& stream) {
+void forward(const problem& p, const call_stream& stream, device_room* room = nullptr) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
-  device_scratch memory(stream);
+  device_scratch memory(stream, room);
   any_forward<C> job(p, memory, false);
-  memory.allocate();
-  job.run(stream);
+  if (memory.allocate()) job.run(stream);
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

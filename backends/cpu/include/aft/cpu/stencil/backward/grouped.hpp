@@ -350,6 +350,7 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
     partials = from.take<C>(filter_wanted ? parts * partial_size : 0);
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
+  if (is_trial(exec)) return;
 
   parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
   parallel_for(segments * most, threads, [&](index_t i, int) {

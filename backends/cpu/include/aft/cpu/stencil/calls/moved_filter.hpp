@@ -119,6 +119,7 @@ inline void moved_forward(const problem& p, const cpu& exec, const Run& run) {
   joint.lse = sequence.query_room(p.lse, p.hk);
   joint.average = sequence.query_room(p.average, p.d);
   run(joint);
+  if (is_trial(exec)) return;
   sequence.return_queries(joint.y, p.y, p.d);
   sequence.return_queries(joint.lse, p.lse, p.hk);
   sequence.return_queries(joint.average, p.average, p.d);
@@ -139,6 +140,7 @@ inline void moved_backward(const backward_problem& p, const cpu& exec, const Run
   joint.dk = sequence.key_room(p.dk, p.hk);
   joint.dv = sequence.key_room(p.dv, p.d);
   run(joint);
+  if (is_trial(exec)) return;
   sequence.return_queries(joint.dq, p.dq, p.d);
   sequence.return_keys(joint.dk, p.dk, p.hk);
   sequence.return_keys(joint.dv, p.dv, p.d);
