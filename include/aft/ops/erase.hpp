@@ -138,6 +138,7 @@ inline void set_options(call& c, const options& opt) {
   c.query_lengths.view = opt.query_lengths;
   c.lse.view = opt.lse;
   c.average.view = opt.average;
+  c.slot_ids.view = opt.slot_ids;
 }
 
 /// The part of the record that all operators share.

@@ -148,6 +148,7 @@ std::string describe(const setup& s, dtype type) {
       << s.narrow_average << ", in place " << s.in_place << ", first query " << s.first_query << ", query lengths "
       << s.query_lengths << ", narrow integers " << s.narrow_integers << ", full arithmetic "
       << (s.arithmetic == arithmetic::full);
+  for (const index_t& n : s.cuts) out << (&n == s.cuts.data() ? ", in a stream " : " ") << n;
   return out.str();
 }
 

@@ -60,6 +60,7 @@ struct setup {
   bool query_lengths = false;
   bool narrow_integers = false;  ///< lengths of int32, a mask of int8
   aft::arithmetic arithmetic = aft::arithmetic::automatic;
+  std::vector<index_t> cuts{};  ///< forward: as calls with a stream that take so many positions each; empty: one call
 
   index_t key_channels() const { return hk == 0 ? d : hk; }
   bool pair_mask() const {

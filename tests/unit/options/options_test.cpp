@@ -144,7 +144,7 @@ TEST_CASE("types that no call takes are named") {
 TEST_CASE("what later versions will have is refused, not passed over") {
   call<float> c;
   const tensor<std::int64_t, 1> some({B});
-  check_parts(c.simple({.slot_ids = some.view}), {"aft::simple", "'slot_ids'", "not in this version"});
+  check_parts(c.simple({.slot_ids = some.view}), {"aft::simple", "'slot_ids'", "without a stream"});
   check_parts(c.simple({.query_offsets = some.view}), {"'query_offsets'", "not in this version", "(2)"});
   check_parts(c.simple({.key_offsets = some.view}), {"'key_offsets'", "not in this version"});
   CHECK(c.simple({.arithmetic = aft::arithmetic::full, .stream = {}}) == "no shape_error");

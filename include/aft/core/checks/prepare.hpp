@@ -5,6 +5,7 @@
 #include "bias.hpp"
 #include "memory.hpp"
 #include "options.hpp"
+#include "stream.hpp"
 #include "votes.hpp"
 
 namespace aft {
@@ -70,6 +71,14 @@ void for_each_participant(const participants& all, Add&& add) {
 [[gnu::cold]] inline void settle_positions(const call& c, const participants& all, problem& p) {
   const std::size_t first = first_position(c.v.view);
   const std::size_t positions = channel_axis(c.v.view) - first;
+  // Of a stream the new positions alone are counted here: the bias has the rows of those before too.
+  if (streams(c)) {
+    votes shared(c.op, "T");
+    for_each_participant(all, [&](const argument& a) { shared.add(a, first_position(a.view)); });
+    p.Tq = p.Tk = shared.settle();
+    p.grid = {1, 1, p.Tq};
+    return;
+  }
   if (c.cross_lengths) {
     votes queries(c.op, "Tq");
     if (all.query_count == 2) queries.add(*all.queries[0], first_position(all.queries[0]->view));
@@ -154,7 +163,7 @@ void for_each_participant(const participants& all, Add&& add) {
   }
   // Keys t + first_query - before <= s <= t + first_query + after: the backend counts from t.
   p.win = {true, before - c.opt->first_query, after + c.opt->first_query};
-  if (c.bias.kind == bias_kind::banded) return;
+  if (c.bias.kind == bias_kind::banded || streams(c)) return;
   // No key is further than Tq before a query or Tk after one, so a larger reach means the same; the cut keeps t + after
   // far from overflow.
   const auto cut = [](index_t reach, index_t low, index_t high) {
@@ -186,6 +195,8 @@ inline void set_visibility(const call& c, problem& p) {
   refuse_later_options(c);
   require_outside(c);
   require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));
+  require_streamed_call(c, channel_axis(c.v.view) - first_position(c.v.view));
+  if (streams(c)) c.stream.view = bytes_of(c.opt->stream);
   require_sane_all(c);
   backward_problem p;
   settle_extents(c, p);
@@ -208,6 +219,7 @@ inline void set_visibility(const call& c, problem& p) {
   p.lse = to_field(c.lse.view);
   p.average = to_field(c.average.view);
   set_mask(c, p);
+  set_stream(c, p);
   p.dy = to_field(c.dy.view);
   p.dq = to_field(c.dq.view);
   p.dk = to_field(c.dk.view);

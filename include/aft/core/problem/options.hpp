@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "../stream/view.hpp"
 #include "../views/any_view.hpp"
 
 namespace aft {
@@ -18,13 +19,6 @@ enum class outside : std::uint8_t { zero_bias, excluded };
 /// What products of half and bfloat16 data may be made of. `automatic`: operands of the data's type, where that is
 /// faster; a result then has the accuracy of the data's type. `full`: float, whatever it costs.
 enum class arithmetic : std::uint8_t { automatic, full };
-
-/// The streams of a later version, which go on from earlier calls. There are none yet: it is always empty.
-class any_stream {
- public:
-  /// Always true.
-  [[gnu::always_inline]] constexpr bool empty() const { return true; }
-};
 
 /// One plain aggregate for all operators: `aft::options{.causal = true, .lse = lse}`.
 struct options {
@@ -55,12 +49,15 @@ struct options {
   index_t first_query = 0;
   /// Calls on float and double data do not look at it.
   aft::arithmetic arithmetic = aft::arithmetic::automatic;
-  /// For later versions: streams, which rows of them a batch element continues, and packed sequences. Anything in them
-  /// is a shape_error in this one.
+  /// What came before: the call's rows are the next positions of sequences that slots of an aft::stream_view remember.
+  /// Causal forward calls on sequences, aft::cpu; see docs/guides/inference.md.
   any_stream stream{};
-  any_view slot_ids{};       ///< As stream.
-  any_view query_offsets{};  ///< As stream.
-  any_view key_offsets{};    ///< As stream.
+  /// (B) of int64 or int32: the slot that each batch element continues, -1: nothing of that element is read or written.
+  /// Without it element b continues slot b.
+  any_view slot_ids{};
+  /// For later versions: packed sequences. Anything in them is a shape_error in this one.
+  any_view query_offsets{};
+  any_view key_offsets{};  ///< As query_offsets.
 };
 
 /// What a call without options gets. One object for all: to make one for every call took a twentieth of a call on one

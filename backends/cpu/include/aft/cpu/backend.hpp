@@ -17,6 +17,7 @@
 #include "stencil/calls/backward.hpp"
 #include "stencil/calls/forward.hpp"
 #include "stencil/calls/moved_filter.hpp"
+#include "stream/forward.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -115,6 +116,7 @@ template <class C, family F>
 void cpu_forward(const problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
+  if (p.stream.set) return cpu_impl::stream::stream_forward<C>(p, given);
   cpu_impl::forward_rows<C, F>(p, given);
   if (p.pads_queries()) cpu_impl::write_padding<C>(p, given);
 }
