@@ -85,7 +85,8 @@ typedef struct aft_bias {
   const aft_tensor *w, *u, *v;
 } aft_bias;
 
-/*! What a stream is of. There are no streams in this version. */
+/*! What a stream is of: an operator, the data's type and shape. before and after are those of AFT_LOCAL's window, taps
+ * those of AFT_CONV's filter, capacity the positions that AFT_FULL keeps; an operator looks at its own alone. */
 typedef struct aft_stream_spec {
   int32_t op;
   struct {
@@ -95,7 +96,8 @@ typedef struct aft_stream_spec {
   int64_t d, hk, before, after, taps, capacity;
 } aft_stream_spec;
 
-/*! A stream: `state` is (slots, bytes) of uint8. There are no streams in this version. */
+/*! A stream: `state` is (slots, bytes) of uint8, row-major and aligned to 64 bytes, with bytes as aft_stream_bytes
+ * gives them. A slot is plain bytes, which aft_stream_reset makes ready. */
 typedef struct aft_stream {
   const aft_stream_spec* spec;
   const aft_tensor* state;
@@ -126,8 +128,8 @@ typedef struct aft_options {
   const aft_tensor* query_lengths; /*!< (B) of int64 or int32: rows from there on are padding. */
   const aft_tensor* query_offsets; /*!< (N + 1) of int64 or int32, where packed sequences begin in q and y. */
   const aft_tensor* key_offsets;   /*!< The same for k and v; NULL: as query_offsets. */
-  const aft_tensor* slot_ids;      /*!< Not in this version: NULL. */
-  const aft_stream* stream;        /*!< Not in this version: NULL. */
+  const aft_tensor* slot_ids;      /*!< (B) of int64 or int32: the slot of each batch element; -1: none, skip it. */
+  const aft_stream* stream;        /*!< The call's rows are the next positions of these sequences. */
   void* cuda_stream;               /*!< For tensors on a device, which this version has none of: not looked at. */
 } aft_options;
 
@@ -177,11 +179,12 @@ AFT_C_API int aft_reparameterize_backward(const aft_tensor* r, const aft_tensor*
  * any of the four types; channels is a multiple of hk. */
 AFT_C_API int aft_attention_map(const aft_tensor* k, const aft_bias* bias, const aft_tensor* out, const aft_options* o);
 
-/*! Streams are not in this version: these four return AFT_SHAPE_ERROR and look at nothing. */
+/*! Bytes of one slot. */
 AFT_C_API int aft_stream_bytes(const aft_stream_spec* spec, int64_t* bytes);
-/*! slot -1: all of them. */
+/*! Makes a slot empty, whatever it holds; slot -1: all of them. Of the options only threads is looked at here and in
+ * the two below. */
 AFT_C_API int aft_stream_reset(const aft_stream* stream, int64_t slot, const aft_options* o);
-/*! Copies slots `from` to slots `to`. */
+/*! Copies slots `from` to slots `to`, tensors (n) of int64 or int32: none twice in `to`, none in both. */
 AFT_C_API int aft_stream_copy(const aft_stream* stream, const aft_tensor* from, const aft_tensor* to,
                               const aft_options* o);
 /*! How many positions a slot has seen. */

@@ -45,6 +45,7 @@
 #include <aft/ops/local.hpp>
 #include <aft/ops/reparameterize.hpp>
 #include <aft/ops/simple.hpp>
+#include <aft/ops/streams.hpp>
 #if !defined(__CUDACC__)
 // The front end of nvcc 13 fails on it; .cu files get the compiler's own lists of candidates.
 #include <aft/ops/misuse.hpp>

@@ -268,7 +268,8 @@ TEST_CASE("sizes of options") {
     return aft_full(c.q.get(), c.k.get(), c.v.get(), &c.bias, c.y.get(), &o.known);
   };
   SUBCASE("an earlier version's: members behind it are not read") {
-    o.known.stream = reinterpret_cast<const aft_stream*>(&o);
+    const aft_stream without_spec{};
+    o.known.stream = &without_spec;
     o.known.gate = 77;
     CHECK(code(offsetof(aft_options, gate)) == AFT_OK);
     CHECK(code(offsetof(aft_options, outside)) == AFT_SHAPE_ERROR);
@@ -276,8 +277,7 @@ TEST_CASE("sizes of options") {
     CHECK(code(offsetof(aft_options, first_query)) == AFT_OK);
     CHECK(code(offsetof(aft_options, stream)) == AFT_OK);
     CHECK(code(offsetof(aft_options, cuda_stream)) == AFT_SHAPE_ERROR);
-    CHECK(std::string(aft_last_error()) ==
-          "aft::full: argument 'stream': expected none, as streams are not in this version, got a stream");
+    CHECK(std::string(aft_last_error()) == "aft::full: argument 'spec': expected a spec, got a null pointer");
   }
   SUBCASE("a later version's") {
     CHECK(code(sizeof o) == AFT_OK);
@@ -298,22 +298,58 @@ TEST_CASE("sizes of options") {
   }
 }
 
-TEST_CASE("streams are not in this version") {
-  call c;
-  const aft_stream stream{};
-  c.o.stream = &stream;
-  CHECK(c.refusal() == "'stream': expected none, as streams are not in this version, got a stream");
-  const std::string rest = ": argument 'stream': expected none, as streams are not in this version, got a stream";
+TEST_CASE("streams: specs, states and pointers") {
   std::int64_t number = 7;
-  const auto refused = [&](int code, const char* name) {
+  const auto refused = [&](int code, const std::string& text) {
     CHECK(code == AFT_SHAPE_ERROR);
-    CHECK(aft_last_error() == name + rest);
+    CHECK(aft_last_error() == text);
     CHECK(number == 7);
   };
-  refused(aft_stream_bytes(nullptr, &number), "aft::stream_spec");
-  refused(aft_stream_reset(&stream, -1, nullptr), "aft::reset");
-  refused(aft_stream_copy(&stream, nullptr, nullptr, nullptr), "aft::copy");
-  refused(aft_stream_position(&stream, 0, &number, nullptr), "aft::position");
+  aft_stream_spec spec{};
+  spec.op = AFT_FULL;
+  spec.dtype = {2, 32, 1};
+  spec.d = 4;
+  spec.hk = 2;
+  spec.capacity = 3;
+  refused(aft_stream_bytes(nullptr, &number), "aft::stream_spec: argument 'spec': expected a spec, got a null pointer");
+  refused(aft_stream_bytes(&spec, nullptr),
+          "aft::stream_spec: argument 'bytes': expected a pointer, got a null pointer");
+  spec.hk = 3;
+  refused(aft_stream_bytes(&spec, &number), "aft::stream_spec: argument 'hk': expected a divisor of d = 4, got 3");
+  spec.hk = 2;
+  spec.op = 9;
+  refused(aft_stream_bytes(&spec, &number),
+          "aft::stream_spec: argument 'spec': expected an op of AFT_FULL, AFT_LOCAL, AFT_SIMPLE or AFT_CONV, got 9");
+  spec.op = AFT_FULL;
+  spec.dtype.bits = 8;
+  refused(aft_stream_bytes(&spec, &number),
+          "aft::stream_spec: argument 'spec': expected a dtype of float, double, half or bfloat16, got a float of 8 "
+          "bits");
+  spec.dtype.bits = 32;
+  std::int64_t bytes = 0;
+  REQUIRE(aft_stream_bytes(&spec, &bytes) == AFT_OK);
+  CHECK(bytes == aft::stream_spec::full<float>(4, 2, 3).bytes());
+
+  std::vector<std::uint8_t> memory(static_cast<std::size_t>(2 * bytes + 64));
+  const std::int64_t shape[] = {2, bytes}, tight[] = {2, bytes - 64};
+  const auto beyond = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
+  aft_tensor state{memory.data() + (beyond == 0 ? 0 : 64 - beyond), {1, 0}, 2, {1, 8, 1}, shape, nullptr, 0};
+  const aft_stream stream{&spec, &state};
+  refused(aft_stream_reset(nullptr, -1, nullptr),
+          "aft::reset: argument 'stream': expected a stream, got a null pointer");
+  refused(aft_stream_reset(&stream, 2, nullptr), "aft::reset: argument 'slot': expected slots from 0 to 1, got 2");
+  refused(
+      aft_stream_position(&stream, 1, &number, nullptr),
+      "aft::position: argument 'stream': expected slot 1 to have the header that aft::reset writes, got other bytes");
+  state.shape = tight;
+  refused(aft_stream_reset(&stream, -1, nullptr), "aft::reset: argument 'state': expected extent 1 (bytes) to be " +
+                                                      std::to_string(bytes) + ", got " + std::to_string(bytes - 64));
+  state.shape = shape;
+  refused(aft_stream_copy(&stream, nullptr, nullptr, nullptr),
+          "aft::copy: argument 'from': expected a tensor, got a null pointer");
+  CHECK(aft_stream_reset(&stream, -1, nullptr) == AFT_OK);
+  CHECK(aft_stream_position(&stream, 1, &number, nullptr) == AFT_OK);
+  CHECK(number == 0);
 }
 
 TEST_CASE("each thread has its own last error, which a call that succeeds leaves alone") {

@@ -32,9 +32,9 @@ def in_order(folders):
 
 # Layer -> folder -> the folders that it may see besides itself. A layer without an entry has no order yet.
 FOLDERS = {
-    "core": in_order(". views problem checks"),
+    "core": in_order(". views stream problem checks"),
     "cpu": in_order("simd runtime math tensor softmax gemm epilogue bias_gradient window pairs scan scan/backward "
-                    "stencil stencil/grouped stencil/backward stencil/calls packed ."),
+                    "stencil stencil/grouped stencil/backward stencil/calls packed stream ."),
     "cuda": in_order("device math tensor fold scan bias_gradient plan split_mma bf16_gemm maps launch ."),
 }
 # The engines of the CPU do not know each other: what two of them need lies in the folders before both.
@@ -43,6 +43,9 @@ for _folder, _seen in FOLDERS["cpu"].items():
         _seen -= set("softmax gemm epilogue bias_gradient window pairs".split())
     if _folder.startswith("stencil"):
         _seen -= set("gemm epilogue bias_gradient window pairs scan scan/backward".split())
+    if _folder == "stream":
+        _seen -= set("gemm epilogue bias_gradient window pairs scan scan/backward stencil stencil/grouped "
+                     "stencil/backward stencil/calls".split())
 # The examples: what they share, then each example's own folders, which see all of the shared ones. "." is the program.
 EXAMPLES = {
     "common": in_order("support layers mixers training report"),

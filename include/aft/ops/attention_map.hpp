@@ -34,8 +34,8 @@ namespace checks {
 
 /// out is (B, Tq, Tk, channels), or (Tq, Tk, channels) for a batch of one.
 inline problem prepare_map(const call& c) {
-  refuse_later_options(c);
   refuse_offsets(c);
+  refuse_stream(c);
   require_outside(c);
   require_first_query(c, channel_axis(c.k.view) - first_position(c.k.view));
   require_sane_all(c);

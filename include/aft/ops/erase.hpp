@@ -140,6 +140,7 @@ inline void set_options(call& c, const options& opt) {
   c.key_offsets.view = opt.key_offsets;
   c.lse.view = opt.lse;
   c.average.view = opt.average;
+  c.slot_ids.view = opt.slot_ids;
 }
 
 /// The part of the record that all operators share.

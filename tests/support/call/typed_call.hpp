@@ -6,6 +6,9 @@
 #include "engines/engine.hpp"
 #include <aft/reference/reference.hpp>
 
+#include <algorithm>
+#include <memory>
+
 #include "call/sequences.hpp"
 #include "harness/harness.hpp"
 
@@ -135,6 +138,9 @@ struct typed_call {
   void forward(const Exec& exec) {
     const options o = call_options();
     strided<T>& out = s.in_place ? q : y;
+    if constexpr (std::is_same_v<Exec, cpu>) {
+      if (!s.cuts.empty()) return forward_in_pieces(exec, out);
+    }
     switch (s.call) {
       case op::simple: return aft::simple(exec, in3(q), in3(k), in3(v), out3(out), o);
       case op::full:
@@ -146,6 +152,62 @@ struct typed_call {
       case op::conv:
         return with_grid(
             [&]<std::size_t R>() { aft::conv(exec, in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), view<R>(out), o); });
+    }
+  }
+
+  stream_spec spec() const {
+    switch (s.call) {
+      case op::simple: return stream_spec::simple<T>(s.d, s.hk);
+      case op::full: return stream_spec::full<T>(s.d, s.hk, s.Tk);
+      case op::local: return stream_spec::local<T>(s.d, s.hk, s.win);
+      case op::conv: return stream_spec::conv<T>(s.d, s.hk, s.taps[0]);
+    }
+    return {};
+  }
+
+  /// The positions of `cuts`, each call going on from slots that batch elements share out from the last on.
+  void forward_in_pieces(const cpu& exec, strided<T>& out) {
+    const stream_spec of = spec();
+    const auto bytes = static_cast<std::size_t>(of.bytes() * s.B);
+    std::vector<std::byte> memory(bytes + 64, std::byte{0xff});
+    void* first = memory.data();
+    std::size_t room = memory.size();
+    const stream_view slots{of, std::align(64, bytes, first, room), s.B};
+    reset(exec, slots);
+    std::vector<std::int64_t> lengths_of_rows;
+    if (s.query_lengths) query_lengths.each([&](std::int64_t n) { lengths_of_rows.push_back(n); });
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(s.B));
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(ids.size() - 1 - i);
+    index_t begin = 0;
+    for (index_t n : s.cuts) {
+      const range part{begin, std::min(begin + n, s.Tq)};
+      const auto of_part = [&](auto view) { return view.subview(all, part, all); };
+      options o = call_options();
+      o.stream = slots;
+      o.slot_ids = tensor_view<const std::int32_t, 1>{ids.data(), {s.B}};
+      if (!o.lse.empty()) o.lse = of_part(lse.template view<3, C>());
+      if (!o.average.empty())
+        o.average = s.narrow_average ? any_view(of_part(view<3>(narrow_average)))
+                                     : any_view(of_part(wide_average.template view<3, C>()));
+      std::vector<std::int64_t> rows(s.query_lengths ? static_cast<std::size_t>(s.B) : 0);
+      for (std::size_t b = 0; b < rows.size(); ++b) rows[b] = lengths_of_rows[b] - begin;
+      if (s.query_lengths) o.query_lengths = tensor_view<const std::int64_t, 1>{rows.data(), {s.B}};
+      const auto piece = [&](strided<T>& t) { return of_part(in3(t)); };
+      const auto y_piece = of_part(out3(out));
+      switch (s.call) {
+        case op::simple: aft::simple(exec, piece(q), piece(k), piece(v), y_piece, o); break;
+        case op::full:
+          with_bias([&](auto bias, auto) {
+            if constexpr (!is_banded_bias<decltype(bias)>)
+              aft::full(exec, piece(q), piece(k), piece(v), bias, y_piece, o);
+          });
+          break;
+        case op::local:
+          with_bias([&](auto bias, auto) { aft::local(exec, piece(q), piece(k), piece(v), bias, s.win, y_piece, o); });
+          break;
+        case op::conv: aft::conv(exec, piece(q), piece(k), piece(v), in<2>(r), y_piece, o); break;
+      }
+      begin = part.end;
     }
   }
 

@@ -141,10 +141,10 @@ TEST_CASE("types that no call takes are named") {
   check_parts(c.simple({.average = tensor<long double, 3>({B, Tq, d}).view}), {"'average'", "got long double"});
 }
 
-TEST_CASE("what later versions will have is refused, not passed over") {
+TEST_CASE("slots without a stream are refused, not passed over") {
   call<float> c;
   const tensor<std::int64_t, 1> some({B});
-  check_parts(c.simple({.slot_ids = some.view}), {"aft::simple", "'slot_ids'", "not in this version"});
+  check_parts(c.simple({.slot_ids = some.view}), {"aft::simple", "'slot_ids'", "without a stream"});
   CHECK(c.simple({.arithmetic = aft::arithmetic::full, .stream = {}}) == "no shape_error");
   check_parts(error_of([&] {
                 aft::simple_backward(c.q, c.k, c.v, c.q, aft::no_grad, aft::no_grad, c.y, {.slot_ids = some.view});

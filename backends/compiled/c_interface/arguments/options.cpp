@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "streams.hpp"
 #include "tensors.hpp"
 
 namespace aft::c_interface {
@@ -88,7 +89,7 @@ settings read_options(const char* op, const aft_options* o) {
   s.opt.outside = to_enum(op, "outside", c.outside, outsides);
   s.opt.arithmetic = to_enum(op, "arithmetic", c.arithmetic, arithmetics);
   s.opt.first_query = c.first_query;
-  if (c.stream != nullptr) checks::refuse_stream(op);
+  if (c.stream != nullptr) s.opt.stream = read_stream(op, c.stream);
   s.opt.mask = to_view(op, "mask", c.mask);
   s.opt.key_lengths = to_view(op, "key_lengths", c.key_lengths);
   s.opt.lse = to_view(op, "lse", c.lse);

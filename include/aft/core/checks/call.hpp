@@ -46,7 +46,8 @@ struct call {
   bias_arguments dbias{bias_kind::none, {"dbias.w"}, {"dbias.u"}, {"dbias.v"}, {"dfilter"}};
   argument mask{"mask"}, key_lengths{"key_lengths"}, query_lengths{"query_lengths"};
   argument query_offsets{"query_offsets"}, key_offsets{"key_offsets"};
-  argument lse{"lse"}, average{"average"};
+  argument lse{"lse"}, average{"average"}, slot_ids{"slot_ids"};
+  argument stream{"stream"};     ///< its bytes
   const options* opt = nullptr;  ///< the caller's: a copy of them was a tenth of a call on one position
 };
 

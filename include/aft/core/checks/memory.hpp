@@ -11,7 +11,7 @@ namespace checks {
 
 /// The tensors of a call that are read and those that are written.
 struct tensors {
-  std::array<const argument*, 15> read{};
+  std::array<const argument*, 16> read{};
   std::size_t reads = 0;
   std::array<const argument*, 8> written{};
   std::size_t writes = 0;
@@ -39,7 +39,9 @@ struct tensors {
   all.input(c.query_lengths);
   all.input(c.query_offsets);
   all.input(c.key_offsets);
+  all.input(c.slot_ids);
   all.output(c.y);
+  all.output(c.stream);
   all.output(c.dq);
   all.output(c.dk);
   all.output(c.dv);

@@ -68,15 +68,11 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   require_extent(c.op, a, 0, "B", p.B);
 }
 
-[[gnu::__noreturn__, gnu::cold]] inline void refuse_stream(const char* op) {
-  fail(op, {"stream"}, "none, as streams are not in this version", "a stream");
-}
-
-/// What stands in options for later versions, so that code written for them does not silently get something else.
-[[gnu::cold]] inline void refuse_later_options(const call& c) {
-  if (!c.opt->stream.empty()) refuse_stream(c.op);
+/// For calls that go on from nothing.
+[[gnu::cold]] inline void refuse_stream(const call& c) {
+  if (!c.opt->stream.empty()) fail(c.op, {"stream"}, "none, as this call has no use for it", "a stream");
   if (!c.opt->slot_ids.empty())
-    fail(c.op, {"slot_ids"}, "an empty view, as it is not in this version",
+    fail(c.op, {"slot_ids"}, "an empty view, as this call has no use for it",
          text("shape ") << shape_text(c.opt->slot_ids));
 }
 
@@ -97,6 +93,7 @@ inline constexpr index_t furthest_position = index_t{1} << 61;
   require_mask(c, p);
   require_lengths(c, c.key_lengths, p);
   require_lengths(c, c.query_lengths, p);
+  require_lengths(c, c.slot_ids, p);
   if (c.lse.given() && c.lse.view.type() != (in_double ? dtype::f64 : dtype::f32)) {
     fail(c.op, c.lse, in_double ? "double for double data" : "float", name_of(c.lse.view.type()));
   }

@@ -6,6 +6,7 @@
 #include "memory.hpp"
 #include "options.hpp"
 #include "packed.hpp"
+#include "stream.hpp"
 #include "votes.hpp"
 
 namespace aft {
@@ -71,6 +72,14 @@ void for_each_participant(const participants& all, Add&& add) {
 [[gnu::cold]] inline void settle_positions(const call& c, const participants& all, problem& p) {
   const std::size_t first = first_position(c.v.view);
   const std::size_t positions = channel_axis(c.v.view) - first;
+  // Of a stream the new positions alone are counted here: the bias has the rows of those before too.
+  if (streams(c)) {
+    votes shared(c.op, "T");
+    for_each_participant(all, [&](const argument& a) { shared.add(a, first_position(a.view)); });
+    p.Tq = p.Tk = shared.settle();
+    p.grid = {1, 1, p.Tq};
+    return;
+  }
   if (c.cross_lengths) {
     votes queries(c.op, "Tq");
     if (all.query_count == 2) queries.add(*all.queries[0], first_position(all.queries[0]->view));
@@ -154,7 +163,7 @@ void for_each_participant(const participants& all, Add&& add) {
     fail(c.op, {"window"}, "before + after + 1, the number of keys, to be at least 0",
          window_text(before, after) << ", which has " << before + after + 1);
   }
-  place_window(p, {true, before, after}, c.opt->first_query, c.bias.kind == bias_kind::banded);
+  place_window(p, {true, before, after}, c.opt->first_query, c.bias.kind == bias_kind::banded || streams(c));
 }
 
 /// Only an operator with a window or a filter has an outside.
@@ -173,10 +182,11 @@ inline void set_visibility(const call& c, problem& p) {
 /// Checks everything and only then builds the problem: a shape_error leaves every output as it was.
 [[gnu::cold]] inline backward_problem prepare(call& c) {
   sum_broadcast_axes(c.bias, c.dbias);
-  refuse_later_options(c);
   require_outside(c);
   require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));
   require_offsets(c);
+  require_streamed_call(c, channel_axis(c.v.view) - first_position(c.v.view));
+  if (streams(c)) c.stream.view = bytes_of(c.opt->stream);
   require_sane_all(c);
   backward_problem p;
   settle_extents(c, p);
@@ -200,6 +210,7 @@ inline void set_visibility(const call& c, problem& p) {
   p.lse = to_field(c.lse.view);
   p.average = to_field(c.average.view);
   set_mask(c, p);
+  set_stream(c, p);
   p.dy = to_field(c.dy.view);
   p.dq = to_field(c.dq.view);
   p.dk = to_field(c.dk.view);

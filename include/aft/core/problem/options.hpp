@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "../stream/view.hpp"
 #include "../views/any_view.hpp"
 
 namespace aft {
@@ -18,13 +19,6 @@ enum class outside : std::uint8_t { zero_bias, excluded };
 /// What products of half and bfloat16 data may be made of. `automatic`: operands of the data's type, where that is
 /// faster; a result then has the accuracy of the data's type. `full`: float, whatever it costs.
 enum class arithmetic : std::uint8_t { automatic, full };
-
-/// The streams of a later version, which go on from earlier calls. There are none yet: it is always empty.
-class any_stream {
- public:
-  /// Always true.
-  [[gnu::always_inline]] constexpr bool empty() const { return true; }
-};
 
 /// One plain aggregate for all operators: `aft::options{.causal = true, .lse = lse}`.
 struct options {
@@ -55,10 +49,12 @@ struct options {
   index_t first_query = 0;
   /// Calls on float and double data do not look at it.
   aft::arithmetic arithmetic = aft::arithmetic::automatic;
-  /// For later versions: streams, and which rows of them a batch element continues. Anything in them is a shape_error
-  /// in this one.
+  /// What came before: the call's rows are the next positions of sequences that slots of an aft::stream_view remember.
+  /// Causal forward calls on sequences, aft::cpu; see docs/guides/inference.md.
   any_stream stream{};
-  any_view slot_ids{};  ///< As stream.
+  /// (B) of int64 or int32: the slot that each batch element continues, -1: nothing of that element is read or written.
+  /// Without it element b continues slot b.
+  any_view slot_ids{};
   /// (N + 1) of int64 or int32 in host memory, read before the call returns: sequence n is rows [o[n], o[n+1]) of q and
   /// y, which are (total, d) or (1, total, d). Each is a batch element of its own, in which positions begin at 0; a
   /// bias with a batch axis has B = N, one without has at least the rows and columns of the longest sequence. y, lse

@@ -109,6 +109,23 @@ struct packed_sequences {
   index_t bias_rows = 0, bias_columns = 0;
 };
 
+/// The slots that a call goes on from.
+struct stream_ref {
+  bool set = false;
+  std::byte* data = nullptr;
+  stream_spec spec{};
+  index_t count = 0;
+  const std::byte* ids = nullptr;  ///< of int64 or int32; null: slot b is batch element b's
+  index_t id_step = 0;             ///< bytes from one to the next
+  bool wide = false;               ///< int64
+
+  /// The slot of batch element b, or -1.
+  [[gnu::always_inline]] index_t slot(index_t b) const {
+    if (ids == nullptr) return b;
+    return integer_at(ids + b * id_step, wide);
+  }
+};
+
 /// A validated forward call.
 struct problem {
   index_t B = 0, Tq = 0, Tk = 0, d = 0, hk = 0;  ///< hk key channels; value channel c uses c / (d/hk)
@@ -131,6 +148,8 @@ struct problem {
   packed_sequences packed{};    ///< where set, B is 1, and Tq and Tk are the rows of all sequences
   /// Of a call that a backend made longer: the rows that its caller asked for; count -1: all.
   index_t asked_first = 0, asked_count = -1;
+  /// Then rows of bias are absolute positions, `win` and `left` count from them, and Tq = Tk new positions follow.
+  stream_ref stream{};
 
   /// Keys visible to batch element b by key_lengths alone.
   [[gnu::always_inline]] index_t key_limit(index_t b) const { return lengths.of(b, Tk); }

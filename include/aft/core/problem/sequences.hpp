@@ -9,9 +9,9 @@ inline namespace AFT_ISA {
 
 /// Keys t + first - before <= s <= t + first + after, as a backend counts: from t. Rows of a banded bias begin at the
 /// window's edge, so there it stays where it is.
-inline void place_window(problem& p, const band& given, index_t first, bool banded) {
+inline void place_window(problem& p, const band& given, index_t first, bool uncut) {
   p.win = {true, given.before - first, given.after + first};
-  if (banded) return;
+  if (uncut) return;
   // No key is further than Tq before a query or Tk after one, so a larger reach means the same; the cut keeps t + after
   // far from overflow.
   const auto cut = [](index_t reach, index_t low, index_t high) {

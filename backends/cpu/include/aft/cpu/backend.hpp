@@ -19,6 +19,7 @@
 #include "stencil/calls/backward.hpp"
 #include "stencil/calls/forward.hpp"
 #include "stencil/calls/moved_filter.hpp"
+#include "stream/forward.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -121,6 +122,7 @@ void cpu_forward(const problem& p, const cpu& given) {
     const auto one_by_one = [](const problem& one, const cpu& exec) { cpu_impl::forward_rows<C, F>(one, exec); };
     return cpu_impl::packed_forward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_results(one_by_one));
   }
+  if (p.stream.set) return cpu_impl::stream::stream_forward<C>(p, given);
   cpu_impl::forward_rows<C, F>(p, given);
   if (p.pads_queries()) cpu_impl::write_padding<C>(p, given);
 }

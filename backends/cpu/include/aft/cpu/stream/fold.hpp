@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stream/fold.hpp  Positions that have left the window: all weigh e^k, so a sum of them is all that is kept.
+///
+/// num = sum e^k v and den = sum e^k of a channel are relative to a reference 2^exponent that only rises, when a key
+/// stands more than 2^16 above it; den is then 0.7 or more, so that no term which counts is lost. The last positions
+/// are summed apart from whole blocks of 128 and from blocks of those: a single sum of 10^6 positions would be off by
+/// as many roundings, where this one has three times 128. Keys beyond +-1024 and values beyond 2^+-60 go lane by lane
+/// in double, with a reference e^base and values divided by a power of two.
+///
+/// What a position does depends on the positions before it alone: not on calls, threads or other channels.
+#pragma once
+
+#include <cmath>
+
+#include "../math/exp.hpp"
+#include "slot.hpp"
+
+namespace aft::inline AFT_ISA::cpu_impl::stream {
+
+/// Positions in a block of the fold, and blocks in one of those.
+inline constexpr index_t fold_block = 128;
+
+inline constexpr double ln2_hi = exp_constants<double>::ln2_hi, ln2_lo = exp_constants<double>::ln2_lo;
+
+/// The reference of one channel.
+struct lane_reference {
+  double base = 0, exponent = 0;
+
+  /// One at a key.
+  static lane_reference at(double key) {
+    if (std::abs(key) > near_numbers<double>::key) return {key, 0};
+    return {0, std::nearbyint(key * exp_constants<double>::log2e)};
+  }
+  /// log of e^key relative to it.
+  double above(double key) const { return ((key - base) - exponent * ln2_hi) - exponent * ln2_lo; }
+  /// The factor that brings a sum from it to another. Rounds to 0 far below.
+  double factor_to(const lane_reference& to) const {
+    if (base == to.base) return std::ldexp(1.0, static_cast<int>(exponent - to.exponent));
+    return std::exp(((base - to.base) + (exponent - to.exponent) * ln2_hi) + (exponent - to.exponent) * ln2_lo);
+  }
+};
+
+/// One channel of a slot's fold.
+template <class C>
+class fold_lane {
+ public:
+  fold_lane(const slot_arrays<C>& slot, index_t c) : slot_(slot), c_(c) {
+    const C mark = at(exponent);
+    empty_ = mark == empty_mark<C>;
+    if (mark == special_mark<C>) {
+      reference_ = {static_cast<double>(at(base)), static_cast<double>(at(far_exponent))};
+      shift_ = static_cast<int>(at(value_shift));
+    } else if (!empty_) {
+      reference_.exponent = static_cast<double>(mark);
+    }
+  }
+
+  bool empty() const { return empty_; }
+  const lane_reference& reference() const { return reference_; }
+  int shift() const { return shift_; }
+  C total_num() const { return at(num) + at(rest_num); }
+  C total_den() const { return at(den) + at(rest_den); }
+
+  /// One more position.
+  void add(C key, C value) {
+    if (key == -std::numeric_limits<C>::infinity()) return;
+    if (empty_) {
+      for (index_t i = num; i <= value_shift; ++i) at(i) = C(0);
+      empty_ = false;
+      if (std::isfinite(key)) reference_ = lane_reference::at(static_cast<double>(key));
+    }
+    if (!std::isfinite(key)) {
+      at(num) = at(den) = std::numeric_limits<C>::quiet_NaN();
+      return write_back();
+    }
+    const double k = static_cast<double>(key);
+    if (reference_.above(k) > most_above) {
+      const lane_reference higher = lane_reference::at(k);
+      const double factor = reference_.factor_to(higher);
+      for (index_t i = num; i <= far_den; ++i) at(i) = static_cast<C>(static_cast<double>(at(i)) * factor);
+      reference_ = higher;
+    }
+    if (std::isfinite(value) && value != C(0)) fit(std::abs(static_cast<double>(value)));
+    const double z = reference_.above(k);
+    const C term = z < -800 ? C(0) : static_cast<C>(std::exp(z));
+    at(num) += term * static_cast<C>(std::ldexp(static_cast<double>(value), -shift_));
+    at(den) += term;
+    write_back();
+  }
+
+ private:
+  static constexpr double most_above = 11.09;  // 16 ln 2
+
+  C& at(index_t array) const { return slot_.fold(array)[c_]; }
+
+  /// Makes room for a value of this size: values are divided by the power of two of the largest one that was not near.
+  void fit(double size) {
+    const double scaled = std::ldexp(size, -shift_);
+    const bool nothing_yet = at(num) == C(0) && at(rest_num) == C(0);
+    if (!(scaled > near_numbers<double>::most || (scaled < near_numbers<double>::least && nothing_yet))) return;
+    const bool is_near = size >= near_numbers<double>::least && size <= near_numbers<double>::most;
+    const int shift = is_near ? 0 : std::ilogb(size);
+    for (index_t i = num; i <= far_den; i += 2)
+      at(i) = static_cast<C>(std::ldexp(static_cast<double>(at(i)), shift_ - shift));
+    shift_ = shift;
+  }
+
+  void write_back() {
+    const bool special = reference_.base != 0 || shift_ != 0;
+    at(exponent) = special ? special_mark<C> : static_cast<C>(reference_.exponent);
+    if (!special) return;
+    at(base) = static_cast<C>(reference_.base);
+    at(far_exponent) = static_cast<C>(reference_.exponent);
+    at(value_shift) = static_cast<C>(shift_);
+  }
+
+  const slot_arrays<C>& slot_;
+  index_t c_;
+  bool empty_ = false;
+  lane_reference reference_;
+  int shift_ = 0;
+};
+
+/// Lanes that do not go with the others.
+template <class C>
+AFT_COMPILE_ONCE inline void fold_lanes_apart(const slot_arrays<C>& slot, index_t c, index_t count, const C* apart,
+                                              const C* key, const C* value) {
+  for (index_t l = 0; l < count; ++l)
+    if (apart[l] != C(0)) fold_lane<C>(slot, c + l).add(key[l], value[l]);
+}
+
+/// Adds one position of `count` channels from c on, whose e^k is a 2^e.
+template <class C>
+AFT_INLINE void fold_position(const slot_arrays<C>& slot, index_t c, index_t count, const vec<C>& a, const vec<C>& e,
+                              const vec<C>& key, const vec<C>& value) {
+  using near = near_numbers<C>;
+  C* const at = slot.fold(0) + c;
+  const index_t step = slot.step();
+  const vec<C> reference = load(at), zero(C(0)), one(C(1));
+  const vec<C> size = (xsimd::abs)(value);
+  const vec<C> up = e - reference;
+  const vec<C> few(C(100));
+  const vec<C> term = times_pow2<C>(a, xsimd::select(up > few, few, up));
+  const auto ordinary = ((xsimd::abs)(key) <= vec<C>(near::key)) & (a >= vec<C>(near::least)) &
+                        (a <= vec<C>(near::most)) & (up <= few) & (term <= vec<C>(near::above)) &
+                        (reference < vec<C>(empty_mark<C>)) & (size <= vec<C>(near::most)) &
+                        ((size >= vec<C>(near::least)) | (size == zero));
+  const vec<C> old_num = load(at + num * step), old_den = load(at + den * step);
+  const vec<C> new_num = mul_add(term, value, old_num), new_den = mul_add(term, one, old_den);
+  if (xsimd::all(ordinary)) {
+    store_some(at + num * step, new_num, count);
+    store_some(at + den * step, new_den, count);
+    return;
+  }
+  store_some(at + num * step, xsimd::select(ordinary, new_num, old_num), count);
+  store_some(at + den * step, xsimd::select(ordinary, new_den, old_den), count);
+  C apart[lanes<C>], keys[lanes<C>], values[lanes<C>];
+  store(apart, xsimd::select(ordinary, zero, one));
+  store(keys, key);
+  store(values, value);
+  fold_lanes_apart<C>(slot, c, count, apart, keys, values);
+}
+
+/// Before position 0: channels [c0, c1) have seen nothing.
+template <class C>
+inline void clear_fold(const slot_arrays<C>& slot, index_t c0, index_t c1) {
+  for (index_t c = c0; c < c1; ++c) {
+    slot.fold(exponent)[c] = empty_mark<C>;
+    for (index_t i = num; i <= value_shift; ++i) slot.fold(i)[c] = C(0);
+  }
+}
+
+/// After so many positions: what makes a whole block moves on.
+template <class C>
+AFT_COMPILE_ONCE inline void carry_blocks(const slot_arrays<C>& slot, index_t c0, index_t c1, index_t positions) {
+  const bool far = positions % (fold_block * fold_block) == 0;
+  for (index_t part = 0; part < 2; ++part) {
+    C* const last = slot.fold(num + part);
+    C* const rest = slot.fold(rest_num + part);
+    C* const block = slot.fold(block_num + part);
+    C* const blocks = slot.fold(far_num + part);
+    for (index_t c = c0; c < c1; ++c) {
+      block[c] += last[c];
+      last[c] = C(0);
+      if (far) {
+        blocks[c] += block[c];
+        block[c] = C(0);
+      }
+      rest[c] = blocks[c] + block[c];
+    }
+  }
+}
+
+}  // namespace aft::inline AFT_ISA::cpu_impl::stream

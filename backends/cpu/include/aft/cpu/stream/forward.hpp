@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stream/forward.hpp  A call that goes on from slots: positions in order, for a slot and a block of channels
+/// each.
+#pragma once
+
+#include <aft/core/stream/slot_header.hpp>
+
+#include "../runtime/parallel.hpp"
+#include "../softmax/padding.hpp"
+#include "rows.hpp"
+
+namespace aft::inline AFT_ISA::cpu_impl::stream {
+
+/// How a call's channels are dealt out.
+template <class C>
+struct channel_blocks {
+  index_t width = 0, count = 0;
+
+  /// Blocks end where 64 bytes do, in slots and, where heads do too, everywhere else: no vector has two threads'
+  /// channels. 128 channels of a window of 32 stay in the first-level cache while a chunk of positions goes by.
+  channel_blocks(const problem& p, index_t elements, int threads) {
+    const bool whole = p.bias.heads > 1 && p.d / p.bias.heads % 16 != 0;
+    constexpr index_t most = 128, least = 64;
+    width = p.d;
+    if (!whole && (p.Tq > 1 || elements < threads))
+      width =
+          min_of(p.d, p.Tq > 1 ? most : max_of(least, round_up(ceil_div(p.d, static_cast<index_t>(threads)), least)));
+    count = width == 0 ? 0 : ceil_div(p.d, width);
+  }
+};
+
+/// Rows of one call through the buffers of one thread.
+template <class C>
+class stream_worker {
+ public:
+  static index_t room(const problem& p, index_t width, index_t reach) {
+    return 7 * (round_up(width, lanes<C>) + lanes<C>)+weight_rows<C>::room(p, reach);
+  }
+  stream_worker(const problem& p, C* buffer, index_t width, index_t reach)
+      : p_(p), weights_(p, buffer + 7 * (round_up(width, lanes<C>) + lanes<C>), reach) {
+    for (C** const each : {&k_, &shared_k_, &v_, &q_, &y_, &average_, &lse_}) {
+      *each = buffer;
+      buffer += round_up(width, lanes<C>) + lanes<C>;
+    }
+  }
+
+  /// The `rows` next positions of batch element b, channels [c0, c1).
+  void run(index_t b, index_t rows, index_t position, index_t c0, index_t c1) {
+    const slot_arrays<C> slot(p_.stream, p_.stream.slot(b));
+    if (position == 0 && slot.folds()) clear_fold<C>(slot, c0, c1);
+    for (index_t t = 0; t < rows; ++t) row(slot, b, t, position + t, c0, c1);
+  }
+
+ private:
+  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0,
+                            index_t c1) {
+    constexpr index_t L = lanes<C>;
+    const index_t n = c1 - c0, kept = slot.kept();
+    const C* const v = piece(p_.v, b, t, c0, n, v_);
+    const C* const k = keys(b, t, c0, n);
+    enter(slot, position, c0, c1, k, v);
+    row_results<C> out;
+    out.gate_fn = p_.gate_fn;
+    if (p_.gate_fn != gate::none) out.q = piece(p_.q, b, t, c0, n, q_);
+    out.y = y_;
+    if (p_.average.set) out.average = average_;
+    if (p_.lse.set) out.lse = lse_;
+    const bool with_fold = slot.folds() && !p_.excluded && position >= kept;
+    const index_t dh = p_.d / p_.bias.heads, last = kept == 0 ? position : position + 1;
+    for (index_t c = c0; c < c1;) {
+      const index_t h = c / dh, end = min_of(c1, (h + 1) * dh);
+      row_weights<C> w{last, last, with_fold, nullptr, nullptr, C(0), true};
+      if (kept > 0) w = weights_.row(b, h, position, max_of(index_t{0}, last - kept), last, with_fold);
+      finish_head<C>(slot, c, end, c0, w, out);
+      c = end;
+    }
+    write(p_.y, b, t, c0, n, y_);
+    if (p_.average.set) write(p_.average, b, t, c0, n, average_);
+    if (p_.lse.set) write_lse(b, t, c0, c1);
+    static_cast<void>(L);
+  }
+
+  /// Position `position` comes, and with it the one that leaves the window goes into the fold.
+  AFT_INLINE void enter(const slot_arrays<C>& slot, index_t position, index_t c0, index_t c1, const C* k, const C* v) {
+    constexpr index_t L = lanes<C>;
+    const index_t kept = slot.kept();
+    if (kept == 0) {
+      for (index_t c = c0; c < c1; c += L) {
+        const vec<C> key = load(k + (c - c0)), zero(C(0));
+        const auto ordinary = (xsimd::abs)(key) <= vec<C>(near_numbers<C>::key);
+        const split_exp<C> e = exp_split<C>(xsimd::select(ordinary, key, zero));
+        fold_position<C>(slot, c, min_of(L, c1 - c), e.mantissa, e.exponent, key, load(v + (c - c0)));
+      }
+      if ((position + 1) % fold_block == 0) carry_blocks<C>(slot, c0, c1, position + 1);
+      return;
+    }
+    const index_t place = position % kept, left = position - kept;
+    for (index_t c = c0; left >= 0 && c < c1; c += L) release_position<C>(slot, left, place, c, min_of(L, c1 - c));
+    if (left >= 0 && (left + 1) % fold_block == 0) carry_blocks<C>(slot, c0, c1, left + 1);
+    for (index_t c = c0; c < c1; c += L)
+      keep_position<C>(slot, position, place, c, min_of(L, c1 - c), load(k + (c - c0)), load(v + (c - c0)));
+  }
+
+  const C* piece(const field& f, index_t b, index_t t, index_t c, index_t n, C* buffer) const {
+    const std::byte* const at = f.data + (b * f.sb + t * f.sx[2] + c * f.sc) * size_of(f.type);
+    if (f.type == dtype_of<C> && f.sc == 1 && n % lanes<C> == 0 && p_.d / p_.bias.heads % lanes<C> == 0)
+      return reinterpret_cast<const C*>(at);
+    read_strided<C>(f.type, at, f.sc, n, buffer);
+    return buffer;
+  }
+  /// A key for each value channel.
+  const C* keys(index_t b, index_t t, index_t c0, index_t n) {
+    const index_t group = p_.d / p_.hk;
+    if (group == 1) return piece(p_.k, b, t, c0, n, k_);
+    const index_t first = c0 / group, last = (c0 + n - 1) / group + 1;
+    const field& f = p_.k;
+    read_strided<C>(f.type, f.data + (b * f.sb + t * f.sx[2] + first * f.sc) * size_of(f.type), f.sc, last - first,
+                    shared_k_);
+    for (index_t i = 0; i < n; ++i) k_[i] = shared_k_[(c0 + i) / group - first];
+    return k_;
+  }
+  void write(const field& f, index_t b, index_t t, index_t c, index_t n, const C* from) const {
+    write_strided<C>(f.type, f.data + (b * f.sb + t * f.sx[2] + c * f.sc) * size_of(f.type), f.sc, n, from);
+  }
+  /// Of value channels that share a key the first one's.
+  void write_lse(index_t b, index_t t, index_t c0, index_t c1) const {
+    const index_t group = p_.d / p_.hk;
+    if (group == 1) return write(p_.lse, b, t, c0, c1 - c0, lse_);
+    for (index_t c = round_up(c0, group); c < c1; c += group) write(p_.lse, b, t, c / group, 1, lse_ + (c - c0));
+  }
+
+  const problem& p_;
+  weight_rows<C> weights_;
+  C *k_ = nullptr, *shared_k_ = nullptr, *v_ = nullptr, *q_ = nullptr, *y_ = nullptr, *average_ = nullptr,
+    *lse_ = nullptr;
+};
+
+/// Multiply-adds, about, as backend.hpp counts them.
+inline double stream_work(const problem& p, index_t reach) {
+  return static_cast<double>(p.B) * static_cast<double>(p.d) * static_cast<double>(p.Tq) *
+         (3 * static_cast<double>(reach) + 64);
+}
+
+/// All four operators: p.stream is set. Slots are written by the threads that own their channels; headers last.
+template <class C>
+AFT_COMPILE_ONCE inline void stream_forward(const problem& p, const cpu& given) {
+  const stream_ref& s = p.stream;
+  const auto position_of = [&](index_t b) {
+    return checks::slot_header::read(s.data + s.slot(b) * s.spec.bytes()).position;
+  };
+  index_t furthest = 0, elements = 0;
+  for (index_t b = 0; b < p.B; ++b) {
+    if (s.slot(b) < 0) continue;
+    ++elements;
+    furthest = max_of(furthest, position_of(b) + p.query_limit(b));
+  }
+  const index_t reach = min_of(s.spec.layout().kept, furthest);
+  const cpu exec = limit_threads(given, stream_work(p, reach));
+  const channel_blocks<C> blocks(p, elements, exec.threads);
+  scratch memory(exec);
+  const per_thread<C> buffers = memory.take_each<C>(stream_worker<C>::room(p, blocks.width, reach), exec.threads);
+  parallel_for(p.B * blocks.count, exec.threads, item_order::runs, [&](index_t item, int thread) {
+    const index_t b = item / blocks.count, c0 = item % blocks.count * blocks.width;
+    if (s.slot(b) < 0) return;
+    stream_worker<C> worker(p, buffers.of(thread), blocks.width, reach);
+    worker.run(b, p.query_limit(b), position_of(b), c0, min_of(p.d, c0 + blocks.width));
+  });
+  const std::uint64_t spec = checks::digest_of(s.spec);
+  for (index_t b = 0; b < p.B; ++b) {
+    if (s.slot(b) < 0) continue;
+    for_padding(p, b, [&](index_t t0, index_t t1) {
+      fill_rows<C>(p.y, p.grid, b, t0, t1, p.d, C(0));
+      if (p.average.set) fill_rows<C>(p.average, p.grid, b, t0, t1, p.d, C(0));
+      if (p.lse.set) fill_rows<C>(p.lse, p.grid, b, t0, t1, p.hk, -std::numeric_limits<C>::infinity());
+    });
+    if (const index_t rows = p.query_limit(b); rows > 0)
+      checks::slot_header::write(s.data + s.slot(b) * s.spec.bytes(), spec, position_of(b) + rows);
+  }
+}
+
+}  // namespace aft::inline AFT_ISA::cpu_impl::stream

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file checks/stream.hpp  Streams: that a call may go on from one, and that its slots and its bias reach so far.
+#pragma once
+
+#include <vector>
+
+#include "../stream/slot_header.hpp"
+#include "bias.hpp"
+#include "options.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace checks {
+
+inline bool streams(const call& c) {
+  return !c.opt->stream.empty();
+}
+
+/// The memory behind a stream, as a tensor of bytes.
+[[gnu::cold]] inline any_view bytes_of(const any_stream& s) {
+  const index_t bytes = s.count() * s.spec().bytes();
+  return any_view(s.data(), dtype::u8, 1, &bytes, nullptr);
+}
+
+/// That there are slots which can be read: of the host, aligned, and not too many.
+[[gnu::cold]] inline void require_slots_of_host(const char* op, const any_stream& s) {
+  if (s.on_device())
+    fail(op, {"stream"}, "slots in host memory, as a stream of the device is not in this version",
+         "a stream in device memory");
+  if (s.count() < 0 || s.count() > (index_t{1} << 61) / s.spec().bytes())
+    fail(op, {"stream"}, text("0 to 2^61 bytes of slots of ") << s.spec().bytes(), text(s.count()) << " slots");
+  if (s.count() == 0) return;
+  if (s.data() == nullptr) fail(op, {"stream"}, text("data for ") << s.count() << " slots", "a null pointer");
+  if (const auto beyond = reinterpret_cast<std::uintptr_t>(s.data()) % 64; beyond != 0) {
+    fail(op, {"stream"}, "data aligned to 64 bytes",
+         text("an address ") << static_cast<index_t>(beyond) << " bytes after such a one");
+  }
+}
+
+/// The position of a slot that exists, if its header is that of such a stream.
+[[gnu::cold]] inline index_t require_header(const char* op, const any_stream& s, std::uint64_t spec, index_t slot) {
+  const slot_header h = slot_header::read(static_cast<const std::byte*>(s.data()) + slot * s.spec().bytes());
+  const char* got = "other bytes";
+  switch (h.fault(spec)) {
+    case slot_fault::none: return h.position;
+    case slot_fault::foreign: break;
+    case slot_fault::version: got = "a header of another version of the library"; break;
+    case slot_fault::spec: got = "a header of another spec"; break;
+    case slot_fault::damaged: got = "a header whose checksum is wrong"; break;
+  }
+  fail(op, {"stream"}, text("slot ") << slot << " to have the header that aft::reset writes", got);
+}
+
+[[gnu::cold]] inline const char* name_of_operator(stream_operator op) {
+  static constexpr const char* names[] = {"aft::full", "aft::local", "aft::simple", "aft::conv"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+inline stream_operator operator_of(const call& c) {
+  if (c.windowed) return stream_operator::local;
+  if (c.bias.kind == bias_kind::filter) return stream_operator::conv;
+  return c.bias.kind == bias_kind::none ? stream_operator::simple : stream_operator::full;
+}
+
+/// What no call with a stream may be, before its shapes are looked at.
+[[gnu::cold]] inline void require_streamed_call(const call& c, std::size_t axes) {
+  if (!streams(c)) {
+    if (c.slot_ids.given())
+      fail(c.op, c.slot_ids, "an empty view without a stream", text("shape ") << shape_text(c.slot_ids.view));
+    return;
+  }
+  const any_stream& s = c.opt->stream;
+  if (c.backward) fail(c.op, {"stream"}, "none in a backward call", "a stream");
+  if (c.on_device) fail(c.op, {"stream"}, "none with aft::cuda, whose streams are not in this version", "a stream");
+  if (axes != 1)
+    fail(c.op, {"stream"}, "none on a grid", text("a stream with ") << static_cast<index_t>(axes) << " axes");
+  if (!c.opt->causal) fail(c.op, {"causal"}, "true with a stream", "false");
+  if (c.opt->first_query != 0) fail(c.op, {"first_query"}, "0 with a stream", c.opt->first_query);
+  for (const argument* a : {&c.mask, &c.key_lengths})
+    if (a->given()) fail(c.op, *a, "none with a stream", text("shape ") << shape_text(a->view));
+  require_slots_of_host(c.op, s);
+  if (const stream_operator op = operator_of(c); s.spec().op() != op)
+    fail(c.op, {"stream"}, text("a spec of ") << name_of_operator(op), name_of_operator(s.spec().op()));
+  if (s.spec().type() != c.type)
+    fail(c.op, {"stream"}, text("a spec of ") << name_of(c.type) << " as the data is", name_of(s.spec().type()));
+}
+
+/// The spec against the shapes of the call.
+[[gnu::cold]] inline void require_spec_of_call(const call& c, const problem& p) {
+  const stream_spec& s = c.opt->stream.spec();
+  const auto same = [&](const char* what, index_t in_spec, index_t in_call) {
+    if (in_spec != in_call)
+      fail(c.op, {"stream"}, text("a spec with ") << what << " = " << in_call << " as the call has", in_spec);
+  };
+  same("d", s.d(), p.d);
+  same("hk", s.hk(), p.hk);
+  if (c.windowed) {
+    same("window.before", s.before(), c.win.before);
+    same("window.after", s.after(), c.win.after);
+  }
+  if (c.bias.kind == bias_kind::filter) same("taps", s.taps(), p.taps[2]);
+}
+
+/// Slots named once, each with room for the new positions, and the bias with a row for each.
+class slot_checks {
+ public:
+  slot_checks(const call& c, const problem& p) : c_(c), p_(p), spec_(digest_of(c.opt->stream.spec())) {}
+
+  [[gnu::cold]] void run() {
+    index_t before = -1;
+    bool ascending = true;
+    for (index_t b = 0; b < p_.B; ++b) {
+      const index_t slot = p_.stream.slot(b);
+      if (slot == -1) continue;
+      require_known(b, slot);
+      ascending = ascending && slot > before;
+      before = slot;
+      const index_t position = require_header(c_.op, c_.opt->stream, spec_, slot);
+      require_room(slot, position, position + p_.query_limit(b));
+    }
+    if (!ascending) require_distinct();
+  }
+
+ private:
+  void require_known(index_t b, index_t slot) const {
+    const index_t count = c_.opt->stream.count();
+    if (slot >= 0 && slot < count) return;
+    if (!c_.slot_ids.given()) {
+      fail(c_.op, {"stream"}, text("at least B = ") << p_.B << " slots, as there are no slot_ids",
+           text(count) << " slots");
+    }
+    fail(c_.op, c_.slot_ids, text("slots from 0 to ") << count - 1 << ", or -1",
+         text("slot ") << slot << " for batch element " << b);
+  }
+
+  void require_distinct() const {
+    std::vector<std::uint8_t> named(static_cast<std::size_t>(c_.opt->stream.count()));
+    for (index_t b = 0; b < p_.B; ++b) {
+      const index_t slot = p_.stream.slot(b);
+      if (slot == -1) continue;
+      std::uint8_t& seen = named[static_cast<std::size_t>(slot)];
+      if (seen != 0) fail(c_.op, c_.slot_ids, "every slot at most once", text("slot ") << slot << " twice");
+      seen = 1;
+    }
+  }
+
+  /// The rows [position, end) of a slot.
+  void require_room(index_t slot, index_t position, index_t end) const {
+    if (position == end) return;
+    const stream_spec& s = c_.opt->stream.spec();
+    if (s.op() == stream_operator::full && end > s.capacity()) {
+      fail(c_.op, {"stream"},
+           text("a capacity of at least ") << end << " for slot " << slot << " at position " << position, s.capacity());
+    }
+    // One row, or a stride of 0, is every position's.
+    const auto rows = [&](const argument& a, std::size_t axis, const char* name, bool repeats) {
+      if (!a.given() || a.view.extent(axis) >= end) return;
+      if (repeats && a.view.extent(axis) > 0 && a.view.stride(axis) == 0) return;
+      fail(c_.op, a,
+           axis_text(axis, name) << " to be at least " << end << " for slot " << slot << " at position " << position,
+           a.view.extent(axis));
+    };
+    const bias_arguments& b = c_.bias;
+    if (b.w.given()) rows(b.w, row_axis(b.w.view), "Tq", true);
+    if (b.kind == bias_kind::dense) rows(b.w, b.w.view.rank() - 1, "Tk", false);
+    if (b.u.given()) rows(b.u, row_axis(b.u.view), "Tq", true);
+    if (b.v.given()) rows(b.v, row_axis(b.v.view), "Tk", true);
+  }
+
+  const call& c_;
+  const problem& p_;
+  std::uint64_t spec_;
+};
+
+/// Everything about the slots of a call whose shapes fit; it is then the problem's stream.
+[[gnu::cold]] inline void set_stream(const call& c, problem& p) {
+  if (!streams(c)) return;
+  require_spec_of_call(c, p);
+  const any_stream& s = c.opt->stream;
+  p.stream.set = true;
+  p.stream.data = static_cast<std::byte*>(s.data());
+  p.stream.spec = s.spec();
+  p.stream.count = s.count();
+  if (c.slot_ids.given()) {
+    const length_list ids = to_lengths(c.slot_ids.view);
+    p.stream.ids = ids.data;
+    p.stream.id_step = ids.step;
+    p.stream.wide = ids.wide;
+  }
+  slot_checks(c, p).run();
+}
+
+}  // namespace checks
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file streams.hpp  Slots of a stream: made ready, copied, asked where they stand.
+#pragma once
+
+#include <aft/core/checks/stream.hpp>
+#include <aft/math/window.hpp>
+
+namespace aft {
+
+template <element T>
+[[gnu::always_inline]] inline stream_spec stream_spec::local(index_t d, index_t hk, const window& win) {
+  return of_values(stream_operator::local, dtype_of<T>, d, hk, win.before, win.after, 0, 0);
+}
+
+inline namespace AFT_ISA {
+
+namespace checks {
+
+/// What all three ask of their arguments.
+template <class E>
+void require_stream(const char* op, const E& exec, const any_stream& st) {
+  require_executor(op, exec);
+  if constexpr (std::is_same_v<E, cuda>)
+    fail(op, {"exec"}, "aft::cpu, as streams of the device are not in this version", "aft::cuda");
+  if (st.empty()) fail(op, {"stream"}, "a stream", "none");
+  require_slots_of_host(op, st);
+}
+
+[[gnu::cold]] inline void require_slot(const char* op, const char* name, const any_stream& st, index_t slot) {
+  if (slot < 0 || slot >= st.count()) fail(op, {name}, text("slots from 0 to ") << st.count() - 1, slot);
+}
+
+[[gnu::cold]] inline void reset_slots(const any_stream& st, index_t first, index_t last) {
+  const std::uint64_t spec = digest_of(st.spec());
+  for (index_t slot = first; slot < last; ++slot)
+    slot_header::write(static_cast<std::byte*>(st.data()) + slot * st.spec().bytes(), spec, 0);
+}
+
+/// Slots `from` and `to` of a copy.
+struct slot_pairs {
+  length_list from, to;
+  index_t count = 0;
+};
+
+[[gnu::cold]] inline slot_pairs require_copy(const char* op, const any_stream& st, const any_view& from,
+                                             const any_view& to) {
+  const argument named[] = {{"from", from}, {"to", to}};
+  for (const argument& a : named) {
+    if (a.view.on_device()) fail(op, a, "a host view", "a device view");
+    if (a.view.type() != dtype::i64 && a.view.type() != dtype::i32)
+      fail(op, a, "int64 or int32", name_of(a.view.type()));
+    if (a.view.rank() != 1) fail(op, a, "rank 1", static_cast<index_t>(a.view.rank()));
+    require_sane(op, a);
+    require_data(op, a);
+  }
+  if (to.extent(0) != from.extent(0))
+    fail(op, named[1], axis_text(0, "n") << " to be " << from.extent(0) << " as in 'from'", to.extent(0));
+  const slot_pairs pairs{to_lengths(from), to_lengths(to), from.extent(0)};
+  const auto at = [](const length_list& ids, index_t i) {
+    stream_ref one;
+    one.ids = ids.data;
+    one.id_step = ids.step;
+    one.wide = ids.wide;
+    return one.slot(i);
+  };
+  std::vector<std::uint8_t> written(static_cast<std::size_t>(st.count()));
+  const std::uint64_t spec = digest_of(st.spec());
+  for (index_t i = 0; i < pairs.count; ++i) {
+    const index_t slot = at(pairs.to, i);
+    require_slot(op, "to", st, slot);
+    std::uint8_t& seen = written[static_cast<std::size_t>(slot)];
+    if (seen != 0) fail(op, named[1], "every slot at most once", text("slot ") << slot << " twice");
+    seen = 1;
+  }
+  for (index_t i = 0; i < pairs.count; ++i) {
+    const index_t slot = at(pairs.from, i);
+    require_slot(op, "from", st, slot);
+    if (written[static_cast<std::size_t>(slot)] != 0)
+      fail(op, named[1], "no slot that is copied from", text("slot ") << slot << ", which 'from' names too");
+    require_header(op, st, spec, slot);
+  }
+  return pairs;
+}
+
+/// A slot of full is copied as far as it has come; the others as a whole.
+[[gnu::cold]] inline void copy_slot(const stream_spec& spec, const std::byte* from, std::byte* to) {
+  const slot_layout l = spec.layout();
+  const auto bytes = static_cast<std::size_t>(spec.bytes());
+  if (spec.op() != stream_operator::full) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const index_t seen = slot_header::read(from).position, row = l.channels * l.element;
+  const auto part = [&](index_t at, index_t size) {
+    const index_t offset = slot_layout::header_bytes + at * l.element;
+    std::memcpy(to + offset, from + offset, static_cast<std::size_t>(size));
+  };
+  std::memcpy(to, from, static_cast<std::size_t>(slot_layout::header_bytes));
+  part(l.rows_at(), 2 * seen * row);
+  part(l.keys_at(), seen * row);
+  part(l.references_at(), (seen + l.block - 1) / l.block * row);
+}
+
+}  // namespace checks
+
+/// Makes slots empty, at position 0, whatever bytes they hold: without `slot` all of them. Writes a header each.
+/// Errors: shape_error for memory that is null or not aligned to 64 bytes, and for a slot that there is not.
+template <executor E, class Space>
+void reset(const E& exec, const stream_view<Space>& st) {
+  checks::require_stream("aft::reset", exec, st);
+  checks::reset_slots(st, 0, st.count());
+}
+template <executor E, class Space>
+void reset(const E& exec, const stream_view<Space>& st, index_t slot) {
+  checks::require_stream("aft::reset", exec, st);
+  checks::require_slot("aft::reset", "slot", st, slot);
+  checks::reset_slots(st, slot, slot + 1);
+}
+
+/// Copies slot from[i] to slot to[i], which forks sequences, as a beam search does, and sets candidates of a
+/// speculation back. `from` and `to` are views (n) of int32 or int64. One slot may be copied to several. Cost: the
+/// bytes that the slot has in use. Errors: shape_error before anything is written, for a slot out of range, twice in
+/// `to`, or in both, and for one in `from` without a header.
+template <executor E, class Space>
+void copy(const E& exec, const stream_view<Space>& st, const any_view& from, const any_view& to) {
+  checks::require_stream("aft::copy", exec, st);
+  const checks::slot_pairs pairs = checks::require_copy("aft::copy", st, from, to);
+  stream_ref source, target;
+  source.ids = pairs.from.data, source.id_step = pairs.from.step, source.wide = pairs.from.wide;
+  target.ids = pairs.to.data, target.id_step = pairs.to.step, target.wide = pairs.to.wide;
+  std::byte* const first = static_cast<std::byte*>(st.data());
+  const index_t bytes = st.spec().bytes();
+  for (index_t i = 0; i < pairs.count; ++i)
+    checks::copy_slot(st.spec(), first + source.slot(i) * bytes, first + target.slot(i) * bytes);
+}
+
+/// How many positions a slot has seen. Errors: shape_error for a slot that there is not, or without a header.
+template <executor E, class Space>
+index_t position(const E& exec, const stream_view<Space>& st, index_t slot) {
+  checks::require_stream("aft::position", exec, st);
+  checks::require_slot("aft::position", "slot", st, slot);
+  return checks::require_header("aft::position", st, checks::digest_of(st.spec()), slot);
+}
+
+}  // namespace AFT_ISA
+}  // namespace aft
