@@ -14,8 +14,8 @@ using sequence_gradients = function_ref<void(const backward_problem&, const cpu&
 /// Every gradient that is set. A bias whose gradient in the arithmetic type is beyond 12 MiB is summed a block of rows
 /// at a time, by a pass of its own over the sequences.
 template <class C>
-void packed_backward(const backward_problem& p, const cpu& given, work_estimate estimate,
-                     const sequence_gradients& run) {
+[[gnu::cold, gnu::noinline]] void packed_backward(const backward_problem& p, const cpu& given, work_estimate estimate,
+                                                  const sequence_gradients& run) {
   scratch memory(given);
   const sequence_order order = order_sequences(p, true, estimate, memory);
   const cpu exec = limit_threads(given, 2 * order.work);

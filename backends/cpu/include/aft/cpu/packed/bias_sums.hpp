@@ -35,7 +35,7 @@ AFT_COMPILE_ONCE inline void clear_beyond(const bias_tensors& tensors, index_t b
 template <class C>
 class bias_sums {
  public:
-  bias_sums(const backward_problem& p, const sequence_order& order)
+  [[gnu::cold, gnu::noinline]] bias_sums(const backward_problem& p, const sequence_order& order)
       : tensors_(p), order_(&order), queries_(p.packed.longest_queries), keys_(p.packed.longest_keys) {
     const index_t all = tensors_.elements(queries_, keys_);
     const index_t held = 2 * max_of(all, 1);
@@ -61,7 +61,7 @@ class bias_sums {
   index_t rows() const { return rows_; }
   bool blocked() const { return rows_ < queries_; }
 
-  void lay_out(const sequence_schedule& schedule, scratch& memory) {
+  [[gnu::cold, gnu::noinline]] void lay_out(const sequence_schedule& schedule, scratch& memory) {
     of_part_ = tensors_.elements(rows_, keys_);
     of_slot_ = 0;
     index_t shared = 0;
@@ -79,7 +79,7 @@ class bias_sums {
   }
 
   /// Sums of rows from r0 on.
-  void begin(index_t r0, int threads) {
+  [[gnu::cold]] void begin(index_t r0, int threads) {
     first_ = r0;
     parallel_for(parts_, threads, [&](index_t part, int) {
       const extent e = extent_of(part);
@@ -111,7 +111,7 @@ class bias_sums {
   }
 
   /// The sums of all parts, and 0 beyond the longest sequence. `last`: no other rows follow.
-  AFT_COMPILE_ONCE void finish(bool last, int threads) const {
+  [[gnu::cold]] AFT_COMPILE_ONCE void finish(bool last, int threads) const {
     for (index_t i = 0; i < tensors_.count; ++i) {
       const bias_tensor& t = tensors_[i];
       const index_t first = t.by_queries ? first_ : 0;

@@ -11,7 +11,8 @@ using sequence_results = function_ref<void(const problem&, const cpu&)>;
 
 /// y, lse and average of all sequences.
 template <class C>
-void packed_forward(const problem& p, const cpu& given, work_estimate estimate, const sequence_results& run) {
+[[gnu::cold, gnu::noinline]] void packed_forward(const problem& p, const cpu& given, work_estimate estimate,
+                                                 const sequence_results& run) {
   scratch memory(given);
   const sequence_order order = order_sequences(p, false, estimate, memory);
   const cpu exec = limit_threads(given, order.work);

@@ -49,8 +49,8 @@ struct sequence_order {
 };
 
 /// `keys_count`: whether there is something to do for keys without queries, as gradients of them.
-AFT_COMPILE_ONCE inline sequence_order order_sequences(const problem& p, bool keys_count, work_estimate estimate,
-                                                       scratch& memory) {
+[[gnu::cold]] AFT_COMPILE_ONCE inline sequence_order order_sequences(const problem& p, bool keys_count,
+                                                                     work_estimate estimate, scratch& memory) {
   sequence_order order;
   order.entries = memory.take<sequence_order::entry>(p.packed.count);
   for (index_t n = 0; n < p.packed.count; ++n) {
@@ -84,7 +84,7 @@ class sequence_schedule {
   std::size_t bytes() const { return max_of(shared_bytes_, static_cast<std::size_t>(threads_) * own_bytes_); }
 
   /// Learns by trials how much memory the job takes, and does with fewer threads where it were more than `room`.
-  AFT_COMPILE_ONCE void measure(std::size_t room, const sequence_job& job) {
+  [[gnu::cold]] AFT_COMPILE_ONCE void measure(std::size_t room, const sequence_job& job) {
     int team = threads_;
     if (shared_ > 0) {
       team = threads_within(room, threads_, [&](int threads) { return peak_of(0, threads, job); });
@@ -98,7 +98,7 @@ class sequence_schedule {
   }
 
   /// `room` holds bytes().
-  AFT_COMPILE_ONCE void run(std::byte* room, const sequence_job& job) const {
+  [[gnu::cold]] AFT_COMPILE_ONCE void run(std::byte* room, const sequence_job& job) const {
     for (index_t i = 0; i < shared_; ++i) run_one(i, 0, threads_, room, shared_bytes_, job);
     std::atomic<bool> failed = false;
     const auto guarded = [&](index_t i, int thread) {
@@ -126,7 +126,7 @@ class sequence_schedule {
     job(i, slot, cpu{threads, &own});
   }
 
-  std::size_t peak_of(index_t i, int threads, const sequence_job& job) const {
+  [[gnu::cold, gnu::noinline]] std::size_t peak_of(index_t i, int threads, const sequence_job& job) const {
     arena counter(nullptr, 0, exec_->memory != nullptr ? exec_->memory : std::pmr::new_delete_resource());
     job(i, 0, trial_of(cpu{0, &counter}, threads));
     return counter.peak();
@@ -134,7 +134,8 @@ class sequence_schedule {
 
   /// A trial of every entry would cost as much as a short sequence. What a call takes grows with its length but where
   /// it changes its ways, so those are tried that are longer than any before, and one of each half of the lengths.
-  std::size_t largest_peak(index_t first, index_t end, int threads, const sequence_job& job) const {
+  [[gnu::cold, gnu::noinline]] std::size_t largest_peak(index_t first, index_t end, int threads,
+                                                        const sequence_job& job) const {
     std::size_t most = 0;
     index_t queries = -1, keys = -1, next = 0;
     for (index_t i = first; i < end; ++i) {
