@@ -62,7 +62,7 @@ struct setup {
   aft::arithmetic arithmetic = aft::arithmetic::automatic;
   /// Packed sequences: how many queries each has, and keys where those differ. B, Tq, Tk and grid follow.
   std::vector<index_t> packed{}, packed_keys{};
-  index_t spare = 0;  ///< of a packed call: rows and columns that its bias has beyond the longest sequence
+  index_t spare = 0;            ///< of a packed call: rows and columns that its bias has beyond the longest sequence
   std::vector<index_t> cuts{};  ///< forward: as calls with a stream that take so many positions each; empty: one call
 
   const std::vector<index_t>& key_counts() const { return packed_keys.empty() ? packed : packed_keys; }
