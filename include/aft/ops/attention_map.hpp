@@ -188,7 +188,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, 
     if constexpr (checks::check_map_bias<E, K, Bias>()) {
       checks::call c = checks::make_map_call<E>(k, out, opt);
       c.cross_lengths = K::rank() <= 3;
-      checks::set_bias(c.bias, bias);
+      checks::set_bias<compute_t<detail::value_of_t<K>>>(c.bias, bias);
       checks::run_map_on<K>(exec, c);
     }
   }
@@ -206,7 +206,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const window& wi
       c.cross_lengths = true;
       c.windowed = true;
       c.win = {true, win.before, win.after};
-      checks::set_bias(c.bias, bias);
+      checks::set_bias<compute_t<detail::value_of_t<K>>>(c.bias, bias);
       checks::run_map_on<K>(exec, c);
     }
   }

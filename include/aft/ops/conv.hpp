@@ -75,7 +75,7 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
         checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
         c.cross_lengths = Filter::rank() == 2;
         checks::set_output(c, y);
-        checks::set_bias(c.bias, filter);
+        checks::set_bias<compute_t<T>>(c.bias, filter);
         run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
       }
     }
@@ -103,9 +103,9 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
         if constexpr (checks::check_filter_gradient<E, T, Filter, DFilter>()) {
           checks::call c = checks::make_call<E>("aft::conv_backward", q, k, v, opt);
           c.cross_lengths = Filter::rank() == 2;
-          checks::set_bias(c.bias, filter);
+          checks::set_bias<compute_t<T>>(c.bias, filter);
           checks::set_gradients(c, dy, dq, dk, dv);
-          checks::set_bias(c.dbias, dfilter);
+          checks::set_bias<compute_t<T>>(c.dbias, dfilter);
           run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
         }
       }

@@ -5,7 +5,10 @@
 #include <aft/core/checks/call.hpp>
 #include <aft/core/checks/type_checks.hpp>
 #include <aft/math/bias.hpp>
+#include <aft/math/generated_bias.hpp>
 #include <aft/math/window.hpp>
+
+#include <memory>
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -19,27 +22,58 @@ any_view erase(const tensor_view<T, Rank, Space>& v) {
   return v;
 }
 
-inline void set_bias(bias_arguments&, no_grad_t) {}
-template <class W>
+/// What stands for the function of a generated bias, or of its gradient, where types are erased.
+template <class C, class F>
+void generate_row(const void* f, index_t b, index_t h, index_t t, index_t s0, void* row, index_t count) noexcept {
+  (*static_cast<const F*>(f))(b, h, t, s0, std::span<C>(static_cast<C*>(row), static_cast<std::size_t>(count)));
+}
+template <class C, class F>
+void take_row(const void* f, index_t part, index_t b, index_t h, index_t t, index_t s0, const void* dw,
+              index_t count) noexcept {
+  const std::span<const C> row(static_cast<const C*>(dw), static_cast<std::size_t>(count));
+  (*static_cast<const F*>(f))(part, b, h, t, s0, row);
+}
+
+/// C is the arithmetic type, which the rows of a generated bias have.
+template <class C>
+void set_bias(bias_arguments&, no_grad_t) {}
+template <class C, class W>
 void set_bias(bias_arguments& b, const dense_bias<W>& bias) {
   b.kind = bias_kind::dense;
   b.w.view = bias.w;
 }
-template <class U, class V>
+template <class C, class U, class V>
 void set_bias(bias_arguments& b, const factorized_bias<U, V>& bias) {
   b.kind = bias_kind::factorized;
   b.u.view = bias.u;
   b.v.view = bias.v;
 }
-template <class W>
+template <class C, class W>
 void set_bias(bias_arguments& b, const banded_bias<W>& bias) {
   b.kind = bias_kind::banded;
   b.w.view = bias.w;
 }
-template <class T, std::size_t Rank, class Space>
+template <class C, class T, std::size_t Rank, class Space>
 void set_bias(bias_arguments& b, const tensor_view<T, Rank, Space>& filter) {
   b.kind = bias_kind::filter;
   b.r.view = filter;
+}
+template <class C, class F>
+void set_bias(bias_arguments& b, const generated_bias<F>& bias) {
+  b.kind = bias_kind::generated;
+  b.heads = bias.heads;
+  b.batched = bias.batched;
+  b.rows.f = std::addressof(bias.f);
+  b.rows.generate = &generate_row<C, F>;
+  b.rows.wide = std::is_same_v<C, double>;
+}
+template <class C, class F>
+void set_bias(bias_arguments& b, const generated_bias_gradient<F>& bias) {
+  b.kind = bias_kind::generated;
+  b.rows.f = std::addressof(bias.f);
+  b.rows.take = &take_row<C, F>;
+  b.rows.parts = bias.parts;
+  b.rows.wide = std::is_same_v<C, double>;
 }
 
 /// Element types and spaces inside a bias.
@@ -56,6 +90,27 @@ constexpr bool check_bias(std::type_identity<factorized_bias<U, V>>) {
   return detail::fits<detail::first_of({detail::find_bias_tensor<detail::arg::u, E, T, U>(),
                                         detail::find_bias_tensor<detail::arg::factor_v, E, T, V>()})>();
 }
+/// Its function, which only the host can call.
+template <class E>
+constexpr bool runs_on_host() {
+  constexpr bool on_host = std::is_same_v<E, cpu>;
+  static_assert(on_host,
+                "aft::cuda: an aft::generated_bias is made by a function of the host, which a device cannot call: use "
+                "aft::cpu, or fill an aft::dense_bias, aft::factorized_bias or aft::banded_bias");
+  return on_host;
+}
+template <class E, class T, class F>
+constexpr bool check_bias(std::type_identity<generated_bias<F>>) {
+  if constexpr (runs_on_host<E>()) {
+    return detail::is_row_function<compute_t<T>, F>();
+  } else {
+    return false;
+  }
+}
+template <class E, class T, class F>
+constexpr bool check_bias(std::type_identity<generated_bias_gradient<F>>) {
+  return detail::is_row_taker<compute_t<T>, F>();
+}
 
 template <class W>
 constexpr detail::finding find_bias_mutable(std::type_identity<dense_bias<W>>) {
@@ -70,6 +125,10 @@ constexpr detail::finding find_bias_mutable(std::type_identity<factorized_bias<U
   return detail::first_of(
       {detail::find_mutable<detail::arg::u, U>(), detail::find_mutable<detail::arg::factor_v, V>()});
 }
+template <class F>
+constexpr detail::finding find_bias_mutable(std::type_identity<generated_bias_gradient<F>>) {
+  return {};
+}
 
 /// A bias of the same kind, over views of the same ranks.
 template <class A, class B>
@@ -81,6 +140,8 @@ inline constexpr bool same_bias<banded_bias<A>, banded_bias<B>> = A::rank() == B
 template <class AU, class AV, class BU, class BV>
 inline constexpr bool same_bias<factorized_bias<AU, AV>, factorized_bias<BU, BV>> =
     AU::rank() == BU::rank() && AV::rank() == BV::rank();
+template <class F, class G>
+inline constexpr bool same_bias<generated_bias<F>, generated_bias_gradient<G>> = true;
 
 /// A bias of what is no view, which has been told.
 template <class B>
@@ -97,8 +158,10 @@ constexpr bool check_bias_gradient() {
     return false;
   } else {
     constexpr bool same = same_bias<Bias, DBias>;
+    static_assert(same || !is_generated_bias<Bias>,
+                  "aft: dbias of an aft::generated_bias must be an aft::generated_bias_gradient or aft::no_grad");
     static_assert(
-        same,
+        same || is_generated_bias<Bias>,
         "aft: dbias must be the same kind of bias as bias, over mutable views of the same ranks, or aft::no_grad");
     if constexpr (same) {
       if constexpr (check_bias<E, T>(std::type_identity<DBias>{})) {

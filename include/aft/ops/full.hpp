@@ -14,11 +14,11 @@ namespace checks {
 
 template <class E, class T, class Bias>
 constexpr bool check_full_bias() {
-  constexpr bool kind_fits = is_dense_bias<Bias> || is_factorized_bias<Bias>;
+  constexpr bool kind_fits = is_dense_bias<Bias> || is_factorized_bias<Bias> || is_generated_bias<Bias>;
   static_assert(!is_banded_bias<Bias>,
                 "aft::full: a banded_bias holds a window only: use aft::local, or a dense_bias here");
   static_assert(kind_fits || is_banded_bias<Bias>,
-                "aft::full: bias must be an aft::dense_bias or an aft::factorized_bias");
+                "aft::full: bias must be an aft::dense_bias, an aft::factorized_bias or an aft::generated_bias");
   if constexpr (kind_fits) {
     return checks::check_bias<E, T>(std::type_identity<Bias>{});
   } else {
@@ -53,7 +53,7 @@ void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, c
         checks::call c = checks::make_call<E>("aft::full", q, k, v, opt);
         c.cross_lengths = true;
         checks::set_output(c, y);
-        checks::set_bias(c.bias, bias);
+        checks::set_bias<compute_t<T>>(c.bias, bias);
         run_forward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
       }
     }
@@ -85,9 +85,9 @@ void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias
         if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {
           checks::call c = checks::make_call<E>("aft::full_backward", q, k, v, opt);
           c.cross_lengths = true;
-          checks::set_bias(c.bias, bias);
+          checks::set_bias<compute_t<T>>(c.bias, bias);
           checks::set_gradients(c, dy, dq, dk, dv);
-          checks::set_bias(c.dbias, dbias);
+          checks::set_bias<compute_t<T>>(c.dbias, dbias);
           run_backward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
         }
       }

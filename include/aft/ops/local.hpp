@@ -14,9 +14,11 @@ namespace checks {
 
 template <class E, class T, class Bias>
 constexpr bool check_local_bias() {
-  constexpr bool kind_fits = is_dense_bias<Bias> || is_factorized_bias<Bias> || is_banded_bias<Bias>;
+  constexpr bool kind_fits =
+      is_dense_bias<Bias> || is_factorized_bias<Bias> || is_banded_bias<Bias> || is_generated_bias<Bias>;
   static_assert(kind_fits,
-                "aft::local: bias must be an aft::dense_bias, an aft::factorized_bias or an aft::banded_bias");
+                "aft::local: bias must be an aft::dense_bias, an aft::factorized_bias, an aft::banded_bias or an "
+                "aft::generated_bias");
   if constexpr (kind_fits) {
     return checks::check_bias<E, T>(std::type_identity<Bias>{});
   } else {
@@ -49,7 +51,7 @@ void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, 
         c.windowed = true;
         c.win = {true, win.before, win.after};
         checks::set_output(c, y);
-        checks::set_bias(c.bias, bias);
+        checks::set_bias<compute_t<T>>(c.bias, bias);
         run_forward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
       }
     }
@@ -79,9 +81,9 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
           c.cross_lengths = true;
           c.windowed = true;
           c.win = {true, win.before, win.after};
-          checks::set_bias(c.bias, bias);
+          checks::set_bias<compute_t<T>>(c.bias, bias);
           checks::set_gradients(c, dy, dq, dk, dv);
-          checks::set_bias(c.dbias, dbias);
+          checks::set_bias<compute_t<T>>(c.dbias, dbias);
           run_backward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
         }
       }

@@ -18,7 +18,7 @@ inline namespace AFT_ISA {
 namespace misuse {
 
 template <class A>
-inline constexpr bool is_bias = is_dense_bias<A> || is_factorized_bias<A> || is_banded_bias<A>;
+inline constexpr bool is_bias = is_dense_bias<A> || is_factorized_bias<A> || is_banded_bias<A> || is_generated_bias<A>;
 template <class A>
 inline constexpr bool is_extra = executor<A> || std::is_same_v<A, options>;
 

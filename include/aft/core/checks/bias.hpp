@@ -89,6 +89,16 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   for (std::size_t i = 0; i < axes; ++i) ref.r_sj[3 - axes + i] = r.view.stride(1 + i);
 }
 
+/// Of a gradient, heads and batch are those of the bias.
+[[gnu::cold]] inline void set_generated(const call& c, const bias_arguments& b, const problem& p, bias_ref& ref) {
+  const index_t heads = c.bias.heads;
+  if (heads < 1 || p.d % heads != 0) fail(c.op, {"H", {}, " of bias"}, text("a divisor of d = ") << p.d, heads);
+  ref.heads = heads;
+  ref.batch = c.bias.batched ? p.B : 1;
+  ref.rows = b.rows;
+  ref.rows.first = c.opt->first_query;
+}
+
 /// A bias, or its gradient, whose rows and columns have been settled with the other tensors.
 [[gnu::cold]] inline bias_ref to_bias_ref(const call& c, const bias_arguments& b, const problem& p) {
   bias_ref ref;
@@ -99,6 +109,7 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
     case bias_kind::banded: set_pairs(c, b.w, p, ref); break;
     case bias_kind::factorized: set_factors(c, b, p, ref); break;
     case bias_kind::filter: set_taps(c, b.r, p, ref); break;
+    case bias_kind::generated: set_generated(c, b, p, ref); break;
   }
   return ref;
 }
@@ -165,6 +176,8 @@ inline bool is_broadcast(const any_view& v, std::size_t axis) {
   require_same_extents(c, c.dbias.u, c.bias.u);
   require_same_extents(c, c.dbias.v, c.bias.v);
   require_same_extents(c, c.dbias.r, c.bias.r);
+  const index_t parts = c.dbias.rows.parts;
+  if (parts < 1 || parts > 64) fail(c.op, {"dbias.parts"}, "1 to 64", parts);
 }
 
 }  // namespace checks

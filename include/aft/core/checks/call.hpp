@@ -21,13 +21,17 @@ struct argument {
   bool given() const { return !view.empty(); }
 };
 
-/// The tensors of a bias, or of its gradient: w (dense, banded), u and v (factorized), r (a filter).
+/// The tensors of a bias, or of its gradient: w (dense, banded), u and v (factorized), r (a filter); or the function of
+/// a generated one.
 struct bias_arguments {
   bias_kind kind = bias_kind::none;
   argument w{"w", {}, " of bias"};
   argument u{"u", {}, " of bias"};
   argument v{"v", {}, " of bias"};
   argument r{"filter"};
+  index_t heads = 1;     ///< of a generated bias
+  bool batched = false;  ///< it has values of its own for each batch element
+  generated_rows rows{};
 };
 
 /// One call. A tensor that the operator does not have, and a gradient that is not wanted, is an empty view.

@@ -30,6 +30,7 @@ class pair_weights {
       case bias_kind::banded: return entry(p_.bias.w, b, h, t, s - t + p_.win.before);
       case bias_kind::factorized: return product(h, t, s);
       case bias_kind::filter: return tap(h, t, s);
+      case bias_kind::generated: return generated(b, h, t, s);
     }
     return 0;
   }
@@ -47,6 +48,15 @@ class pair_weights {
 
   static double entry(const matrix& m, index_t b, index_t h, index_t row, index_t column) {
     return load_element(m.data, m.type, b * m.sb + h * m.sh + row * m.sr + column * m.sc);
+  }
+
+  double generated(index_t b, index_t h, index_t t, index_t s) const {
+    const generated_rows& rows = p_.bias.rows;
+    const index_t of = p_.bias.batch > 1 ? b : 0;
+    double wide = 0;
+    float narrow = 0;
+    rows.generate(rows.f, of, h, rows.first + t, s, rows.wide ? static_cast<void*>(&wide) : &narrow, 1);
+    return rows.wide ? wide : static_cast<double>(narrow);
   }
 
   /// Where a part of it leaves the range, though the sum need not, by factors that are 2^520 times smaller.

@@ -33,7 +33,20 @@ struct matrix {
 };
 
 /// Where w[t,s] comes from. `none` is 0 everywhere.
-enum class bias_kind : std::uint8_t { none, dense, factorized, banded, filter };
+enum class bias_kind : std::uint8_t { none, dense, factorized, banded, filter, generated };
+
+/// The caller's function that a generated bias comes from, or its gradient goes to: a pointer and what to call it by,
+/// so that a library of kernels can call what it was not compiled with. Rows are of float, or of double for double
+/// data.
+struct generated_rows {
+  const void* f = nullptr;
+  void (*generate)(const void* f, index_t b, index_t h, index_t t, index_t s0, void* row, index_t n) noexcept = nullptr;
+  void (*take)(const void* f, index_t part, index_t b, index_t h, index_t t, index_t s0, const void* dw,
+               index_t n) noexcept = nullptr;
+  index_t first = 0;  ///< position of the first query
+  index_t parts = 1;  ///< that the rows of a gradient are dealt to
+  bool wide = false;  ///< double
+};
 
 struct bias_ref {
   bias_kind kind = bias_kind::none;
@@ -49,6 +62,7 @@ struct bias_ref {
   bool r_set = false;
   index_t r_sh = 0;
   std::array<index_t, 3> r_sj{};
+  generated_rows rows{};  ///< generated
 };
 
 /// Pairs outside the window have bias 0 or are excluded. Unbounded: every pair is inside.

@@ -40,6 +40,8 @@ struct bias_gradient_plan {
   int threads;
   index_t panels, key_tiles, block, depth, groups, together;
   gradient_scale<C> scale;  ///< known when the gradients are
+  index_t row_keys = 0;     ///< keys of the rows in `rows`
+  C* rows = nullptr;        ///< rows of dw of a block, of a gradient that is handed out row by row
   C* kappa;
   C* a;
   C* rho;
@@ -60,6 +62,14 @@ struct bias_gradient_plan {
     together = together < 1 ? 1 : min_of(together, most_together);
     const index_t fits = tuning<C>::MC_bytes / (threads * together * M * N * static_cast<index_t>(sizeof(C)));
     if (block > fits) block = max_of(fits, 1);
+    if (p.dbias.kind == bias_kind::generated) {
+      const auto keys = [&](index_t b) {
+        return p.win.bounded ? min_of(p.Tk, b * M + max_of(p.win.before + p.win.after, 0)) : p.Tk;
+      };
+      while (block > 1 && block * M * keys(block) * static_cast<index_t>(sizeof(C)) > tuning<C>::weight_bytes) --block;
+      row_keys = keys(block);
+      rows = memory.take<C>(block * M * row_keys);
+    }
     kappa = memory.take<C>(p.B * p.d);
     a = memory.take<C>(block * 2 * depth * M);
     rho = memory.take<C>(block * groups * M);
@@ -280,12 +290,15 @@ template <class C>
 template <class C>
 using gradient_sink = function_ref<void(index_t, index_t, index_t, index_t, const C*)>;
 
+/// Is told of the rows [r0, r1) of a block, before its first tile and after its last one.
+using block_edge = function_ref<void(index_t, index_t)>;
+
 /// Runs one batch item over all its tiles and hands every finished tile to the sink. With
 /// `by_keys` a key tile belongs to one thread for all its panels, in their order; else a panel for all its key tiles.
 template <class C>
 inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C>& plan,
                            const staged_factors<C>& factors, const gradient_columns<C>& columns, index_t h, index_t b,
-                           bool by_keys, const gradient_sink<C>& sink) {
+                           bool by_keys, const gradient_sink<C>& sink, const block_edge& begin, const block_edge& end) {
   constexpr index_t M = tuning<C>::MR;
   constexpr index_t N = tuning<C>::NR;
   constexpr index_t chunk = bias_gradient_plan<C>::chunk;
@@ -300,6 +313,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
   };
   for (index_t p0 = 0; p0 < plan.panels; p0 += plan.block) {
     const index_t p1 = min_of(p0 + plan.block, plan.panels);
+    begin(p0 * M, end_of(p1 - 1));
     parallel_for(p1 - p0, plan.threads, [&](index_t i, int) {
       for (index_t group = 0, n0 = 0; n0 < columns.count; ++group, n0 += columns.per_group) {
         pack_gradient_rows<C>(in, plan, columns, n0, n0 + columns.per_group, (p0 + i) * M, end_of(p0 + i),
@@ -363,6 +377,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
         for (index_t j = 0; j < plan.key_tiles; j += plan.together) run(q0, q1, j, until(j), thread);
       });
     }
+    end(p0 * M, end_of(p1 - 1));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "../runtime/streaming.hpp"
 #include "gemm.hpp"
+#include "dealt_rows.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
@@ -53,12 +54,14 @@ class bias_gradient_job {
       find_kappa<C>(p, *plan_);
       plan_->scale = find_gradient_scale<C>(in, threads_, max_abs_);
       const index_t dh = p.d / p.bias.heads;
-      for (index_t h = 0; h < p.bias.heads; ++h) {
-        for (index_t b = 0; b < (batched_ ? p.B : 1); ++b) {
+      for (index_t b = 0; b < (batched_ ? p.B : 1); ++b) {
+        for (index_t h = 0; h < p.bias.heads; ++h) {
           run_batch_item(in, factors, columns_of(h, b, dh), h, b);
+          if (dr_ != nullptr) write_taps(h);
         }
-        if (dr_ != nullptr) write_taps(h);
       }
+    } else if (p.dbias.kind == bias_kind::generated) {
+      hand_out_zeros<C>(p, *plan_);
     }
     if (du_ != nullptr) write_factor(p.dbias.u, p.dbias.u_heads, p.Tq, du_);
     if (dv_ != nullptr) write_factor(p.dbias.v, p.dbias.v_heads, p.Tk, dv_);
@@ -107,8 +110,10 @@ class bias_gradient_job {
                       index_t h, index_t b) {
     const backward_problem& p = *p_;
     const bias_ref& d = p.dbias;
+    const auto no_edge = [](index_t, index_t) {};
     const auto tiles = [&](bool by_keys, const auto& sink) {
-      gradient_tiles<C>(in, *plan_, factors, columns, h, b, by_keys, gradient_sink<C>(sink));
+      gradient_tiles<C>(in, *plan_, factors, columns, h, b, by_keys, gradient_sink<C>(sink), block_edge(no_edge),
+                        block_edge(no_edge));
     };
     switch (d.kind) {
       case bias_kind::none: break;
@@ -137,6 +142,21 @@ class bias_gradient_job {
           });
         }
         break;
+      case bias_kind::generated: {
+        const dealt_rows<C> rows(p, *plan_, b, h);
+        index_t origin = 0;
+        const auto begin = [&](index_t r0, index_t r1) {
+          origin = r0;
+          rows.clear(r0, r1);
+        };
+        const auto add = [&](index_t r0, index_t r1, index_t s0, index_t s1, const C* dw) {
+          rows.add(origin, r0, r1, s0, s1, dw);
+        };
+        const auto end = [&](index_t r0, index_t r1) { rows.hand_out(r0, r1); };
+        gradient_tiles<C>(in, *plan_, factors, columns, h, b, true, gradient_sink<C>(add), block_edge(begin),
+                          block_edge(end));
+        break;
+      }
       case bias_kind::filter:
         tiles(true, [&](index_t r0, index_t r1, index_t s0, index_t s1, const C* dw) {
           add_diagonals(r0, r1, s0, s1, dw, partial_ + s0 / N * taps());

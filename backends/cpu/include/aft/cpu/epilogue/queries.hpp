@@ -158,7 +158,7 @@ template <class C>
       C flag[L];
       store(flag, xsimd::select(proven, one, zero));
       exact_row_result<C> exact;
-      exact_row<C>(p, plan.g, weights, tile, r0 + r, plan.paired, rs.edges, exact);
+      exact_row<C>(p, plan.g, weights.beside(rs.kept, false), tile, r0 + r, plan.paired, rs.edges, exact);
       for (index_t l = 0; l < tile.count; ++l) {
         if (flag[l] != C(0)) continue;
         average[r * L + l] = exact.average[l];

@@ -36,6 +36,15 @@ class pair_weights {
   pair_weights(const problem& p, const staged_factors<C>& factors, index_t b, index_t h)
       : p_(&p), factors_(factors), b_(b), h_(h) {}
 
+  /// The same for a panel whose log-weights are at hand, so that the caller's function is not asked again. `by_keys`:
+  /// the panel's rows are keys.
+  pair_weights beside(const kept_rows<C>& kept, bool by_keys) const {
+    pair_weights same = *this;
+    same.kept_ = kept;
+    same.kept_by_keys_ = by_keys;
+    return same;
+  }
+
   /// out[s - s0] = w[t,s] for s0 <= s < s1.
   AFT_COMPILE_ONCE void row(index_t t, index_t s0, index_t s1, C* out) const {
     const span seen = inside_of(t, s0, s1);
@@ -82,6 +91,18 @@ class pair_weights {
       return cover_columns(s0, s1, t0, t1, out, ld);
     }
     constexpr index_t most = 64;
+    if (p_->bias.kind == bias_kind::generated && kept_.first == nullptr) {
+      C lines[lanes<C> * most] = {};
+      for (index_t s = s0; s < s1; s += most) {
+        const index_t end = min_of(s + most, s1);
+        for (index_t t = t0; t < t1; t += lanes<C>) {
+          const index_t count = min_of(t1 - t, lanes<C>);
+          for (index_t i = 0; i < count; ++i) row(t + i, s, end, lines + i * most);
+          transpose_columns<C>(lines, most, count, end - s, out + (s - s0) * ld + (t - t0), ld);
+        }
+      }
+      return;
+    }
     C line[most];
     for (index_t s = s0; s < s1; s += most) {
       const index_t end = min_of(s + most, s1);
@@ -190,10 +211,23 @@ class pair_weights {
         break;
       }
       case bias_kind::factorized: dot(factors_.u, p_->Tq, t, t + 1, factors_.v_blocked, p_->Tk, s0, s1, out, 0); break;
+      case bias_kind::generated: generate(t, s0, s1, out); break;
       case bias_kind::filter:
         filter_row(t, s0, s1, p_->excluded ? -std::numeric_limits<C>::infinity() : C(0), out);
         break;
     }
+  }
+
+  /// What the caller's function says, or said when the panel was packed. The kept part of a panel holds whatever lies
+  /// inside the window.
+  void generate(index_t t, index_t s0, index_t s1, C* out) const {
+    if (kept_.first == nullptr) {
+      const generated_rows& rows = p_->bias.rows;
+      return rows.generate(rows.f, p_->bias.batch > 1 ? b_ : 0, h_, rows.first + t, s0, out, s1 - s0);
+    }
+    const index_t row = kept_by_keys_ ? s0 : t, column = kept_by_keys_ ? t : s0;
+    const C* const from = kept_.first + (row - kept_.row) * kept_.ld + column - kept_.column;
+    for (index_t s = s0; s < s1; ++s) out[s - s0] = from[(s - s0) * (kept_by_keys_ ? kept_.ld : 1)];
   }
 
   /// out[(r - r0) * ld + x - x0] = sum_n plain[r][n] blocked[x][n]. One chain a pair in the order of n, whichever of
@@ -279,6 +313,8 @@ class pair_weights {
   staged_factors<C> factors_;
   index_t b_;
   index_t h_;
+  kept_rows<C> kept_{};
+  bool kept_by_keys_ = false;
 };
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

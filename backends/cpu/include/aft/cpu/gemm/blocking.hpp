@@ -33,6 +33,7 @@ struct fold_traits {
   bool products = false;  ///< so does window_products; of a geometry that fold_window serves
   bool columns = false;   ///< weights are read as columns of w
   bool sums = true;       ///< false: only products are wanted
+  bool rows_kept = false;  ///< log-weights of a block are kept for rows that are not proven: they are costly to ask for
   bool rows_stored = false;  ///< weights are read where they lie, so that they may be read several times
 };
 
@@ -61,6 +62,7 @@ struct fold_plan {
   bool keys_resident = true;  ///< a group's packed columns are kept as a whole, not a window's at a time
   bool products = false;      ///< window_products multiplies the columns with the rows besides
   bool sums = true;           ///< false: what window_products makes is all that is wanted
+  bool rows_kept = false;     ///< `rows` are those of all panels of a block, beside their weights
   index_t panels = 0, width = 0, block = 0, group = 1, MC_panels = 1;
   index_t pack_group = 1;   ///< lane tiles that are packed together: those of a group, or a thread's share of all
   index_t sliding = 0;      ///< columns kept
@@ -128,7 +130,8 @@ struct fold_plan {
         threads(wanted),
         paired(traits.pairs),
         products(traits.products),
-        sums(traits.sums) {
+        sums(traits.sums),
+        rows_kept(traits.rows_kept) {
     if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
     panels = cut.count;
     width = cut.widest(g);
@@ -154,6 +157,8 @@ struct fold_plan {
   static constexpr index_t size = static_cast<index_t>(sizeof(C));
 
   index_t panel_bytes() const { return steps(width) * M * size; }
+  /// What a panel takes of a block's budget: its weights, or, as the rows that are kept have one like it, those.
+  index_t budgeted_bytes() const { return max_of(panel_bytes(), rows_kept ? ld() * M * size : 1); }
   /// What a thread's own weights take at most.
   index_t own_bytes() const { return min_of(tuning<C>::own_weight_bytes, tuning<C>::weight_bytes / threads); }
   int teams() const { return by_batch_item ? threads : 1; }
@@ -172,7 +177,7 @@ struct fold_plan {
   }
   /// As many as may be packed at once.
   index_t panels_of_block() const {
-    return min_of(max_of(tuning<C>::weight_bytes / teams() / max_of(panel_bytes(), 1), 1), panels);
+    return min_of(max_of(tuning<C>::weight_bytes / teams() / budgeted_bytes(), 1), panels);
   }
   /// Blocks of equal size: a short last one packs all keys for few rows.
   void cut_blocks() { block = panels > 0 ? ceil_div(panels, ceil_div(panels, panels_of_block())) : 0; }
@@ -283,7 +288,8 @@ struct fold_plan {
     const auto lay_out = [&](scratch& from) {
       weights = from.take_each<C>(block * steps(width) * M, weight_slots);
       scales = from.take_each<row_scale<C>>(block, weight_slots);
-      rows = from.take_each<C>(together * M * ld(), threads);
+      rows = rows_kept ? from.take_each<C>(block * M * ld(), weight_slots)
+                       : from.take_each<C>(together * M * ld(), threads);
       columns = from.take_each<C>(own_tiles * column_size, column_slots);
       column_scales = from.take_each<column_scale<C>>(own_tiles, column_slots);
       tiles = from.take_each<C>(group * MC_panels * M * N, threads);

@@ -111,7 +111,8 @@ template <class C>
     const index_t last = min_of(first + plan.together, p1);
     const index_t origin = plan.cut.begin(first), ld = plan.ld();
     const auto all = g.dense(origin, plan.cut.end(last - 1));
-    C* const rows = plan.rows.of(plan.own_weights() ? thread : own);
+    C* const rows = plan.rows_kept ? plan.rows.of(plan.own_weights() ? thread : 0) + (first - p0) * M * ld
+                                   : plan.rows.of(plan.own_weights() ? thread : own);
     const log_weights<C> w = fill(origin, plan.cut.end(last - 1), all.lo, all.hi, rows, ld);
     for (index_t panel = first; panel < last; ++panel) {
       const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
@@ -126,6 +127,7 @@ template <class C>
       pack_weight_panel<C>(r1 - r0, n, {w.first + at, w.ld, true}, uniform, plan.paired,
                            plan.weights_of(thread) + (panel - p0) * panel_size, scale);
       scale.edges = edges;
+      if (plan.rows_kept) scale.kept = {w.first + at, w.ld, r0, span.lo};
     }
   });
 }

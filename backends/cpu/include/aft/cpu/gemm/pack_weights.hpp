@@ -12,6 +12,14 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
+/// The log-weights of a panel as they were packed, where they are still at hand: of rows from `row` on and columns from
+/// `column` on.
+template <class C>
+struct kept_rows {
+  const C* first = nullptr;
+  index_t ld = 0, row = 0, column = 0;
+};
+
 /// What the weights of a panel's rows were divided by: exp(base) * 2^exponent. `outside` is the weight of bias 0, or 0
 /// where no pair has it; `ends` those of the panel's tiles.
 template <class C>
@@ -20,6 +28,7 @@ struct row_scale {
   C base[tuning<C>::MR];
   C uniform[tuning<C>::MR];
   tile_edges edges;
+  kept_rows<C> kept;  ///< where the plan keeps them
 };
 
 /// Rows of log-weights, and the distance from one to the next.
@@ -168,6 +177,7 @@ inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_unifo
     store(exponent + r, shift);
     store(uniform + r, weight_scaled<C>(zero - origin, shift));
   }
+  scale.kept = {};
   for (index_t r = 0; r < M; ++r) {
     scale.base[r] = base[r];
     scale.exponent[r] = exponent[r];

@@ -63,7 +63,7 @@ template <class C>
     dk_lane = xsimd::select(hidden, zero, dk_lane);
     if (!xsimd::all(proven)) {
       C dv_exact[L], dk_exact[L];
-      exact_key<C>(in, weights, tile, r0 + r, key, value, dv_exact, dk_exact);
+      exact_key<C>(in, weights.beside(rs.kept, true), tile, r0 + r, key, value, dv_exact, dk_exact);
       dv = xsimd::select(proven, dv, load(dv_exact));
       dk_lane = xsimd::select(proven, dk_lane, load(dk_exact));
     }
@@ -101,8 +101,9 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
     plan.emplace(key_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads,
                  fold_traits{.windows = served,
                              .products = products,
-                             .columns = p.bias.kind == bias_kind::dense,
-                             .sums = p.dk.set || p.dv.set},
+                             .columns = p.bias.kind == bias_kind::dense || p.bias.kind == bias_kind::generated,
+                             .sums = p.dk.set || p.dv.set,
+                             .rows_kept = p.bias.kind == bias_kind::generated},
                  from);
     if (plan->order != loop_order::window) staged = from.take_each<C>(plan->pack_group * staged_queries<C>, threads);
   };

@@ -38,6 +38,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
   const fold_traits traits{.pairs = multiplies_in_pairs<C>(p) && !state.set,
                            .windows = served,
+                           .rows_kept = p.bias.kind == bias_kind::generated,
                            .rows_stored = pair_weights<C>(p, factors, 0, 0).stores_rows()};
   const auto plan_fold = [&](int threads, scratch& from) {
     return fold_plan<C>(query_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads, traits,
