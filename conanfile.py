@@ -80,8 +80,8 @@ class AftRecipe(ConanFile):
     def package_info(self):
         # The package's own config knows about OpenMP and components; a generated one would not.
         self.cpp_info.set_property("cmake_find_mode", "none")
-        self.cpp_info.builddirs.append(os.path.join("lib", "cmake", "aft"))
         headers = self.cpp_info.components["aft"]
+        headers.builddirs = [os.path.join("lib", "cmake", "aft")]
         headers.set_property("pkg_config_name", "aft")
         headers.requires = ["xsimd::xsimd"]
         headers.bindirs = headers.libdirs = []

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the installed package says of itself to tools other than CMake: aft.pc and aft-compiled.pc for pkg-config and all
 # that reads it (Meson), and, on demand, aft.cps.
-option(AFT_INSTALL_CPS "Install a CPS file; CMake 4.3 and newer prefer it to the package's own config" OFF)
+# Off, since CMake prefers it to the package's config from 4.3 on, and 4.4 does not read the flags of a CPS file: headers
+# found by it run on one thread (docs/adr/0020-packages.md).
+option(AFT_INSTALL_CPS "Install a CPS file beside the package's config" OFF)
 
 # Found from where the file itself lies, so that the package works wherever it is moved to; an absolute folder stays.
 cmake_path(IS_ABSOLUTE CMAKE_INSTALL_LIBDIR _aft_fixed_libdir)
@@ -46,11 +48,13 @@ if(AFT_BUILD_COMPILED)
   set(AFT_STATIC_FLAGS "")
   set(AFT_STATIC_LIBRARIES "")
   set(_aft_kind dylib)
+  set(_aft_link_flags "")
   set(_aft_location "${CMAKE_SHARED_LIBRARY_PREFIX}aft_compiled${CMAKE_SHARED_LIBRARY_SUFFIX}")
   if(NOT BUILD_SHARED_LIBS)
     set(AFT_STATIC_FLAGS "${AFT_OPENMP_FLAGS}")
     set(AFT_STATIC_LIBRARIES "-lstdc++ -lm")
     set(_aft_kind archive)
+    set(_aft_link_flags "${AFT_CPS_OPENMP_FLAGS}")
     set(_aft_location "${CMAKE_STATIC_LIBRARY_PREFIX}aft_compiled${CMAKE_STATIC_LIBRARY_SUFFIX}")
   endif()
   configure_file(packaging/pkgconfig/aft-compiled.pc.in "${CMAKE_CURRENT_BINARY_DIR}/aft-compiled.pc" @ONLY)
@@ -63,7 +67,7 @@ if(AFT_BUILD_COMPILED)
       \"includes\": [\"${AFT_CPS_INCLUDEDIR}\"],
       \"compile_features\": [\"c++20\"],
       \"definitions\": {\"*\": {\"AFT_COMPILED\": \"1\"}},
-      \"link_flags\": [${AFT_CPS_OPENMP_FLAGS}]
+      \"link_flags\": [${_aft_link_flags}]
     }")
 endif()
 

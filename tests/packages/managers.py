@@ -38,9 +38,11 @@ def conan(place, kind, compiler, work, xsimd):
 def vcpkg(place, kind, compiler, work, _):
     port = place.source / "packaging/vcpkg/ports/aft"
     features = {"headers": "", "compiled": "compiled", "cuda": "cuda"}[kind]
-    more = kernel_options()[1:] if kind == "compiled" else []
-    options = ";".join(o.replace(";", "\\;") for o in more)
-    run("cmake", f"-DPORT_FOLDER={port}", f"-DWORK={work}", f"-DFEATURES={features}", f"-DCXX={compiler}", f"-DOPTIONS={options}",
+    # A file, since lists do not survive the way there.
+    settings = work / "settings.cmake"
+    lines = [o.removeprefix("-D").split("=", 1) for o in kernel_options()[1:]] if kind == "compiled" else []
+    settings.write_text("".join(f'set({name} "{value}" CACHE STRING "")\n' for name, value in lines), encoding="utf-8")
+    run("cmake", f"-DPORT_FOLDER={port}", f"-DWORK={work}", f"-DFEATURES={features}", f"-DCXX={compiler}", f"-DSETTINGS={settings}",
         "-P", HERE / "vcpkg_functions.cmake", env=once_compiled(place))
     tree = work / "packages"
     check_port(port, place.source, tree, work)

@@ -68,8 +68,8 @@ def packages(compiler, place):
     build = installed(place, compiler, "headers", "headers")
     require_headers(place.source, place.prefix("headers", compiler) / "include")
     pack(place, compiler, "headers", build)
-    installed(place, compiler, "library", "static", *kernel_options(), "-DBUILD_SHARED_LIBS=OFF")
-    build = installed(place, compiler, "library", "shared", *kernel_options(), "-DBUILD_SHARED_LIBS=ON")
+    installed(place, compiler, "library", "static", *kernel_options(), "-DBUILD_SHARED_LIBS=OFF", "-DAFT_INSTALL_CPS=OFF")
+    build = installed(place, compiler, "library", "shared", *kernel_options(), "-DBUILD_SHARED_LIBS=ON", "-DAFT_INSTALL_CPS=OFF")
     pack(place, compiler, "compiled", build)
     installed(place, compiler, "library", "cps", *kernel_options(), "-DBUILD_SHARED_LIBS=ON", "-DAFT_INSTALL_CPS=ON")
 

@@ -24,7 +24,7 @@ ROUTES = (
     Route("find_package", "CMake: `find_package`, installed", COMPILERS, ("g++",)),
     Route("add_subdirectory", "CMake: `add_subdirectory`"),
     Route("fetch_content", "CMake: `FetchContent`", by="from a git repository with a tag"),
-    Route("cps", "CMake 4.3 or newer: the CPS file", by="CMake 4.4 of PyPI, a CPS file for Debian's xsimd"),
+    Route("cps", "CMake 4.3 or newer: the CPS file", by="with CMake 4.4, a CPS file for Debian's xsimd, and OpenMP linked by the program"),
     Route("pkg_config", "pkg-config"),
     Route("meson", "Meson: `dependency('aft')`, installed"),
     Route("meson_subproject", "Meson: a subproject"),

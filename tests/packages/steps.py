@@ -14,7 +14,7 @@ CONSUMER = pathlib.Path("packaging/consumer")
 # Two levels, so that there is a choice to make. What runs is small: kernels that optimise take longer to compile than
 # everything else here.
 LEVELS = {"x86_64": "v2;v3", "aarch64": "neon;neon-bf16"}.get(platform.machine(), "all")
-KERNEL_FLAGS = "-O0 -DNDEBUG"
+KERNEL_FLAGS = "-O0 -DNDEBUG -D_FILE_OFFSET_BITS=64"  # as Meson has it, for the same objects
 
 
 class Missing(Exception):
@@ -99,7 +99,6 @@ def judge(said, kind):
 
 def use(place, kind, compiler, work, *options, env=None, cmake="cmake"):
     """The consumer as a project of CMake, from an empty folder."""
-    # A symbolic link, as the path of a consumer says nothing of the package.
     component = {"headers": "cpu"}.get(kind, kind)
     build = clean(work / "consumer")
     run(cmake, "-S", place.source / CONSUMER, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Debug",

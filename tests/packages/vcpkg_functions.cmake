@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Stands in for vcpkg, which is not to be had everywhere: runs the port's portfile with the functions that it calls, as
 # vcpkg documents them, for a triplet that builds releases alone.
-#   cmake -DPORT_FOLDER= -DWORK= -DFEATURES=<;list> -DCXX= -DOPTIONS=<;list> -P <this file>
+#   cmake -DPORT_FOLDER= -DWORK= -DFEATURES=<;list> -DCXX= -DSETTINGS=<file of CMake> -P <this file>
 # The package comes to be in <WORK>/packages.
 cmake_minimum_required(VERSION 3.25)
 
@@ -46,7 +46,7 @@ function(vcpkg_cmake_configure)
   refuse_unknown(vcpkg_cmake_configure)
   run("${CMAKE_COMMAND}" -S "${arg_SOURCE_PATH}" -B "${CURRENT_BUILDTREES_DIR}/release" -G Ninja
       "-DCMAKE_CXX_COMPILER=${CXX}" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF
-      "-DCMAKE_INSTALL_PREFIX=${CURRENT_PACKAGES_DIR}" ${OPTIONS} ${arg_OPTIONS})
+      "-DCMAKE_INSTALL_PREFIX=${CURRENT_PACKAGES_DIR}" -C "${SETTINGS}" ${arg_OPTIONS})
 endfunction()
 
 function(vcpkg_cmake_install)
