@@ -18,10 +18,15 @@ from check_tree import version_of  # pylint: disable=wrong-import-position
 REQUESTS = (("{now}", True), ("{now}.0", True), ("{now}.0 EXACT", True), ("{now}...<{next}", True), ("{now}.0...{now}.9", True),
             ("{now}.1", False), ("{next}", False), ("{before}", False), ("1.0", False), ("{now}...{next}", False),
             ("{now}...<{after_next}", False), ("{before}...<{next}", False))
+# A request's answer is not remembered for the next one.
 PROJECT = """cmake_minimum_required(VERSION 3.25)
-project(requests LANGUAGES NONE)
-find_package(aft {request} CONFIG QUIET)
-message(STATUS "found: ${{aft_FOUND}} ${{aft_CONSIDERED_VERSIONS}}")
+project(requests LANGUAGES CXX)
+function(ask)
+  unset(aft_DIR CACHE)
+  find_package(aft ${ARGN} CONFIG QUIET)
+  list(JOIN ARGN " " request)
+  message(STATUS "request ${request}: ${aft_FOUND} ${aft_CONSIDERED_VERSIONS}")
+endfunction()
 """
 
 
@@ -31,10 +36,11 @@ def numbers(version):
             "before": f"{major}.{minor - 1}" if minor else "0.0"}
 
 
-def found(work, prefix, request):
-    (work / "CMakeLists.txt").write_text(PROJECT.format(request=request), encoding="utf-8")
-    said = run("cmake", "--fresh", "-S", work, "-B", work / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
-    return re.search(r"^-- found: (\S+) ?(.*)$", said, re.M).groups()
+def answers(work, prefix, compiler, requests):
+    """Of find_package to each request: whether it was served, and the versions that were considered."""
+    (work / "CMakeLists.txt").write_text(PROJECT + "".join(f"ask({request})\n" for request in requests), encoding="utf-8")
+    said = run("cmake", "-S", work, "-B", work / "build", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}")
+    return {request: (found == "1", versions) for request, found, versions in re.findall(r"^-- request (.*?): (\S+) ?(.*)$", said, re.M)}
 
 
 def of_next_minor(place, work, now):
@@ -53,10 +59,11 @@ def main():
     place, compiler = Place(sys.argv[1]), sys.argv[2]
     work = clean(place.folder / "work/versions")
     known = numbers(version_of(place.source))
-    for request, served in REQUESTS:
-        request = request.format(**known)
-        answer, considered = found(work, place.prefix("headers", "g++"), request)
-        if (answer == "1") != served:
+    requests = {request.format(**known): served for request, served in REQUESTS}
+    heard = answers(work, place.prefix("headers", "g++"), compiler, requests)
+    for request, served in requests.items():
+        answer, considered = heard[request]
+        if answer != served:
             sys.exit(f"find_package(aft {request}): {answer}, expected {served}")
         if not served and "does not serve what asks for" not in considered:
             sys.exit(f"find_package(aft {request}) does not say why: {considered}")
@@ -71,7 +78,7 @@ def main():
     try:
         env = {"PKG_CONFIG_PATH": str(following / "lib/pkgconfig"), "CXX": compiler}
         said = run(place.tool("meson"), "setup", work / "meson", place.source / CONSUMER, "--wrap-mode=nofallback", env=env, fails=True)
-        if not re.search(r"found '?0\.\d+\.0'? but need", said):
+        if not re.search(r"(?i:found) '?0\.\d+\.0'? but need", said):
             sys.exit(f"Meson does not say which version it found:\n{said}")
     except Missing as missing:
         print(f"without {missing}")

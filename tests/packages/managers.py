@@ -16,15 +16,16 @@ def conan(place, kind, compiler, work, xsimd):
            "CXX": compiler, **once_compiled(place)}
     run(tool, "profile", "detect", env=env)
     version = run("pkg-config", "--modversion", "xsimd").strip() if shutil.which("pkg-config") else "8.1.0"
-    run(tool, "create", HERE / "xsimd_recipe", "--version", version, "--no-remote", env=env)
+    run(tool, "create", HERE / "substitutes/xsimd", "--version", version, "--no-remote", env=env)
     variables = {"CMAKE_CXX_FLAGS_RELEASE": KERNEL_FLAGS, "AFT_COMPILED_ISAS": LEVELS}
     conf = f"tools.cmake.cmaketoolchain:extra_variables={json.dumps(variables)}"
     generator = "tools.cmake.cmaketoolchain:generator=Ninja"
+    beside = f"tools.cmake.cmake_layout:test_folder={work / 'test'}"
     options = {"headers": [], "compiled": ["-o", "aft/*:compiled=True"], "cuda": ["-o", "aft/*:cuda=True"]}[kind]
     libraries = [["-o", "aft/*:shared=True"], ["-o", "aft/*:shared=False"]] if kind == "compiled" and compiler == "g++" else [[]]
     graph = work / "graph.json"
     for library in libraries:
-        said = run(tool, "create", place.source, "--no-remote", "--build=missing", "-s", "compiler.cppstd=20", "-c", conf, "-c", generator, *options,
+        said = run(tool, "create", place.source, "--no-remote", "--build=missing", "-s", "compiler.cppstd=20", "-c", conf, "-c", generator, "-c", beside, *options,
                    *library, "--format=json", f"--out-file={graph}", env=env)
         nodes = json.loads(graph.read_text(encoding="utf-8"))["graph"]["nodes"].values()
         [package] = {pathlib.Path(n["package_folder"]) for n in nodes if n["name"] == "aft" and n["package_folder"]}
@@ -43,7 +44,7 @@ def vcpkg(place, kind, compiler, work, _):
     lines = [o.removeprefix("-D").split("=", 1) for o in kernel_options()[1:]] if kind == "compiled" else []
     settings.write_text("".join(f'set({name} "{value}" CACHE STRING "")\n' for name, value in lines), encoding="utf-8")
     run("cmake", f"-DPORT_FOLDER={port}", f"-DWORK={work}", f"-DFEATURES={features}", f"-DCXX={compiler}", f"-DSETTINGS={settings}",
-        "-P", HERE / "vcpkg_functions.cmake", env=once_compiled(place))
+        "-P", HERE / "substitutes/vcpkg_functions.cmake", env=once_compiled(place))
     tree = work / "packages"
     check_port(port, place.source, tree, work)
     require_headers(place.source, tree / "include", cuda=kind == "cuda")
