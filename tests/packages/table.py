@@ -75,7 +75,8 @@ def problems(text, records):
 
 def self_test(records):
     """A record that is gone, one too many, one of something else and a stale page are found."""
-    name, record = next(iter(records.items()))
+    name, record = "deb.headers.g++", {"compiler": "g++ 1", "date": "", "commit": "", "library": "aft 0"}
+    records = {name: record, **records}
     assert list(problems(page(records), {n: r for n, r in records.items() if n != name}))
     assert list(problems(page(records), {**records, "gone.headers.g++": record}))
     other = {**records, name: {**record, "compiler": "cc 1"}}
