@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 
-from steps import CONSUMER, HERE, KERNEL_FLAGS, LEVELS, Missing, clean, judge, kernel_options, once_compiled, require_headers, run, use
+from steps import CONSUMER, HERE, KERNEL_FLAGS, LEVELS, Missing, clean, judge, kernel_options, once_compiled, require_headers, require_hidden_symbols, run, use
 
 
 def prefixes(place, kind, compiler):
@@ -22,6 +22,8 @@ def find_package(place, kind, compiler, work, _):
     for prefix in prefixes(place, kind, compiler):
         require_headers(place.source, prefix / "include")
         said = use(place, kind, compiler, work, f"-DCMAKE_PREFIX_PATH={prefix}")
+    if kind == "compiled":
+        require_hidden_symbols(place.prefix("shared", compiler) / "lib/libaft_compiled.so")
     return said
 
 
@@ -96,7 +98,7 @@ def pkg_config(place, kind, compiler, work, _):
         compile_by_hand(place, compiler, work, to_compile, to_link)
         run_with = {"LD_LIBRARY_PATH": str(prefix / "lib")}
         said = judge(run(work / "consumer", env=run_with), kind)
-    if kind == "headers":
+    if kind == "headers" and compiler == "g++":
         # Without the flag for OpenMP the program has to notice.
         compile_by_hand(place, compiler, work, [f for f in to_compile if f != "-fopenmp"], [])
         if "OpenMP was lost" not in run(work / "consumer", fails=True):
@@ -134,5 +136,8 @@ def meson_subproject(place, kind, compiler, work, _):
         more = [f"-Daft:compiled_isas=[{isas}]"]
     # As KERNEL_FLAGS are to CMake.
     assert KERNEL_FLAGS.startswith("-O0 -DNDEBUG")
-    return meson_project(place, kind, compiler, work, mine, "--force-fallback-for=aft,aft-compiled", "-Dbuildtype=plain", "-Doptimization=0",
+    said = meson_project(place, kind, compiler, work, mine, "--force-fallback-for=aft,aft-compiled", "-Dbuildtype=plain", "-Doptimization=0",
                          "-Db_ndebug=true", "-Daft:buildtype=plain", "-Daft:b_ndebug=true", *more)
+    if kind == "compiled":
+        require_hidden_symbols(work / "build/subprojects/aft/backends/compiled/libaft_compiled.so")
+    return said

@@ -4,6 +4,7 @@
 import os
 import pathlib
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -82,6 +83,14 @@ def require_headers(source, include, cuda=False):
     missing = lacking(source, include, cuda)
     if missing:
         sys.exit(f"{include} lacks {len(missing)} headers: {', '.join(missing[:5])}")
+
+
+def require_hidden_symbols(library):
+    """Nothing is shown but the entries: a lost flag would lend this library's code to its program."""
+    shown = run("nm", "-D", "--defined-only", library).split()[2::3]
+    others = [name for name in shown if not re.match(r"aft_|_ZN3aft\w*compiled_v", name)]
+    if others or not shown:
+        sys.exit(f"{library} shows {len(shown)} symbols, and among them {others[:5]}")
 
 
 def judge(said, kind):
