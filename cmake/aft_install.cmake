@@ -22,10 +22,18 @@ set(_aft_every_architecture ARCH_INDEPENDENT)
 if(AFT_BUILD_COMPILED)
   set(_aft_every_architecture "")
 endif()
-write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake" COMPATIBILITY SameMinorVersion
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/aftVersionRule.cmake" COMPATIBILITY SameMinorVersion
                                  ${_aft_every_architecture})
+# find_package prints the version of what it passes over, and nothing else of it: the reason stands there.
+file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake" @ONLY CONTENT
+[[# SPDX-License-Identifier: Apache-2.0
+include("${CMAKE_CURRENT_LIST_DIR}/aftVersionRule.cmake")
+if(PACKAGE_FIND_VERSION AND NOT PACKAGE_VERSION_COMPATIBLE)
+  set(PACKAGE_VERSION "@PROJECT_VERSION@, which does not serve what asks for ${PACKAGE_FIND_VERSION_COMPLETE}: before 1.0 only versions @PROJECT_VERSION_MAJOR@.@PROJECT_VERSION_MINOR@.x serve for each other")
+endif()
+]])
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/aftConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake"
-              cmake/aft_link_dependencies.cmake
+              "${CMAKE_CURRENT_BINARY_DIR}/aftVersionRule.cmake" cmake/aft_link_dependencies.cmake
         DESTINATION "${_aft_cmake_dir}" COMPONENT Devel)
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/aft" COMPONENT Devel)
 

@@ -96,12 +96,19 @@ def document_paths(name, text, files):
             yield f"{name}: names {shown}, which is not in the tree"
 
 
+def version_of(top):
+    header = (top / "include/aft/core/version.hpp").read_text(encoding="utf-8")
+    return ".".join(re.search(rf"AFT_VERSION_{part} +(\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
+
+
 def version_rules(top):
     """One version everywhere: the header's."""
-    header = (top / "include/aft/core/version.hpp").read_text(encoding="utf-8")
-    version = ".".join(re.search(rf"AFT_VERSION_{part} +(\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
-    if json.loads((top / "vcpkg.json").read_text(encoding="utf-8")).get("version-semver") != version:
-        yield f"vcpkg.json: its version is not {version}"
+    version = version_of(top)
+    for name in ("vcpkg.json", "packaging/vcpkg/ports/aft/vcpkg.json"):
+        if json.loads((top / name).read_text(encoding="utf-8")).get("version-semver") != version:
+            yield f"{name}: its version is not {version}"
+    if f"project('aft', 'cpp', version: '{version}'," not in (top / "meson.build").read_text(encoding="utf-8"):
+        yield f"meson.build: its version is not {version}"
     if f"\nversion: {version}\n" not in (top / "CITATION.cff").read_text(encoding="utf-8"):
         yield f"CITATION.cff: its version is not {version}"
     if f"\n## {version}\n" not in (top / "CHANGELOG.md").read_text(encoding="utf-8"):

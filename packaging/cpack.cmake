@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# `cpack` in a build tree: a tarball that works wherever it is unpacked, and a package for Debian and its relatives.
+# One package for everything: a shared library whose name holds the whole version leaves nothing for a second to serve.
+set(CPACK_GENERATOR "TGZ;DEB")
+set(CPACK_PACKAGE_NAME aft)
+set(CPACK_PACKAGE_VENDOR "The authors of aft")
+set(CPACK_PACKAGE_CONTACT "The authors of aft")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION} for C++20")
+set(CPACK_PACKAGE_DESCRIPTION "Headers of the operators full, local, simple and conv, forward and backward.")
+set(CPACK_RESOURCE_FILE_LICENSE "${CMAKE_CURRENT_SOURCE_DIR}/LICENSE")
+set(CPACK_RESOURCE_FILE_README "${CMAKE_CURRENT_SOURCE_DIR}/README.md")
+set(CPACK_PACKAGE_VERSION "${AFT_VERSION}")
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_STRIP_FILES ON)
+
+set(CPACK_DEBIAN_PACKAGE_NAME libaft-dev)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libxsimd-dev (>= 8.1)")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "cmake (>= 3.25), pkgconf, libomp-dev")
+if(AFT_BUILD_COMPILED)
+  set(CPACK_PACKAGE_FILE_NAME "aft-${AFT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}")
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS "${BUILD_SHARED_LIBS}")
+else()
+  set(CPACK_PACKAGE_FILE_NAME "aft-${AFT_VERSION}-headers")
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE all)
+endif()
+# Debian looks for the licence under the package's name.
+set(CPACK_PRE_BUILD_SCRIPTS "${CMAKE_CURRENT_SOURCE_DIR}/packaging/debian_copyright.cmake")
+include(CPack)
