@@ -33,51 +33,137 @@ struct channel_blocks {
 template <class C>
 class stream_worker {
  public:
+  /// Heads whose weights are kept from row to row.
+  static constexpr index_t most_heads = 16;
+
   static index_t room(const problem& p, index_t width, index_t reach) {
-    return 7 * (round_up(width, lanes<C>) + lanes<C>)+weight_rows<C>::room(p, reach);
+    const index_t line = round_up(width, lanes<C>) + lanes<C>;
+    return 7 * line + joint_rows<C>::room(line) + weight_sets(p, width) * weight_rows<C>::room(p, reach);
   }
   stream_worker(const problem& p, C* buffer, index_t width, index_t reach)
-      : p_(p), weights_(p, buffer + 7 * (round_up(width, lanes<C>) + lanes<C>), reach) {
+      : p_(p), reach_(reach), sets_(weight_sets(p, width)), together_(buffer, round_up(width, lanes<C>) + lanes<C>) {
+    const index_t line = round_up(width, lanes<C>) + lanes<C>;
+    buffer += joint_rows<C>::room(line);
     for (C** const each : {&k_, &shared_k_, &v_, &q_, &y_, &average_, &lse_}) {
       *each = buffer;
-      buffer += round_up(width, lanes<C>) + lanes<C>;
+      buffer += line;
     }
+    weight_buffers_ = buffer;
   }
 
   /// The `rows` next positions of batch element b, channels [c0, c1).
   void run(index_t b, index_t rows, index_t position, index_t c0, index_t c1) {
     const slot_arrays<C> slot(p_.stream, p_.stream.slot(b));
     if (position == 0 && slot.folds()) clear_fold<C>(slot, c0, c1);
-    for (index_t t = 0; t < rows; ++t) row(slot, b, t, position + t, c0, c1);
+    constexpr index_t many = rows_together<C>, block = checks::slot_layout::block;
+    for (index_t t = 0; t < rows;) {
+      const index_t at = position + t, of_block = block - at % block;
+      if (!slot.folds() && rows - t >= many && of_block >= many) {
+        several_rows(slot, b, t, at, c0, c1);
+        t += many;
+      } else {
+        take(slot, b, t, at, c0, c1);
+        row(slot, b, t, at, c0, c1);
+        ++t;
+      }
+    }
   }
 
  private:
-  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0,
-                            index_t c1) {
-    constexpr index_t L = lanes<C>;
-    const index_t n = c1 - c0, kept = slot.kept();
-    const C* const v = piece(p_.v, b, t, c0, n, v_);
-    const C* const k = keys(b, t, c0, n);
-    enter(slot, position, c0, c1, k, v);
+  /// Sets of buffers for weights: of rows that are summed together, or of heads whose weights stay the same.
+  static index_t weight_sets(const problem& p, index_t width) {
+    if (p.stream.spec.op() == stream_operator::full) return p.Tq >= rows_together<C> ? rows_together<C> : 1;
+    if (!same_for_all_rows(p)) return 1;
+    const index_t heads = min_of(p.bias.heads, width / max_of(index_t{1}, p.d / p.bias.heads) + 2);
+    return heads <= most_heads ? heads : 1;
+  }
+  /// A filter's taps, and a band of one row, are every row's.
+  static bool same_for_all_rows(const problem& p) {
+    return p.bias.kind == bias_kind::filter || (p.bias.kind == bias_kind::banded && p.bias.w.sr == 0);
+  }
+
+  weight_rows<C> weights(index_t set) const {
+    return weight_rows<C>(p_, weight_buffers_ + set * weight_rows<C>::room(p_, reach_), reach_);
+  }
+
+  /// Its key and value.
+  AFT_INLINE void take(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0, index_t c1) {
+    enter(slot, position, c0, c1, keys(b, t, c0, c1 - c0), piece(p_.v, b, t, c0, c1 - c0, v_));
+  }
+
+  /// Where results of channels [c0, c1) of row t go at first.
+  AFT_INLINE row_results<C> results(index_t b, index_t t, index_t c0, index_t c1) {
     row_results<C> out;
     out.gate_fn = p_.gate_fn;
-    if (p_.gate_fn != gate::none) out.q = piece(p_.q, b, t, c0, n, q_);
+    if (p_.gate_fn != gate::none) out.q = piece(p_.q, b, t, c0, c1 - c0, q_);
     out.y = y_;
     if (p_.average.set) out.average = average_;
     if (p_.lse.set) out.lse = lse_;
+    return out;
+  }
+  AFT_INLINE void write_results(index_t b, index_t t, index_t c0, index_t c1) const {
+    write(p_.y, b, t, c0, c1 - c0, y_);
+    if (p_.average.set) write(p_.average, b, t, c0, c1 - c0, average_);
+    if (p_.lse.set) write_lse(b, t, c0, c1);
+  }
+
+  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0,
+                            index_t c1) {
+    const index_t kept = slot.kept(), dh = p_.d / p_.bias.heads, last = kept == 0 ? position : position + 1;
     const bool with_fold = slot.folds() && !p_.excluded && position >= kept;
-    const index_t dh = p_.d / p_.bias.heads, last = kept == 0 ? position : position + 1;
-    for (index_t c = c0; c < c1;) {
+    // From the second row on that sees a whole window and a fold, or none where there is none.
+    const bool stays = sets_ > 1 || (same_for_all_rows(p_) && p_.bias.heads == 1);
+    const bool whole = stays && kept > 0 && position >= kept;
+    const row_results<C> out = results(b, t, c0, c1);
+    index_t set = 0;
+    for (index_t c = c0; c < c1; ++set) {
       const index_t h = c / dh, end = min_of(c1, (h + 1) * dh);
-      row_weights<C> w{last, last, with_fold, nullptr, nullptr, C(0), true};
-      if (kept > 0) w = weights_.row(b, h, position, max_of(index_t{0}, last - kept), last, with_fold);
+      row_weights<C> w{last, last, with_fold, nullptr, nullptr, C(0), true, false};
+      if (whole && ready_ > set) {
+        w = ready_weights_[set];
+        w.first = last - kept;
+        w.last = last;
+      } else if (kept > 0) {
+        w = weights(whole ? set : 0).row(b, h, position, max_of(index_t{0}, last - kept), last, with_fold);
+        if (whole) {
+          ready_weights_[set] = w;
+          ready_ = set + 1;
+        }
+      }
       finish_head<C>(slot, c, end, c0, w, out);
       c = end;
     }
-    write(p_.y, b, t, c0, n, y_);
-    if (p_.average.set) write(p_.average, b, t, c0, n, average_);
-    if (p_.lse.set) write_lse(b, t, c0, c1);
-    static_cast<void>(L);
+    write_results(b, t, c0, c1);
+  }
+
+  /// Rows of full, all of one block of positions.
+  AFT_COMPILE_ONCE void several_rows(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0,
+                                     index_t c1) {
+    constexpr index_t many = rows_together<C>;
+    for (index_t r = 0; r < many; ++r) take(slot, b, t + r, position + r, c0, c1);
+    const index_t dh = p_.d / p_.bias.heads;
+    for (index_t c = c0; c < c1;) {
+      const index_t h = c / dh, end = min_of(c1, (h + 1) * dh);
+      row_weights<C> w[many];
+      bool plain = true;
+      for (index_t r = 0; r < many; ++r) {
+        w[r] = weights(r).row(b, h, position + r, 0, position + r + 1, false);
+        plain = plain && w[r].usable && !w[r].hides;
+      }
+      if (plain) sum_rows<C, many>(slot, c, end, position, w, together_);
+      for (index_t r = 0; r < many; ++r) {
+        const row_results<C> out = results(b, t + r, c, end);
+        for (index_t at = 0; plain && at < end - c; at += lanes<C>) {
+          finish_row<C>(slot, c + at, min_of(lanes<C>, end - c - at), w[r],
+                        {load(together_.num + r * together_.width + at), load(together_.den + r * together_.width + at),
+                         load(together_.top + at)},
+                        at, out);
+        }
+        if (!plain) finish_head<C>(slot, c, end, c, w[r], out);
+        write_results(b, t + r, c, end);
+      }
+      c = end;
+    }
   }
 
   /// Position `position` comes, and with it the one that leaves the window goes into the fold.
@@ -130,7 +216,12 @@ class stream_worker {
   }
 
   const problem& p_;
-  weight_rows<C> weights_;
+  index_t reach_, sets_;
+  joint_rows<C> together_;
+  C* weight_buffers_ = nullptr;
+  /// Of the heads of the block, in order, those that are known.
+  row_weights<C> ready_weights_[most_heads];
+  index_t ready_ = 0;
   C *k_ = nullptr, *shared_k_ = nullptr, *v_ = nullptr, *q_ = nullptr, *y_ = nullptr, *average_ = nullptr,
     *lse_ = nullptr;
 };

@@ -22,7 +22,7 @@ struct near_numbers {
   static constexpr C above_reference = C(24);  ///< and those that a key may stand above that
   static constexpr C deepest = C(-377);        ///< references from which on keys below -1024 are nothing, in double too
   static constexpr C smallest_average = sizeof(C) == 4 ? C(0x1p-40) : C(0x1p-400);
-  static constexpr C proof = C(0x1p-56), largest_sum = C(0x1p100);
+  static constexpr C proof = C(0x1p-56), largest_den = C(0x1p75), largest_num = C(0x1p70);
 };
 
 /// Arrays of the fold, d channels each.

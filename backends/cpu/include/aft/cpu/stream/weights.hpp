@@ -17,6 +17,7 @@ struct row_weights {
   const C* scaled = nullptr;  ///< e^w 2^-shift, below 0: hidden
   C shift = C(0);
   bool usable = false;  ///< the scaled ones are; else all lanes are summed from the biases
+  bool hides = false;   ///< some are hidden
 };
 
 /// Reads them into buffers of one thread.
@@ -45,7 +46,7 @@ class weight_rows {
     const index_t padded = round_up(n, lanes<C>);
     for (index_t i = n; i < padded; ++i) raw_[i] = hidden;
 
-    row_weights<C> w{first, last, with_fold, raw_, scaled_, C(0), false};
+    row_weights<C> w{first, last, with_fold, raw_, scaled_, C(0), false, false};
     vec<C> most(with_fold ? C(0) : hidden), numbers(C(0));
     for (index_t i = 0; i < padded; i += lanes<C>) {
       const vec<C> x = load(raw_ + i);
@@ -66,6 +67,8 @@ class weight_rows {
     store(shifts, shift);
     w.shift = shifts[0];
     const vec<C> none(hidden), minus(C(-1));
+    for (index_t i = n / lanes<C> * lanes<C>; i < n; ++i) w.hides = w.hides || raw_[i] == hidden;
+    for (index_t i = 0; i + lanes<C> <= n; i += lanes<C>) w.hides = w.hides || xsimd::any(load(raw_ + i) == none);
     for (index_t i = 0; i < padded; i += lanes<C>) {
       const vec<C> x = load(raw_ + i);
       store(scaled_ + i, xsimd::select(x == none, minus, exp_scaled<C>(x, shift)));
