@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/rows.hpp  A row's sums over the kept positions and the fold, the proof of them, and its results.
+/// @file stream/rows.hpp  A row's sums over the kept positions and the fold,
+/// the proof of them, and its results.
 ///
-/// Blocks of 64 absolute positions are summed apart, position by position, and joined in order with their powers of
-/// two, the fold first: an order that no call can change. Whether a lane is proven, or goes by stream/exact.hpp,
+/// Blocks of 64 absolute positions are summed apart, position by position, and
+/// joined in order with their powers of two, the fold first: an order that no
+/// call can change. Whether a lane is proven, or goes by stream/exact.hpp,
 /// follows from the same sums.
 #pragma once
 
@@ -12,7 +14,8 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::stream {
 
-/// Where a row's results go, each from the row's first channel on; null: not wanted.
+/// Where a row's results go, each from the row's first channel on; null: not
+/// wanted.
 template <class C>
 struct row_results {
   const C* q = nullptr;
@@ -26,7 +29,8 @@ struct joint_sum {
   vec<C> num, den, top;
 };
 
-/// The fold of `M` vectors of channels from c on, and `top` raised to its reference.
+/// The fold of `M` vectors of channels from c on, and `top` raised to its
+/// reference.
 template <class C, index_t M>
 AFT_INLINE void start_sums(const slot_arrays<C>& slot, index_t c, const row_weights<C>& w, joint_sum<C> (&sums)[M]) {
   const vec<C> zero(C(0)), lowest(-empty_mark<C>), one(C(1));
@@ -101,7 +105,8 @@ AFT_COMPILE_ONCE inline void finish_apart(const slot_arrays<C>& slot, index_t c,
   }
 }
 
-/// Results of the vector of channels c ... c + count - 1, `at` of them into the row's buffers.
+/// Results of the vector of channels c ... c + count - 1, `at` of them into the
+/// row's buffers.
 template <class C>
 AFT_INLINE void finish_row(const slot_arrays<C>& slot, index_t c, index_t count, const row_weights<C>& w,
                            const joint_sum<C>& sum, index_t at, const row_results<C>& out) {
@@ -113,7 +118,8 @@ AFT_INLINE void finish_row(const slot_arrays<C>& slot, index_t c, index_t count,
   // The fold alone has lost nothing, whatever its average is.
   if (w.first < w.last) proven = proven & (size >= vec<C>(near::smallest_average) * sum.den);
   if (!w.usable) proven = proven & (sum.den < zero);
-  // The gate of a sigmoid and the average share a division, whatever else is wanted: y must not depend on it.
+  // The gate of a sigmoid and the average share a division, whatever else is
+  // wanted: y must not depend on it.
   const bool quotient = out.gate_fn == gate::sigmoid;
   vec<C> q = zero, y = zero, o = zero, log = zero;
   if (out.gate_fn != gate::none) q = load(out.q + at);
@@ -170,14 +176,16 @@ AFT_COMPILE_ONCE inline void finish_head(const slot_arrays<C>& slot, index_t c, 
   }
 }
 
-/// Rows that are summed at a time where nothing leaves: as many as have room in registers beside their weights.
+/// Rows that are summed at a time where nothing leaves: as many as have room in
+/// registers beside their weights.
 template <class C>
 inline constexpr index_t rows_together = sizeof(vec<C>) == 64 ? 8 : 4;
 
 /// What several rows of a head have summed, channel by channel.
 template <class C>
 struct joint_rows {
-  C *num = nullptr, *den = nullptr, *top = nullptr;  ///< num and den `width` apart from row to row
+  C *num = nullptr, *den = nullptr,
+    *top = nullptr;  ///< num and den `width` apart from row to row
   index_t width = 0;
 
   static index_t room(index_t width) { return (2 * rows_together<C> + 1) * (width + lanes<C>); }
@@ -188,7 +196,8 @@ struct joint_rows {
   }
 };
 
-/// Positions [s, stop) of one block for R rows and the vector of channels from c on: the sums that add_kept has.
+/// Positions [s, stop) of one block for R rows and the vector of channels from
+/// c on: the sums that add_kept has.
 template <class C, index_t R>
 [[gnu::flatten]] AFT_INLINE void add_block(const slot_arrays<C>& slot, index_t c, index_t at, index_t begin,
                                            index_t position, const row_weights<C>* w, const joint_rows<C>& sums) {
@@ -231,8 +240,10 @@ template <class C, index_t R>
   }
 }
 
-/// Channels [c, end) of one head for the R rows at `position` and after it, all of one block of positions, which see
-/// every key from 0 on: what add_kept computes of each, block by block for all of them, so that a block is read once.
+/// Channels [c, end) of one head for the R rows at `position` and after it, all
+/// of one block of positions, which see every key from 0 on: what add_kept
+/// computes of each, block by block for all of them, so that a block is read
+/// once.
 template <class C, index_t R>
 AFT_COMPILE_ONCE inline void sum_rows(const slot_arrays<C>& slot, index_t c, index_t end, index_t position,
                                       const row_weights<C>* w, const joint_rows<C>& sums) {

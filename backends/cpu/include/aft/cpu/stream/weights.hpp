@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/weights.hpp  The biases of one row of one head for the kept positions that it sees, and e^w of them.
+/// @file stream/weights.hpp  The biases of one row of one head for the kept
+/// positions that it sees, and e^w of them.
 #pragma once
 
 #include "../runtime/workspace.hpp"
@@ -8,7 +9,8 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::stream {
 
-/// Kept positions [first, last) as a row sees them, and whether what left the window counts too, with bias 0.
+/// Kept positions [first, last) as a row sees them, and whether what left the
+/// window counts too, with bias 0.
 template <class C>
 struct row_weights {
   index_t first = 0, last = 0;
