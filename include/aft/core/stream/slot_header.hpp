@@ -11,11 +11,12 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace checks {
 
-/// FNV-1a: finds damaged and foreign bytes, which need no more than a good spread.
+/// Finds damaged and foreign bytes, which needs no more than a good spread.
 class digest {
  public:
-  [[gnu::cold]] digest& add(std::uint64_t word) {
-    for (int i = 0; i < 8; ++i, word >>= 8) value_ = (value_ ^ (word & 0xff)) * 0x100000001b3u;
+  digest& add(std::uint64_t word) {
+    value_ = (value_ ^ word) * 0x9e3779b97f4a7c15u;
+    value_ ^= value_ >> 29;
     return *this;
   }
   digest& add(index_t word) { return add(static_cast<std::uint64_t>(word)); }

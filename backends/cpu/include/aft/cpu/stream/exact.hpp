@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/exact.hpp  One channel of one row by the definition (AFT Eq. 2): the joint maximum of k + w over what
-/// it sees, the fold counting as a key, and the terms relative to it, in double.
+/// @file stream/exact.hpp  One channel of one row by the definition (AFT Eq.
+/// 2): the joint maximum of k + w over what it sees, the fold counting as a
+/// key, and the terms relative to it, in double.
 #pragma once
 
 #include "fold.hpp"
@@ -8,7 +9,8 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::stream {
 
-/// A logit halved, so that no sum overflows, in two parts, so that none is rounded.
+/// A logit halved, so that no sum overflows, in two parts, so that none is
+/// rounded.
 struct exact_logit {
   double hi = -std::numeric_limits<double>::infinity(), lo = 0;
 
@@ -82,7 +84,8 @@ AFT_COMPILE_ONCE inline exact_result<C> exact_lane(const slot_arrays<C>& slot, i
   });
   const double ratio = num_sum / den_sum, most = std::numeric_limits<C>::max();
   double average = std::ldexp(ratio, scale);
-  // An average of finite values is none larger than they are: only rounding could carry it past the largest number.
+  // An average of finite values is none larger than they are: only rounding
+  // could carry it past the largest number.
   if (std::isfinite(ratio) && std::abs(average) > most) average = std::copysign(most, average);
   return {static_cast<C>(average), static_cast<C>(2 * top.hi + (2 * top.lo + std::log(den_sum)))};
 }

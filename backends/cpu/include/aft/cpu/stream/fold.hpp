@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/fold.hpp  Positions that have left the window: all weigh e^k, so a sum of them is all that is kept.
+/// @file stream/fold.hpp  Positions that have left the window: all weigh e^k,
+/// so a sum of them is all that is kept.
 ///
-/// num = sum e^k v and den = sum e^k of a channel are relative to a reference 2^exponent that only rises, when a key
-/// stands more than 2^16 above it; den is then 0.7 or more, so that no term which counts is lost. The last positions
-/// are summed apart from whole blocks of 128 and from blocks of those: a single sum of 10^6 positions would be off by
-/// as many roundings, where this one has three times 128. Keys beyond +-1024 and values beyond 2^+-60 go lane by lane
-/// in double, with a reference e^base and values divided by a power of two.
+/// num = sum e^k v and den = sum e^k of a channel are relative to a reference
+/// 2^exponent that only rises, when a key stands more than 2^16 above it; den
+/// is then 0.7 or more, so that no term which counts is lost. The last
+/// positions are summed apart from whole blocks of 128 and from blocks of
+/// those: a single sum of 10^6 positions would be off by as many roundings,
+/// where this one has three times 128. Keys beyond +-1024 and values beyond
+/// 2^+-60 go lane by lane in double, with a reference e^base and values divided
+/// by a power of two.
 ///
-/// What a position does depends on the positions before it alone: not on calls, threads or other channels.
+/// What a position does depends on the positions before it alone: not on calls,
+/// threads or other channels.
 #pragma once
 
 #include <cmath>
@@ -93,7 +98,8 @@ class fold_lane {
 
   C& at(index_t array) const { return slot_.fold(array)[c_]; }
 
-  /// Makes room for a value of this size: values are divided by the power of two of the largest one that was not near.
+  /// Makes room for a value of this size: values are divided by the power of
+  /// two of the largest one that was not near.
   void fit(double size) {
     const double scaled = std::ldexp(size, -shift_);
     const bool nothing_yet = at(num) == C(0) && at(rest_num) == C(0);
@@ -121,44 +127,71 @@ class fold_lane {
   int shift_ = 0;
 };
 
-/// Lanes that do not go with the others.
+/// A vector of channels of the fold, in registers.
 template <class C>
-AFT_COMPILE_ONCE inline void fold_lanes_apart(const slot_arrays<C>& slot, index_t c, index_t count, const C* apart,
-                                              const C* key, const C* value) {
+class fold_column {
+ public:
+  fold_column(const C* at, index_t step)
+      : num_(load(at + num * step)),
+        den_(load(at + den * step)),
+        rest_num_(load(at + rest_num * step)),
+        rest_den_(load(at + rest_den * step)),
+        reference_(load(at)) {}
+
+  vec<C> total_num() const { return num_ + rest_num_; }
+  vec<C> total_den() const { return den_ + rest_den_; }
+  const vec<C>& reference() const { return reference_; }
+
+  /// One more position, whose e^k is a 2^e; the lanes that it went to without
+  /// further ado.
+  vec_mask<C> add(const vec<C>& a, const vec<C>& e, const vec<C>& key, const vec<C>& value) {
+    using near = near_numbers<C>;
+    const vec<C> zero(C(0)), one(C(1)), few(C(100)), size = (xsimd::abs)(value), up = e - reference_;
+    const vec<C> term = times_pow2<C>(a, xsimd::select(up > few, few, up));
+    const auto ordinary = ((xsimd::abs)(key) <= vec<C>(near::key)) & (a >= vec<C>(near::least)) &
+                          (a <= vec<C>(near::most)) & (up <= few) & (term <= vec<C>(near::above)) &
+                          (reference_ < vec<C>(empty_mark<C>)) & (size <= vec<C>(near::most)) &
+                          ((size >= vec<C>(near::least)) | (size == zero));
+    const vec<C> new_num = mul_add(term, value, num_), new_den = mul_add(term, one, den_);
+    if (xsimd::all(ordinary)) {
+      num_ = new_num;
+      den_ = new_den;
+    } else {
+      num_ = xsimd::select(ordinary, new_num, num_);
+      den_ = xsimd::select(ordinary, new_den, den_);
+    }
+    return ordinary;
+  }
+  void write(C* at, index_t step, index_t count) const {
+    store_some(at + num * step, num_, count);
+    store_some(at + den * step, den_, count);
+  }
+
+ private:
+  vec<C> num_, den_, rest_num_, rest_den_, reference_;
+};
+
+/// The lanes that a position did not go to.
+template <class C>
+AFT_COMPILE_ONCE inline void fold_apart(const slot_arrays<C>& slot, index_t c, index_t count,
+                                        const vec_mask<C>& ordinary, const vec<C>& key, const vec<C>& value) {
+  C apart[lanes<C>], keys[lanes<C>], values[lanes<C>];
+  store(apart, xsimd::select(ordinary, vec<C>(C(0)), vec<C>(C(1))));
+  store(keys, key);
+  store(values, value);
   for (index_t l = 0; l < count; ++l)
-    if (apart[l] != C(0)) fold_lane<C>(slot, c + l).add(key[l], value[l]);
+    if (apart[l] != C(0)) fold_lane<C>(slot, c + l).add(keys[l], values[l]);
 }
 
 /// Adds one position of `count` channels from c on, whose e^k is a 2^e.
 template <class C>
 AFT_INLINE void fold_position(const slot_arrays<C>& slot, index_t c, index_t count, const vec<C>& a, const vec<C>& e,
                               const vec<C>& key, const vec<C>& value) {
-  using near = near_numbers<C>;
   C* const at = slot.fold(0) + c;
-  const index_t step = slot.step();
-  const vec<C> reference = load(at), zero(C(0)), one(C(1));
-  const vec<C> size = (xsimd::abs)(value);
-  const vec<C> up = e - reference;
-  const vec<C> few(C(100));
-  const vec<C> term = times_pow2<C>(a, xsimd::select(up > few, few, up));
-  const auto ordinary = ((xsimd::abs)(key) <= vec<C>(near::key)) & (a >= vec<C>(near::least)) &
-                        (a <= vec<C>(near::most)) & (up <= few) & (term <= vec<C>(near::above)) &
-                        (reference < vec<C>(empty_mark<C>)) & (size <= vec<C>(near::most)) &
-                        ((size >= vec<C>(near::least)) | (size == zero));
-  const vec<C> old_num = load(at + num * step), old_den = load(at + den * step);
-  const vec<C> new_num = mul_add(term, value, old_num), new_den = mul_add(term, one, old_den);
-  if (xsimd::all(ordinary)) {
-    store_some(at + num * step, new_num, count);
-    store_some(at + den * step, new_den, count);
-    return;
-  }
-  store_some(at + num * step, xsimd::select(ordinary, new_num, old_num), count);
-  store_some(at + den * step, xsimd::select(ordinary, new_den, old_den), count);
-  C apart[lanes<C>], keys[lanes<C>], values[lanes<C>];
-  store(apart, xsimd::select(ordinary, zero, one));
-  store(keys, key);
-  store(values, value);
-  fold_lanes_apart<C>(slot, c, count, apart, keys, values);
+  fold_column<C> column(at, slot.step());
+  const auto ordinary = column.add(a, e, key, value);
+  column.write(at, slot.step(), count);
+  if (!xsimd::all(ordinary)) fold_apart<C>(slot, c, count, ordinary, key, value);
 }
 
 /// Before position 0: channels [c0, c1) have seen nothing.

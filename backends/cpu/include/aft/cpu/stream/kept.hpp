@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/kept.hpp  Positions in reach: e^k formed once when one enters, v and k beside it.
+/// @file stream/kept.hpp  Positions in reach: e^k formed once when one enters,
+/// v and k beside it.
 ///
-/// e^k is divided by a power of two that all positions of a block of 64 absolute positions share: a little above that
-/// of the block's first key, or where this is no near one that of the block before. A key that does not fit makes e^k
-/// of it NaN, and no row that sees it is proven: see stream/rows.hpp.
+/// e^k is divided by a power of two that all positions of a block of 64
+/// absolute positions share: a little above that of the block's first key, or
+/// where this is no near one that of the block before. A key that does not fit
+/// makes e^k of it NaN, and no row that sees it is proven: see stream/rows.hpp.
 #pragma once
 
 #include "../math/exp.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/slot.hpp  A slot's numbers: where the kernels find what checks/stream.hpp has looked at.
+/// @file stream/slot.hpp  A slot's numbers: where the kernels find what
+/// checks/stream.hpp has looked at.
 #pragma once
 
 #include <aft/core/problem/problem.hpp>
@@ -8,21 +9,25 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::stream {
 
-/// Bounds within which keys, values and sums are near: beyond them a lane goes the long way.
+/// Bounds within which keys, values and sums are near: beyond them a lane goes
+/// the long way.
 ///
-/// A row loses weights e^w below 2^-126 of its largest, beside an e^k of up to 2^above_reference, and e^k below 2^-126:
-/// of 2^16 positions together less than 2^-86. Beside a den of 2^-56 or more that is below a 30th of a float's last
-/// place. In double there is room enough for the same bounds.
+/// A row loses weights e^w below 2^-126 of its largest, beside an e^k of up to
+/// 2^above_reference, and e^k below 2^-126: of 2^16 positions together less
+/// than 2^-86. Beside a den of 2^-56 or more that is below a 30th of a float's
+/// last place. In double there is room enough for the same bounds.
 template <class C>
 struct near_numbers {
   static constexpr C key = C(1024);  ///< |k| whose exponential has a whole power of two
   static constexpr C least = C(0x1p-60), most = C(0x1p60);
   static constexpr C above = C(0x1p16);        ///< how far a term may stand above the reference of the fold
-  static constexpr C slack = C(16);            ///< powers of two that a block's reference is set above its first key
+  static constexpr C slack = C(16);            ///< powers of two that a block's reference
+                                               ///< is set above its first key
   static constexpr C above_reference = C(24);  ///< and those that a key may stand above that
-  static constexpr C deepest = C(-377);        ///< references from which on keys below -1024 are nothing, in double too
+  static constexpr C deepest = C(-377);        ///< references from which on keys below
+                                               ///< -1024 are nothing, in double too
   static constexpr C smallest_average = sizeof(C) == 4 ? C(0x1p-40) : C(0x1p-400);
-  static constexpr C proof = C(0x1p-56), largest_sum = C(0x1p100);
+  static constexpr C proof = C(0x1p-56), largest_den = C(0x1p75), largest_num = C(0x1p70);
 };
 
 /// Arrays of the fold, d channels each.
@@ -43,7 +48,8 @@ enum fold_array : index_t {
 /// No position has come; the other arrays hold anything.
 template <class C>
 inline constexpr C empty_mark = C(0x1p20);
-/// The reference is e^base 2^far_exponent, and values are divided by 2^value_shift.
+/// The reference is e^base 2^far_exponent, and values are divided by
+/// 2^value_shift.
 template <class C>
 inline constexpr C special_mark = C(0x1p21);
 
@@ -71,7 +77,8 @@ class slot_arrays {
   C* first_;
 };
 
-/// Of a vector the first `count` lanes, which other threads' channels may follow.
+/// Of a vector the first `count` lanes, which other threads' channels may
+/// follow.
 template <class C>
 AFT_INLINE void store_some(C* p, const vec<C>& x, index_t count) {
   if (count == lanes<C>) return store(p, x);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/weights.hpp  The biases of one row of one head for the kept positions that it sees, and e^w of them.
+/// @file stream/weights.hpp  The biases of one row of one head for the kept
+/// positions that it sees, and e^w of them.
 #pragma once
 
 #include "../runtime/workspace.hpp"
@@ -8,7 +9,8 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::stream {
 
-/// Kept positions [first, last) as a row sees them, and whether what left the window counts too, with bias 0.
+/// Kept positions [first, last) as a row sees them, and whether what left the
+/// window counts too, with bias 0.
 template <class C>
 struct row_weights {
   index_t first = 0, last = 0;
@@ -17,6 +19,7 @@ struct row_weights {
   const C* scaled = nullptr;  ///< e^w 2^-shift, below 0: hidden
   C shift = C(0);
   bool usable = false;  ///< the scaled ones are; else all lanes are summed from the biases
+  bool hides = false;   ///< some are hidden
 };
 
 /// Reads them into buffers of one thread.
@@ -45,7 +48,7 @@ class weight_rows {
     const index_t padded = round_up(n, lanes<C>);
     for (index_t i = n; i < padded; ++i) raw_[i] = hidden;
 
-    row_weights<C> w{first, last, with_fold, raw_, scaled_, C(0), false};
+    row_weights<C> w{first, last, with_fold, raw_, scaled_, C(0), false, false};
     vec<C> most(with_fold ? C(0) : hidden), numbers(C(0));
     for (index_t i = 0; i < padded; i += lanes<C>) {
       const vec<C> x = load(raw_ + i);
@@ -66,6 +69,8 @@ class weight_rows {
     store(shifts, shift);
     w.shift = shifts[0];
     const vec<C> none(hidden), minus(C(-1));
+    for (index_t i = n / lanes<C> * lanes<C>; i < n; ++i) w.hides = w.hides || raw_[i] == hidden;
+    for (index_t i = 0; i + lanes<C> <= n; i += lanes<C>) w.hides = w.hides || xsimd::any(load(raw_ + i) == none);
     for (index_t i = 0; i < padded; i += lanes<C>) {
       const vec<C> x = load(raw_ + i);
       store(scaled_ + i, xsimd::select(x == none, minus, exp_scaled<C>(x, shift)));
