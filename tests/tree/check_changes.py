@@ -38,7 +38,7 @@ RULES = (
     Rule("Add a gate", (*LIBRARY, *HARNESS, "scripts/"),
          ((r"\brelu\b", r"\bsilu\b", r"\btanh\b"), r"static_cast<(aft::)?gate>"), besides=("include/aft/aft.h",)),
     Rule("Add a bias kind", (*LIBRARY, *HARNESS, "bench/harness/operands.hpp", "scripts/"),
-         (r"bias_kind::(factorized|banded)\b", r"enum class bias_kind\b", r"bias_form::factorized", r"\bfactorized_bias\b",
+         (r"bias_kind::(factorized|banded|generated)\b", r"\bgenerated_bias\b", r"enum class bias_kind\b", r"bias_form::factorized", r"\bfactorized_bias\b",
           r'"factorized", "'), besides=("include/aft/aft.h",)),
     Rule("Add an instruction set",
          (*LIBRARY, "tests/isa_mix/", "tests/fast_math/", "tests/unoptimised/", "tests/support/engines/",

@@ -6,7 +6,6 @@
 
 #include <concepts>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 namespace aft {
@@ -69,45 +68,6 @@ template <class B>
 inline constexpr bool is_generated_bias_gradient = false;
 template <class F>
 inline constexpr bool is_generated_bias_gradient<generated_bias_gradient<F>> = true;
-
-namespace detail {
-
-/// Whether f has the documented form for rows of C; both say why not.
-template <class C, class F>
-constexpr bool is_row_function() {
-  constexpr bool takes_a_row = std::is_invocable_v<const F&, index_t, index_t, index_t, index_t, std::span<C>>;
-  static_assert(takes_a_row,
-                "aft::generated_bias: f must be callable, as const, as f(aft::index_t b, aft::index_t h, aft::index_t "
-                "t, aft::index_t s0, std::span<C> row) with C = float, or double for double data");
-  if constexpr (takes_a_row) {
-    constexpr bool cannot_throw =
-        std::is_nothrow_invocable_v<const F&, index_t, index_t, index_t, index_t, std::span<C>>;
-    static_assert(cannot_throw, "aft::generated_bias: f must be noexcept, as it is called on other threads");
-    return cannot_throw;
-  } else {
-    return false;
-  }
-}
-
-template <class C, class F>
-constexpr bool is_row_taker() {
-  constexpr bool takes_a_row =
-      std::is_invocable_v<const F&, index_t, index_t, index_t, index_t, index_t, std::span<const C>>;
-  static_assert(takes_a_row,
-                "aft::generated_bias_gradient: f must be callable, as const, as f(aft::index_t part, aft::index_t b, "
-                "aft::index_t h, aft::index_t t, aft::index_t s0, std::span<const C> dw) with C = float, or double "
-                "for double data");
-  if constexpr (takes_a_row) {
-    constexpr bool cannot_throw =
-        std::is_nothrow_invocable_v<const F&, index_t, index_t, index_t, index_t, index_t, std::span<const C>>;
-    static_assert(cannot_throw, "aft::generated_bias_gradient: f must be noexcept, as it is called on other threads");
-    return cannot_throw;
-  } else {
-    return false;
-  }
-}
-
-}  // namespace detail
 /// @endcond
 
 }  // namespace aft

@@ -92,10 +92,11 @@ inline problem prepare_map(const call& c) {
   return p;
 }
 
-template <class E, class K, class Out>
+template <class E, class K, class Bias, class Out>
 constexpr detail::finding find_map_tensors() {
   return detail::first_of({detail::find_input<detail::arg::k, E, detail::value_of_t<K>, 2, 5, K>(),
-                           detail::find_output<detail::arg::out, E, detail::value_of_t<Out>, 3, 4, Out>()});
+                           detail::find_output<detail::arg::out, E, detail::value_of_t<Out>, 3, 4, Out>(),
+                           find_bias<E, detail::value_of_t<K>, Bias>()});
 }
 
 template <class E, class K, class Bias>
@@ -183,7 +184,7 @@ void run_map_on(const E& exec, const call& c) {
 /// O(Tk); with aft::cuda twice as many on a thread for every (b, t, channel), without scratch.
 template <executor E, class K, class Bias, class Out>
 void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, const options& opt = default_options) {
-  constexpr bool tensors_fit = detail::fits<checks::find_map_tensors<E, K, Out>()>();
+  constexpr bool tensors_fit = detail::fits<checks::find_map_tensors<E, K, Bias, Out>()>();
   if constexpr (tensors_fit) {
     if constexpr (checks::check_map_bias<E, K, Bias>()) {
       checks::call c = checks::make_map_call<E>(k, out, opt);
@@ -198,7 +199,7 @@ void attention_map(const E& exec, const K& k, const Bias& bias, const Out& out, 
 template <executor E, class K, class Bias, class Out>
 void attention_map(const E& exec, const K& k, const Bias& bias, const window& win, const Out& out,
                    const options& opt = default_options) {
-  constexpr bool tensors_fit = detail::fits<checks::find_map_tensors<E, K, Out>()>();
+  constexpr bool tensors_fit = detail::fits<checks::find_map_tensors<E, K, Bias, Out>()>();
   if constexpr (tensors_fit) {
     static_assert(K::rank() <= 3, "aft::attention_map: wrong rank: k is (B, T, hk) or (T, hk)");
     if constexpr (checks::check_local_bias<E, detail::value_of_t<K>, Bias>() && K::rank() <= 3) {

@@ -90,26 +90,48 @@ constexpr bool check_bias(std::type_identity<factorized_bias<U, V>>) {
   return detail::fits<detail::first_of({detail::find_bias_tensor<detail::arg::u, E, T, U>(),
                                         detail::find_bias_tensor<detail::arg::factor_v, E, T, V>()})>();
 }
-/// Its function, which only the host can call.
-template <class E>
-constexpr bool runs_on_host() {
-  constexpr bool on_host = std::is_same_v<E, cpu>;
-  static_assert(on_host,
-                "aft::cuda: an aft::generated_bias is made by a function of the host, which a device cannot call: use "
-                "aft::cpu, or fill an aft::dense_bias, aft::factorized_bias or aft::banded_bias");
-  return on_host;
-}
+/// The functions of a generated bias are looked at beside the tensors, see find_bias.
 template <class E, class T, class F>
 constexpr bool check_bias(std::type_identity<generated_bias<F>>) {
-  if constexpr (runs_on_host<E>()) {
-    return detail::is_row_function<compute_t<T>, F>();
-  } else {
-    return false;
-  }
+  return true;
 }
 template <class E, class T, class F>
 constexpr bool check_bias(std::type_identity<generated_bias_gradient<F>>) {
-  return detail::is_row_taker<compute_t<T>, F>();
+  return true;
+}
+
+/// Whether the library can call a function with rows of its numbers, from any thread.
+template <class E, class T, class F>
+constexpr detail::finding find_function(std::type_identity<generated_bias<F>>) {
+  using row = std::span<compute_t<T>>;
+  using detail::fault;
+  fault found = fault::none;
+  if (!std::is_nothrow_invocable_v<const F&, index_t, index_t, index_t, index_t, row>) found = fault::row_throws;
+  if (!std::is_invocable_v<const F&, index_t, index_t, index_t, index_t, row>) found = fault::row_function;
+  if (!std::is_same_v<E, cpu>) found = fault::function_on_device;
+  return {detail::arg::w, found};
+}
+template <class E, class T, class F>
+constexpr detail::finding find_function(std::type_identity<generated_bias_gradient<F>>) {
+  using row = std::span<const compute_t<T>>;
+  using detail::fault;
+  fault found = fault::none;
+  if (!std::is_nothrow_invocable_v<const F&, index_t, index_t, index_t, index_t, index_t, row>)
+    found = fault::gradient_throws;
+  if (!std::is_invocable_v<const F&, index_t, index_t, index_t, index_t, index_t, row>)
+    found = fault::gradient_function;
+  return {detail::arg::dbias, found};
+}
+template <class E, class T, class Bias, class DBias = no_grad_t>
+constexpr detail::finding find_bias() {
+  detail::finding found;
+  if constexpr (is_generated_bias<Bias>) found = find_function<E, T>(std::type_identity<Bias>{});
+  if constexpr (is_generated_bias_gradient<DBias>) {
+    found = detail::first_of({found, find_function<E, T>(std::type_identity<DBias>{})});
+  } else if constexpr (is_generated_bias<Bias> && !detail::is_no_grad<DBias>) {
+    found = detail::first_of({found, {detail::arg::dbias, detail::fault::gradient_stored}});
+  }
+  return found;
 }
 
 template <class W>
@@ -158,10 +180,8 @@ constexpr bool check_bias_gradient() {
     return false;
   } else {
     constexpr bool same = same_bias<Bias, DBias>;
-    static_assert(same || !is_generated_bias<Bias>,
-                  "aft: dbias of an aft::generated_bias must be an aft::generated_bias_gradient or aft::no_grad");
     static_assert(
-        same || is_generated_bias<Bias>,
+        same,
         "aft: dbias must be the same kind of bias as bias, over mutable views of the same ranks, or aft::no_grad");
     if constexpr (same) {
       if constexpr (check_bias<E, T>(std::type_identity<DBias>{})) {

@@ -35,19 +35,21 @@ constexpr bool check_full_bias() {
 /// query t then sees keys up to options.first_query + t, so that the last rows of a sequence can be asked for alone,
 /// with first_query = Tk - Tq. `bias` is a
 /// dense_bias with w (Tq, Tk), (H, Tq, Tk) or (B|1, H, Tq, Tk), or a factorized_bias with u (Tq, n) or (H, Tq, n) and
-/// v (Tk, n) or (H, Tk, n); H divides d and channel c uses head c / (d/H).
-/// Types: q, k, v, y hold one of float, double, half, bfloat16; the bias holds the same or float (double for double).
-/// Arithmetic is in float (double for double), but for bfloat16 data on a CPU target with AVX512-BF16 and without
-/// AVX512-FP16: unless a lse or a float average is asked for, or options.arithmetic is arithmetic::full, products are
-/// of bfloat16 operands there, within 3 u (1 + 4 u) max|v| of it, u = 2^-8. Strides: any, in elements, also negative;
-/// zero for inputs only. y may be exactly q and overlaps nothing else. Options: all; `outside` has no meaning here.
-/// With gate::none q is not read, its shape is not checked. Errors: shape_error before anything is written, naming the
-/// argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk) exponentials; scratch O(T d) plus tiles of a fixed size.
+/// v (Tk, n) or (H, Tk, n), or a generated_bias with H heads (CPU), whose function is asked for every visible pair
+/// once; H divides d and channel c uses head c / (d/H). Types: q, k, v, y hold one of float, double, half, bfloat16;
+/// the bias holds the same or float (double for double). Arithmetic is in float (double for double), but for bfloat16
+/// data on a CPU target with AVX512-BF16 and without AVX512-FP16: unless a lse or a float average is asked for, or
+/// options.arithmetic is arithmetic::full, products are of bfloat16 operands there, within 3 u (1 + 4 u) max|v| of it,
+/// u = 2^-8. Strides: any, in elements, also negative; zero for inputs only. y may be exactly q and overlaps nothing
+/// else. Options: all; `outside` has no meaning here. With gate::none q is not read, its shape is not checked. Errors:
+/// shape_error before anything is written, naming the argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk)
+/// exponentials; scratch O(T d) plus tiles of a fixed size.
 template <executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y,
           const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
+  if constexpr (detail::fits<detail::first_of(
+                    {checks::find_inputs<E, 2, 3, Q, K, V>(), checks::find_bias<E, T, Bias>()})>()) {
     if constexpr (checks::check_full_bias<E, T, Bias>()) {
       if constexpr (detail::fits<detail::find_output<detail::arg::y, E, T, 2, 3, Y>()>()) {
         checks::call c = checks::make_call<E>("aft::full", q, k, v, opt);
@@ -67,19 +69,20 @@ void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, cons
 }
 
 /// Gradients of aft::full. dy has the shape of y; dq, dk, dv have those of q, k, v and are overwritten; `dbias` is the
-/// same kind of bias over mutable views of the same shapes. A shared bias collects the sum over the batch, the gradient
-/// of a key channel or of a factor without heads the sum over what it serves. Where the bias has a stride of 0 over the
-/// batch or the heads, its gradient may have an extent of 1 there, and is then the sum. Any of dq, dk, dv, dbias may be
-/// aft::no_grad and then costs nothing. options.lse and options.average, when both are given, are read: they must hold
-/// what the forward call with the same options wrote; otherwise both are recomputed.
-/// Outputs overlap neither each other nor any input; slices of one packed buffer are fine.
-/// Errors: shape_error before anything is written. Cost: about twice the forward call.
+/// same kind of bias over mutable views of the same shapes, or a generated_bias_gradient. A shared bias collects the
+/// sum over the batch, the gradient of a key channel or of a factor without heads the sum over what it serves. Where
+/// the bias has a stride of 0 over the batch or the heads, its gradient may have an extent of 1 there, and is then the
+/// sum. Any of dq, dk, dv, dbias may be aft::no_grad and then costs nothing. options.lse and options.average, when both
+/// are given, are read: they must hold what the forward call with the same options wrote; otherwise both are
+/// recomputed. Outputs overlap neither each other nor any input; slices of one packed buffer are fine. Errors:
+/// shape_error before anything is written. Cost: about twice the forward call.
 template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
           detail::operand DBias>
 void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DBias& dbias, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
+  if constexpr (detail::fits<detail::first_of(
+                    {checks::find_inputs<E, 2, 3, Q, K, V>(), checks::find_bias<E, T, Bias, DBias>()})>()) {
     if constexpr (checks::check_full_bias<E, T, Bias>()) {
       if constexpr (detail::fits<checks::find_gradients<E, 2, 3, T, DY, DQ, DK, DV>()>()) {
         if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {

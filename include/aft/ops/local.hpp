@@ -33,17 +33,18 @@ constexpr bool check_local_bias() {
 ///
 /// Shapes: q, y (B, Tq, d); v (B, Tk, d); k (B, Tk, hk); rank 2, (time, channels), is a batch of one. Query t stands at
 /// position p = options.first_query + t among the keys; usually Tq and Tk are equal and first_query is 0. `bias` is a
-/// dense_bias or factorized_bias with the shapes of aft::full, of which only the entries inside the window are used, or
-/// a banded_bias with w (Tq, width) or (H, Tq, width), where entry j of row t belongs to key p - before + j and width
-/// is win.width(). `win` holds the keys p - before <= s <= p + after; either may be negative (a window to one side of
-/// p) as long as the width is at least 0. Width 0, window::strict(0), is AFT-simple; `simple` itself is 3 to 4.5 times
-/// as fast. Types, strides, options, errors: as aft::full. Cost: O(B T width d) multiply-adds and O(T (d + width))
-/// exponentials, whatever T is outside the window.
+/// dense_bias, factorized_bias or generated_bias as for aft::full, of which only the entries inside the window are
+/// used, or a banded_bias with w (Tq, width) or (H, Tq, width), where entry j of row t belongs to key p - before + j
+/// and width is win.width(). `win` holds the keys p - before <= s <= p + after; either may be negative (a window to one
+/// side of p) as long as the width is at least 0. Width 0, window::strict(0), is AFT-simple; `simple` itself is 3
+/// to 4.5 times as fast. Types, strides, options, errors: as aft::full. Cost: O(B T width d) multiply-adds and O(T (d +
+/// width)) exponentials, whatever T is outside the window.
 template <executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
            const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
+  if constexpr (detail::fits<detail::first_of(
+                    {checks::find_inputs<E, 2, 3, Q, K, V>(), checks::find_bias<E, T, Bias>()})>()) {
     if constexpr (checks::check_local_bias<E, T, Bias>()) {
       if constexpr (detail::fits<detail::find_output<detail::arg::y, E, T, 2, 3, Y>()>()) {
         checks::call c = checks::make_call<E>("aft::local", q, k, v, opt);
@@ -73,7 +74,8 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
                     const DY& dy, const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias,
                     const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
+  if constexpr (detail::fits<detail::first_of(
+                    {checks::find_inputs<E, 2, 3, Q, K, V>(), checks::find_bias<E, T, Bias, DBias>()})>()) {
     if constexpr (checks::check_local_bias<E, T, Bias>()) {
       if constexpr (detail::fits<checks::find_gradients<E, 2, 3, T, DY, DQ, DK, DV>()>()) {
         if constexpr (checks::check_bias_gradient<E, T, Bias, DBias>()) {

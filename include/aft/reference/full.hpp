@@ -14,7 +14,7 @@ tensors<Real> read_tensors(const Q& q, const K& k, const V& v) {
 template <class Real, class Q, class K, class V, class Bias>
 forward_result<Real> full(const Q& q, const K& k, const V& v, const Bias& bias, const options& opt = {}) {
   const auto x = read_tensors<Real>(q, k, v);
-  auto p = read_bias<Real>(bias);
+  auto p = read_bias_at<Real>(bias, opt.first_query);
   set_options(opt, p);
   return forward(x, p, opt.gate_fn);
 }
@@ -40,7 +40,7 @@ template <class Real, class Q, class K, class V, class Bias, class DY>
 backward_result<Real> full_backward(const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy,
                                     const options& opt = {}) {
   const auto x = read_tensors<Real>(q, k, v);
-  auto p = read_bias<Real>(bias);
+  auto p = read_bias_at<Real>(bias, opt.first_query);
   set_options(opt, p);
   pair_gradient<Real> dw(x.B(), p.H, x.Tq(), x.Tk()), dw_terms = dw;
   auto out = backward(x, p, opt.gate_fn, read_sequence<Real>(dy), dw, dw_terms);

@@ -13,7 +13,7 @@ pairs<Real> windowed(const Bias& bias, const window& win, const options& opt) {
   if constexpr (is_banded_bias<Bias>) {
     p = read_bias<Real>(bias, win, opt.first_query);
   } else {
-    p = read_bias<Real>(bias);
+    p = read_bias_at<Real>(bias, opt.first_query);
   }
   p.inside = [win, first = opt.first_query](index_t t, index_t s) {
     return first + t - win.before <= s && s <= first + t + win.after;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <aft/math/bias.hpp>
+#include <aft/math/generated_bias.hpp>
 #include <aft/math/window.hpp>
 
 #include <algorithm>
@@ -78,6 +79,35 @@ bias_gradient<Real> fold_bias(const dense_bias<W>& bias, const pair_gradient<Rea
   g.first.resize(static_cast<std::size_t>(bias.w.size()));
   const std::size_t own = per_batch ? dw.values.size() : g.first.size();
   for (std::size_t i = 0; i < dw.values.size(); ++i) g.first[i % own] += dw.values[i];
+  return g;
+}
+
+// --- generated: a function says w[t,s], of positions
+// -------------------------------------------------------------------
+
+/// A function that takes rows of float is asked for those, as for all data but double.
+template <class Real, class F>
+pairs<Real> read_bias(const generated_bias<F>& bias, index_t first_query) {
+  using number = std::conditional_t<std::is_invocable_v<const F&, index_t, index_t, index_t, index_t, std::span<float>>,
+                                    float, double>;
+  pairs<Real> p;
+  p.H = bias.heads;
+  p.inside = everywhere;
+  p.w = [bias, first_query](index_t b, index_t h, index_t t, index_t s) {
+    number w = 0;
+    bias.f(bias.batched ? b : 0, h, first_query + t, s, std::span<number>(&w, 1));
+    return static_cast<Real>(w);
+  };
+  return p;
+}
+
+/// dw in the shape (H, Tq, Tk), or (B, H, Tq, Tk).
+template <class Real, class F>
+bias_gradient<Real> fold_bias(const generated_bias<F>& bias, const pair_gradient<Real>& dw) {
+  const std::size_t one = static_cast<std::size_t>(dw.H * dw.Tq * dw.Tk);
+  bias_gradient<Real> g;
+  g.first.resize(bias.batched ? dw.values.size() : one);
+  for (std::size_t i = 0; i < dw.values.size(); ++i) g.first[i % g.first.size()] += dw.values[i];
   return g;
 }
 
@@ -168,6 +198,16 @@ bias_gradient<Real> fold_bias(const banded_bias<W>& bias, const window& win, ind
           g.first[static_cast<std::size_t>((h * dw.Tq + t) * win.width() + j)] += dw(b, h, t, s);
         }
   return g;
+}
+
+/// A bias of any shape but that of a band.
+template <class Real, class Bias>
+pairs<Real> read_bias_at(const Bias& bias, index_t first_query) {
+  if constexpr (is_generated_bias<Bias>) {
+    return read_bias<Real>(bias, first_query);
+  } else {
+    return read_bias<Real>(bias);
+  }
 }
 
 }  // namespace aft::reference

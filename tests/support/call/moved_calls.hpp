@@ -23,10 +23,12 @@ inline std::vector<setup> moved_calls(index_t keys) {
   const struct {
     op call;
     bias_form form;
+    bool generated = false;
   } kinds[] = {{op::full, bias_form::dense_htt},       {op::full, bias_form::dense_bhtt},
                {op::full, bias_form::factorized_htn},  {op::local, bias_form::dense_htt},
                {op::local, bias_form::factorized_htn}, {op::local, bias_form::banded_htj},
-               {op::simple, bias_form::dense_htt},     {op::conv, bias_form::dense_htt}};
+               {op::simple, bias_form::dense_htt},     {op::conv, bias_form::dense_htt},
+               {op::full, bias_form::dense_htt, true}, {op::local, bias_form::dense_htt, true}};
   const window windows[] = {{5, 4}, {7, -3}, {-2, 6}, {0, keys}, {keys + 9, -keys + 5}, {3, 0}};
   const index_t queries[] = {1, 4, keys, keys + 6};
   const mask_form masks[] = {mask_form::none,       mask_form::none,        mask_form::flat_keys,
@@ -37,6 +39,7 @@ inline std::vector<setup> moved_calls(index_t keys) {
         ++n;
         setup s{.call = kind.call, .B = 3, .Tq = queries[pick(0, 4)], .Tk = keys, .d = 4, .hk = 2, .H = 2};
         s.bias = kind.form;
+        s.generated = kind.generated;
         s.win = windows[pick(1, 6)];
         s.grid = {keys};
         s.taps = {static_cast<index_t>(pick(1, 2) == 0 ? 4 : 7)};

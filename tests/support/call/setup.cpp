@@ -171,7 +171,7 @@ std::string describe(const setup& s, dtype type) {
       << s.k_scale << " v " << s.v_scale << " w " << s.w_scale << ", seed " << s.seed << ", save " << s.save
       << s.narrow_average << ", in place " << s.in_place << ", first query " << s.first_query << ", query lengths "
       << s.query_lengths << ", narrow integers " << s.narrow_integers << ", full arithmetic "
-      << (s.arithmetic == arithmetic::full);
+      << (s.arithmetic == arithmetic::full) << ", generated " << s.generated;
   if (!s.packed.empty()) out << ", packed " << list(s.packed) << "keys " << list(s.key_counts()) << "spare " << s.spare;
   for (const index_t& n : s.cuts) out << (&n == s.cuts.data() ? ", in a stream " : " ") << n;
   return out.str();

@@ -64,6 +64,7 @@ struct setup {
   std::vector<index_t> packed{}, packed_keys{};
   index_t spare = 0;            ///< of a packed call: rows and columns that its bias has beyond the longest sequence
   std::vector<index_t> cuts{};  ///< forward: as calls with a stream that take so many positions each; empty: one call
+  bool generated = false;       ///< a dense bias comes from a function that says its numbers, on the CPU
 
   const std::vector<index_t>& key_counts() const { return packed_keys.empty() ? packed : packed_keys; }
   index_t key_channels() const { return hk == 0 ? d : hk; }
@@ -73,6 +74,12 @@ struct setup {
   /// lse has one value per key channel, so it exists where the channels of a key channel share a head.
   bool has_lse() const { return call == op::simple || heads() == 0 || key_channels() % heads() == 0; }
   index_t heads() const;
+  bool dense() const {
+    return (call == op::full || call == op::local) && (bias == bias_form::dense_tt || bias == bias_form::dense_htt ||
+                                                       bias == bias_form::dense_bhtt || bias == bias_form::dense_1htt);
+  }
+  /// Streams and packed sequences take stored biases.
+  bool generates() const { return generated && dense() && packed.empty() && cuts.empty(); }
   bool one_head() const {
     return bias == bias_form::dense_tt || bias == bias_form::factorized_tn || bias == bias_form::banded_tj;
   }

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "call/sequences.hpp"
 #include "harness/harness.hpp"
+#include "watched_rows.hpp"
 
 namespace aft::test {
 
@@ -31,6 +33,7 @@ struct typed_call {
   strided<std::int32_t> short_lengths, short_query_lengths;
   strided<std::int64_t> query_offsets, key_offsets;
   strided<std::int32_t> short_query_offsets, short_key_offsets;
+  std::optional<watched_rows<C>> rows;  ///< of a generated bias
 
   typed_call(const setup& raw, const numbers& x) : s(completed(raw)) {
     const auto input = [&](strided<T>& t, std::vector<index_t> extents, const std::vector<double>& values) {
@@ -79,6 +82,7 @@ struct typed_call {
     if (s.query_lengths) both(query_lengths, short_query_lengths, x.query_lengths);
     if (!s.packed.empty()) both(query_offsets, short_query_offsets, offsets_of(s.packed));
     if (!s.packed_keys.empty()) both(key_offsets, short_key_offsets, offsets_of(s.packed_keys));
+    if (s.generates() && std::is_same_v<Space, host_space>) rows.emplace(s, w.read());
   }
 
   options call_options(bool backward = false) {
@@ -124,6 +128,15 @@ struct typed_call {
     }
   }
 
+  /// The same for a call of the library, which may have a generated bias in place of a dense one.
+  template <class F>
+  void with_called_bias(F f_) {
+    if constexpr (std::is_same_v<Space, host_space>) {
+      if (rows) return f_(rows->bias(), rows->gradient());
+    }
+    with_bias(f_);
+  }
+
   /// Calls f.operator()<Rank>() with the rank of the sequences of a convolution.
   template <class F>
   void with_grid(F f_) {
@@ -144,11 +157,12 @@ struct typed_call {
     switch (s.call) {
       case op::simple: return aft::simple(exec, in3(q), in3(k), in3(v), out3(out), o);
       case op::full:
-        return with_bias([&](auto bias, auto) {
+        return with_called_bias([&](auto bias, auto) {
           if constexpr (!is_banded_bias<decltype(bias)>) aft::full(exec, in3(q), in3(k), in3(v), bias, out3(out), o);
         });
       case op::local:
-        return with_bias([&](auto bias, auto) { aft::local(exec, in3(q), in3(k), in3(v), bias, s.win, out3(out), o); });
+        return with_called_bias(
+            [&](auto bias, auto) { aft::local(exec, in3(q), in3(k), in3(v), bias, s.win, out3(out), o); });
       case op::conv:
         return with_grid(
             [&]<std::size_t R>() { aft::conv(exec, in<R>(q), in<R>(k), in<R>(v), in<R - 1>(r), view<R>(out), o); });
@@ -213,17 +227,23 @@ struct typed_call {
 
   template <class Exec>
   void backward(const Exec& exec) {
+    call_backward(exec);
+    if (rows) dw.assign(rows->dw());
+  }
+
+  template <class Exec>
+  void call_backward(const Exec& exec) {
     const options o = call_options(true);
     switch (s.call) {
       case op::simple:
         return aft::simple_backward(exec, in3(q), in3(k), in3(v), in3(dy), out3(dq), out3(dk), out3(dv), o);
       case op::full:
-        return with_bias([&](auto bias, auto dbias) {
+        return with_called_bias([&](auto bias, auto dbias) {
           if constexpr (!is_banded_bias<decltype(bias)>)
             aft::full_backward(exec, in3(q), in3(k), in3(v), bias, in3(dy), out3(dq), out3(dk), out3(dv), dbias, o);
         });
       case op::local:
-        return with_bias([&](auto bias, auto dbias) {
+        return with_called_bias([&](auto bias, auto dbias) {
           aft::local_backward(exec, in3(q), in3(k), in3(v), bias, s.win, in3(dy), out3(dq), out3(dk), out3(dv), dbias,
                               o);
         });

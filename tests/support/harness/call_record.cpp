@@ -18,6 +18,10 @@ void add_bias(names& out, const setup& s) {
     return;
   }
   if (s.call == op::simple) return;
+  if (s.generates()) {
+    out.emplace_back("generated");
+    return;
+  }
   switch (s.bias) {
     case bias_form::dense_tt:
     case bias_form::dense_htt: out.push_back("dense"); break;

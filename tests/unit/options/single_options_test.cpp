@@ -65,6 +65,7 @@ std::vector<change> changes_of(op call) {
   const auto add = [&](auto member, auto... values) { (all.push_back(set(member, values)), ...); };
   if (call != op::simple) add(&setup::H, aft::index_t{2});
   if (call == op::full || call == op::local) add(&setup::bias, bias_form::dense_bhtt, bias_form::factorized_htn);
+  if (call == op::full || call == op::local) add(&setup::generated, true);
   if (call == op::local) add(&setup::bias, bias_form::banded_htj);
   if (call == op::local || call == op::conv) add(&setup::outside, aft::outside::excluded);
   if (call == op::conv) {

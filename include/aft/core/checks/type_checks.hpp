@@ -76,7 +76,13 @@ enum class fault : std::uint8_t {
   type,
   mixed,
   constant,
-  bias_type
+  bias_type,
+  function_on_device,
+  row_function,
+  row_throws,
+  gradient_function,
+  gradient_throws,
+  gradient_stored
 };
 struct finding {
   arg where = arg::q;
@@ -162,7 +168,11 @@ constexpr bool fits() {
                  device_view_with_cpu = Found.what == fault::device_view_with_cpu,
                  foreign = Found.what == fault::foreign, rank_fits = Found.what != fault::rank,
                  known_type = Found.what != fault::type, same_type = Found.what != fault::mixed,
-                 is_mutable = Found.what != fault::constant, bias_type_fits = Found.what != fault::bias_type;
+                 is_mutable = Found.what != fault::constant, bias_type_fits = Found.what != fault::bias_type,
+                 on_host = Found.what != fault::function_on_device, takes_row = Found.what != fault::row_function,
+                 row_is_noexcept = Found.what != fault::row_throws, takes_dw = Found.what != fault::gradient_function,
+                 gradient_is_noexcept = Found.what != fault::gradient_throws,
+                 gradient_is_generated = Found.what != fault::gradient_stored;
   static_assert(
       is_view,
       "aft: this argument must be an aft::tensor_view; make one from a pointer, or from a matrix with aft::as_view");
@@ -184,6 +194,21 @@ constexpr bool fits() {
   static_assert(
       bias_type_fits,
       "aft: the element type of a bias or filter must be that of the data, or float (double for double data)");
+  static_assert(on_host,
+                "aft::cuda: an aft::generated_bias is made by a function of the host, which a device cannot call: use "
+                "aft::cpu, or fill an aft::dense_bias, aft::factorized_bias or aft::banded_bias");
+  static_assert(takes_row,
+                "aft::generated_bias: f must be callable, as const, as f(aft::index_t b, aft::index_t h, aft::index_t "
+                "t, aft::index_t s0, std::span<C> row) with C = float, or double for double data");
+  static_assert(row_is_noexcept, "aft::generated_bias: f must be noexcept, as it is called on other threads");
+  static_assert(takes_dw,
+                "aft::generated_bias_gradient: f must be callable, as const, as f(aft::index_t part, aft::index_t b, "
+                "aft::index_t h, aft::index_t t, aft::index_t s0, std::span<const C> dw) with C = float, or double "
+                "for double data");
+  static_assert(gradient_is_noexcept,
+                "aft::generated_bias_gradient: f must be noexcept, as it is called on other threads");
+  static_assert(gradient_is_generated,
+                "aft: dbias of an aft::generated_bias must be an aft::generated_bias_gradient or aft::no_grad");
   return Found.what == fault::none;
 }
 

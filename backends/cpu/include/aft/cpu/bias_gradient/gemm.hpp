@@ -257,7 +257,8 @@ template <class C>
   constexpr index_t N = tuning<C>::NR;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const backward_problem& p = *in.p;
-  const vec<C> zero(C(0)), one(C(1)), back(scale.back), lower(scale.lower);
+  const vec<C> zero(C(0)), one(C(1)), back(scale.back), lower(scale.lower), range(exp_constants<C>::range);
+  const vec<C> near_range(exp_constants<C>::range / 8);
   C rows[tuning<C>::MR * N];
   weights.rows(r0, r1, s0, s1, rows, N);
   for (index_t r = r0; r < r1; ++r) {
@@ -270,11 +271,15 @@ template <class C>
       const vec<C> weight = load(w + x);
       const auto hidden = weight == vec<C>(-inf);
       const scaled_factor<C> e(weight, vec<C>(rho[r - r0]), exp_constants<C>::range);
-      const vec<C> dw = e.factor * load(c + (r - r0) * N + x) * back * lower;
-      const auto proven = hidden || (e.within && is_finite<C>(dw));
+      const vec<C> products = load(c + (r - r0) * N + x);
+      const vec<C> dw = e.factor * products * back * lower;
+      // e^w is below 2^-5909 there, beside 2^512 and numbers of the type. Slopes as ALiBi has them reach that on long
+      // sequences, where every pair is one by its definition else.
+      const auto nothing = hidden || (weight < -range && vec<C>(rho[r - r0]) < near_range && is_finite<C>(products));
+      const auto proven = nothing || (e.within && is_finite<C>(dw));
       C* const out = sums + (r - r0) * N + x;
       C add[L];
-      store(add, xsimd::select(hidden, zero, dw));
+      store(add, xsimd::select(nothing, zero, dw));
       if (!xsimd::all(proven)) {
         C flag[L];
         store(flag, xsimd::select(proven, one, zero));
