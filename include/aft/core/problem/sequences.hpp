@@ -54,6 +54,8 @@ inline void take(problem& p, index_t n, index_t r0, index_t r1) {
   const packed_sequences all = p.packed;
   const index_t t0 = all.queries.at(n), s0 = all.keys.at(n);
   p.packed = {};
+  p.all_queries = p.Tq;
+  p.all_keys = p.Tk;
   p.Tq = (r1 < 0 ? all.queries.at(n + 1) - t0 : r1) - r0;
   p.Tk = all.keys.at(n + 1) - s0;
   p.grid = {1, 1, p.Tq};
