@@ -44,6 +44,7 @@ struct generated_rows {
   void (*take)(const void* f, index_t part, index_t b, index_t h, index_t t, index_t s0, const void* dw,
                index_t n) noexcept = nullptr;
   index_t first = 0;  ///< position of the first query
+  index_t batch = 0;  ///< of a packed call's sequence: the number by which f knows it
   index_t parts = 1;  ///< that the rows of a gradient are dealt to
   bool wide = false;  ///< double
 };
