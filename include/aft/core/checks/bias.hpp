@@ -103,7 +103,7 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   const index_t heads = c.bias.heads;
   if (heads < 1 || p.d % heads != 0) fail(c.op, {"H", {}, " of bias"}, text("a divisor of d = ") << p.d, heads);
   ref.heads = heads;
-  ref.batch = c.bias.batched ? p.B : 1;
+  ref.batch = !c.bias.batched ? 1 : (p.packed.set ? p.packed.count : p.B);
   ref.rows = b.rows;
   ref.rows.first = c.opt->first_query;
 }

@@ -44,6 +44,7 @@ struct generated_rows {
   void (*take)(const void* f, index_t part, index_t b, index_t h, index_t t, index_t s0, const void* dw,
                index_t n) noexcept = nullptr;
   index_t first = 0;  ///< position of the first query
+  index_t batch = 0;  ///< of a packed call's sequence: the number by which f knows it
   index_t parts = 1;  ///< that the rows of a gradient are dealt to
   bool wide = false;  ///< double
 };
@@ -160,11 +161,17 @@ struct problem {
   length_list lengths{};        ///< of keys
   length_list query_lengths{};  ///< rows from there on are padding
   packed_sequences packed{};    ///< where set, B is 1, and Tq and Tk are the rows of all sequences
+  /// Of a sequence of a packed call: the rows of all of its sequences, which are how much memory the call goes through;
+  /// 0: those of this problem.
+  index_t all_queries = 0, all_keys = 0;
   /// Of a call that a backend made longer: the rows that its caller asked for; count -1: all.
   index_t asked_first = 0, asked_count = -1;
   /// Then rows of bias are absolute positions, `win` and `left` count from them, and Tq = Tk new positions follow.
   stream_ref stream{};
 
+  /// Rows of queries, and of keys, that the call as a whole goes through.
+  [[gnu::always_inline]] index_t query_rows() const { return all_queries > 0 ? all_queries : B * Tq; }
+  [[gnu::always_inline]] index_t key_rows() const { return all_keys > 0 ? all_keys : B * Tk; }
   /// Keys visible to batch element b by key_lengths alone.
   [[gnu::always_inline]] index_t key_limit(index_t b) const { return lengths.of(b, Tk); }
   /// Rows of batch element b that are no padding: from asked_first to before this one.

@@ -46,6 +46,7 @@ inline void take_rows(matrix& m, index_t first) {
 }
 inline void take_batch(bias_ref& b, index_t n) {
   if (b.batch > 1 && b.w.set) b.w.data += n * b.w.sb * size_of(b.w.type);
+  b.rows.batch = b.batch > 1 ? n : 0;
   b.batch = 1;
 }
 
@@ -54,6 +55,8 @@ inline void take(problem& p, index_t n, index_t r0, index_t r1) {
   const packed_sequences all = p.packed;
   const index_t t0 = all.queries.at(n), s0 = all.keys.at(n);
   p.packed = {};
+  p.all_queries = p.Tq;
+  p.all_keys = p.Tk;
   p.Tq = (r1 < 0 ? all.queries.at(n + 1) - t0 : r1) - r0;
   p.Tk = all.keys.at(n + 1) - s0;
   p.grid = {1, 1, p.Tq};
@@ -62,6 +65,7 @@ inline void take(problem& p, index_t n, index_t r0, index_t r1) {
   take_batch(p.bias, n);
   take_rows(p.bias.kind == bias_kind::factorized ? p.bias.u : p.bias.w, r0);
   const index_t first = all.first_query + r0;
+  p.bias.rows.first = first;
   if (all.win.bounded) place_window(p, all.win, first, p.bias.kind == bias_kind::banded);
   place_diagonal(p, all.causal, first);
   if (p.bias.kind != bias_kind::filter) return;

@@ -20,7 +20,7 @@ struct cache_policy {
 
   template <class C>
   static cache_policy of_forward(const problem& p, const scan_plan<C>& plan) {
-    const index_t keys = bytes(p, p.Tk), rows = bytes(p, p.Tq);
+    const index_t keys = bytes(p, p.key_rows()), rows = bytes(p, p.query_rows());
     cache_policy policy;
     policy.far_keys = keys >= streaming_from::output_bytes;
     policy.far_rows = rows >= streaming_from::output_bytes;
@@ -32,7 +32,7 @@ struct cache_policy {
 
   template <class C>
   static cache_policy of_backward(const problem& p, const scan_plan<C>& plan) {
-    const index_t keys = bytes(p, p.Tk), rows = bytes(p, p.Tq);
+    const index_t keys = bytes(p, p.key_rows()), rows = bytes(p, p.query_rows());
     cache_policy policy;
     policy.far_keys = keys >= streaming_from::output_bytes;
     policy.far_key_grads = backward_arrays * keys >= streaming_from::call_bytes;
@@ -45,7 +45,7 @@ struct cache_policy {
  private:
   static constexpr index_t forward_arrays = 4;   ///< q, k, v, y
   static constexpr index_t backward_arrays = 7;  ///< q, k, v, dy, dq, dk, dv
-  static index_t bytes(const problem& p, index_t positions) { return p.B * positions * p.d * size_of(p.v.type); }
+  static index_t bytes(const problem& p, index_t rows) { return rows * p.d * size_of(p.v.type); }
 };
 
 /// Rows that go through a kernel together.

@@ -182,6 +182,7 @@ inline gradient_inputs prepare_gradient(const backward_problem& p, bool gates_la
   forward.y = field{};
   forward.lse = field{};
   forward.average = in.average;
+  forward.all_queries = 0;
   in.state = scratch_state<C>(memory, p);
   recompute(forward, in.state);
   if (in.state.beyond->load()) {

@@ -95,7 +95,7 @@ class lane_rows {
 #if defined(__AVX512F__)
     constexpr index_t size = sizeof(C);
     return whole_ && reinterpret_cast<std::uintptr_t>(row(0)) % 64 == 0 && step() * size % 64 == 0 &&
-           p.B * p.Tq * p.d * size >= streaming_from::output_bytes;
+           p.query_rows() * p.d * size >= streaming_from::output_bytes;
 #else
     return false;
 #endif

@@ -106,7 +106,7 @@ struct lane_field {
   bool streams_rows(const Problem& p) const {
     constexpr std::uintptr_t line = sizeof(vec<C>);
     if (f->type != dtype_of<C> || !whole_rows() ||
-        arrays(p) * p.B * p.Tq * p.d * size_of(f->type) < streaming_from::call_bytes)
+        arrays(p) * p.query_rows() * p.d * size_of(f->type) < streaming_from::call_bytes)
       return false;
     const auto first = reinterpret_cast<std::uintptr_t>(reinterpret_cast<const C*>(f->data) + base);
     return first % line == 0 && static_cast<std::uintptr_t>(f->sx[2]) * sizeof(C) % line == 0;

@@ -84,6 +84,7 @@ class joint_sequence {
     joint.first_query = 0;
     joint.Tq = joint.Tk = T_;
     joint.grid = {1, 1, T_};
+    joint.all_queries = joint.all_keys = 0;
     joint.asked_first = first_;
     joint.asked_count = p_.Tq;
   }
