@@ -15,8 +15,8 @@ def differences(meson, levels, sources):
         if not found or found[1].replace("'", "").split(", ") != wanted.split():
             yield f"level {isa}: {wanted}"
     named = re.search(r"foreach\(_aft_source (.*?)\)", sources, re.S)[1].split()
-    wanted = {f"c_interface/{name}.cpp" for name in named} | {f"dispatch/{name}.cpp" for name in re.findall(r"dispatch/(\w+)\.cpp", levels)}
-    found = set(re.findall(r"'((?:dispatch|c_interface)/[\w/]+\.cpp)'", meson))
+    wanted = {f"c_interface/{name}.cpp" for name in named} | set(re.findall(r"((?:dispatch|levels)/\w+\.cpp)", levels))
+    found = set(re.findall(r"'((?:dispatch|levels|c_interface)/[\w/]+\.cpp)'", meson))
     yield from (f"source {name}" for name in sorted(wanted ^ found))
 
 

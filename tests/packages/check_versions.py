@@ -18,6 +18,9 @@ from check_tree import version_of  # pylint: disable=wrong-import-position
 REQUESTS = (("{now}", True), ("{now}.0", True), ("{now}.0 EXACT", True), ("{now}...<{next}", True), ("{now}.0...{now}.9", True),
             ("{now}.1", False), ("{next}", False), ("{before}", False), ("1.0", False), ("{now}...{next}", False),
             ("{now}...<{after_next}", False), ("{before}...<{next}", False))
+# Components, of a package without the library, and a word of the refusal.
+COMPONENTS = (("COMPONENTS cpu", ""), ("OPTIONAL_COMPONENTS compiled", ""), ("COMPONENTS compiled", "installed without its compiled library"),
+              ("COMPONENTS fortran", "aft has the components cpu, compiled and cuda, not fortran"))
 # A request's answer is not remembered for the next one.
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(requests LANGUAGES CXX)
@@ -25,7 +28,8 @@ function(ask)
   unset(aft_DIR CACHE)
   find_package(aft ${ARGN} CONFIG QUIET)
   list(JOIN ARGN " " request)
-  message(STATUS "request ${request}: ${aft_FOUND} ${aft_CONSIDERED_VERSIONS}")
+  message(STATUS "request ${request}: ${aft_FOUND} ${aft_CONSIDERED_VERSIONS} ${aft_NOT_FOUND_MESSAGE}")
+  unset(aft_NOT_FOUND_MESSAGE)
 endfunction()
 """
 
@@ -37,7 +41,7 @@ def numbers(version):
 
 
 def answers(work, prefix, compiler, requests):
-    """Of find_package to each request: whether it was served, and the versions that were considered."""
+    """Of find_package to each request: whether it was served, and what it says beside that."""
     (work / "CMakeLists.txt").write_text(PROJECT + "".join(f"ask({request})\n" for request in requests), encoding="utf-8")
     said = run("cmake", "-S", work, "-B", work / "build", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}")
     return {request: (found == "1", versions) for request, found, versions in re.findall(r"^-- request (.*?): (\S+) ?(.*)$", said, re.M)}
@@ -60,13 +64,18 @@ def main():
     work = clean(place.folder / "work/versions")
     known = numbers(version_of(place.source))
     requests = {request.format(**known): served for request, served in REQUESTS}
-    heard = answers(work, place.prefix("headers", "g++"), compiler, requests)
+    heard = answers(work, place.prefix("headers", "g++"), compiler, [*requests, *(request for request, _ in COMPONENTS)])
     for request, served in requests.items():
         answer, considered = heard[request]
         if answer != served:
             sys.exit(f"find_package(aft {request}): {answer}, expected {served}")
         if not served and "does not serve what asks for" not in considered:
             sys.exit(f"find_package(aft {request}) does not say why: {considered}")
+
+    for request, word in COMPONENTS:
+        answer, why = heard[request]
+        if answer != (not word) or word not in why:
+            sys.exit(f"find_package(aft {request}): {answer}, {why}")
 
     # A consumer of this version's headers against the next minor version.
     following = of_next_minor(place, work, known["now"])
@@ -82,7 +91,7 @@ def main():
             sys.exit(f"Meson does not say which version it found:\n{said}")
     except Missing as missing:
         print(f"without {missing}")
-    print(f"{len(REQUESTS)} requests, and a consumer of {known['now']} is told why {known['next']} does not serve")
+    print(f"{len(REQUESTS)} requests for versions, {len(COMPONENTS)} for components, and a consumer of {known['now']} is told why {known['next']} does not serve")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def names(cuda):
 
 def version_of(compiler):
     line = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    return f"{compiler} {next(w for w in line.split() if w[0].isdigit())}"
+    return f"{compiler} {[w for w in line.split() if w[0].isdigit()][-1]}"
 
 
 def main():
