@@ -323,8 +323,7 @@ TEST_CASE("streams: specs, states and pointers") {
   spec.op = AFT_FULL;
   spec.dtype.bits = 8;
   refused(aft_stream_bytes(&spec, &number),
-          "aft::stream_spec: argument 'spec': expected a dtype of float, double, half or bfloat16, got a float of 8 "
-          "bits");
+          "aft::stream_spec: argument 'spec': expected a dtype of float, double, half or bfloat16, got float8");
   spec.dtype.bits = 32;
   std::int64_t bytes = 0;
   REQUIRE(aft_stream_bytes(&spec, &bytes) == AFT_OK);

@@ -51,7 +51,8 @@ int aft_stream_copy(const aft_stream* stream, const aft_tensor* from, const aft_
     constexpr const char* op = "aft::copy";
     const aft::cpu exec = read_executor(op, o);
     const auto view = read_stream(op, stream);
-    aft::copy(exec, view, read_ids(op, "from", from), read_ids(op, "to", to));
+    const aft::any_view sources = read_ids(op, "from", from);
+    aft::copy(exec, view, sources, read_ids(op, "to", to));
   });
 }
 
