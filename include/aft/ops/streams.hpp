@@ -9,7 +9,7 @@ namespace aft {
 
 template <element T>
 [[gnu::always_inline]] inline stream_spec stream_spec::local(index_t d, index_t hk, const window& win) {
-  return of_values(stream_operator::local, dtype_of<T>, d, hk, win.before, win.after, 0, 0);
+  return stream_spec(stream_operator::local, dtype_of<T>, d, hk, win.before, win.after, 0, 0).with_engine<T>();
 }
 
 inline namespace AFT_ISA {

@@ -79,6 +79,10 @@ inline stream_operator operator_of(const call& c) {
   for (const argument* a : {&c.mask, &c.key_lengths})
     if (a->given()) fail(c.op, *a, "none with a stream", text("shape ") << shape_text(a->view));
   require_slots_of_host(c.op, s);
+#if !defined(AFT_COMPILED)
+  if (s.spec().engine() == nullptr)
+    fail(c.op, {"stream"}, "a spec made in a file that compiles kernels, as this one does", "one that brings none");
+#endif
   if (const stream_operator op = operator_of(c); s.spec().op() != op)
     fail(c.op, {"stream"}, text("a spec of ") << name_of_operator(op), name_of_operator(s.spec().op()));
   if (s.spec().type() != c.type)

@@ -2,6 +2,8 @@
 /// @file stream/spec.hpp  What a stream is of, and how the bytes of one slot are laid out.
 #pragma once
 
+#include <type_traits>
+
 #include "../errors.hpp"
 #include "../numeric.hpp"
 #include "../text.hpp"
@@ -9,11 +11,23 @@
 namespace aft {
 
 struct window;
+struct problem;
+struct cpu;
+
+/// What runs a call that goes on from slots.
+using stream_engine = void (*)(const problem&, const cpu&);
 
 /// The operators that streams are of.
 enum class stream_operator : std::uint8_t { full, local, simple, conv };
 
 inline namespace AFT_ISA {
+
+/// The engine for arithmetic in C, float or double: a spec takes it along. Calls reach it through the spec alone, so
+/// that files which make none do not compile it, which takes as long as an operator does. Defined by the CPU backend;
+/// null in files that link aft::compiled, whose library has its own.
+template <class C>
+stream_engine find_stream_engine();
+
 namespace checks {
 
 [[gnu::__noreturn__, gnu::cold, gnu::noinline]] inline void refuse_spec(const char* name, const text& expected,
@@ -55,7 +69,7 @@ class stream_spec {
   /// Of aft::simple.
   template <element T>
   [[gnu::always_inline]] static stream_spec simple(index_t d, index_t hk) {
-    return stream_spec(stream_operator::simple, dtype_of<T>, d, hk, 0, 0, 0, 0).checked();
+    return stream_spec(stream_operator::simple, dtype_of<T>, d, hk, 0, 0, 0, 0).with_engine<T>();
   }
   /// Of aft::local with this window. Defined in ops/streams.hpp.
   template <element T>
@@ -63,17 +77,20 @@ class stream_spec {
   /// Of aft::conv with a filter of so many taps.
   template <element T>
   [[gnu::always_inline]] static stream_spec conv(index_t d, index_t hk, index_t taps) {
-    return stream_spec(stream_operator::conv, dtype_of<T>, d, hk, 0, 0, taps, 0).checked();
+    return stream_spec(stream_operator::conv, dtype_of<T>, d, hk, 0, 0, taps, 0).with_engine<T>();
   }
   /// Of aft::full; the first `capacity` positions of a sequence find room.
   template <element T>
   [[gnu::always_inline]] static stream_spec full(index_t d, index_t hk, index_t capacity) {
-    return stream_spec(stream_operator::full, dtype_of<T>, d, hk, 0, 0, 0, capacity).checked();
+    return stream_spec(stream_operator::full, dtype_of<T>, d, hk, 0, 0, 0, capacity).with_engine<T>();
   }
   /// The same with everything as values, as other languages have it.
+  template <class C = double>
   [[gnu::always_inline]] static stream_spec of_values(stream_operator op, dtype type, index_t d, index_t hk,
                                                       index_t before, index_t after, index_t taps, index_t capacity) {
-    return stream_spec(op, type, d, hk, before, after, taps, capacity).checked();
+    using single = std::conditional_t<std::is_same_v<C, double>, float, C>;
+    const stream_spec spec(op, type, d, hk, before, after, taps, capacity);
+    return type == dtype::f64 ? spec.with_engine<C>() : spec.with_engine<single>();
   }
   [[gnu::always_inline]] constexpr stream_spec() = default;
 
@@ -97,6 +114,9 @@ class stream_spec {
   [[gnu::always_inline]] constexpr index_t taps() const { return taps_; }
   /// Positions of full.
   [[gnu::always_inline]] constexpr index_t capacity() const { return capacity_; }
+
+  /// What the CPU runs calls with, see find_stream_engine.
+  [[gnu::always_inline]] constexpr stream_engine engine() const { return engine_; }
 
   /// Keys p - reach() to p of position p may have a weight of their own; -1: none has.
   [[gnu::always_inline]] constexpr index_t reach() const {
@@ -125,6 +145,12 @@ class stream_spec {
                                                index_t after, index_t taps, index_t capacity)
       : op_(op), type_(type), d_(d), hk_(hk), before_(before), after_(after), taps_(taps), capacity_(capacity) {}
 
+  template <class T>
+  [[gnu::always_inline]] stream_spec with_engine() const {
+    stream_spec spec = checked();
+    spec.engine_ = find_stream_engine<compute_t<T>>();
+    return spec;
+  }
   [[gnu::always_inline]] const stream_spec& checked() const {
     // Half a word's range for the product of channels, positions and bytes.
     constexpr index_t most = index_t{1} << 61, most_d = index_t{1} << 40;
@@ -151,6 +177,7 @@ class stream_spec {
   stream_operator op_ = stream_operator::simple;
   dtype type_ = dtype::f32;
   index_t d_ = 0, hk_ = 0, before_ = 0, after_ = 0, taps_ = 0, capacity_ = 0;
+  stream_engine engine_ = nullptr;
 };
 
 }  // namespace aft

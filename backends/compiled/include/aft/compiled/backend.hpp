@@ -36,6 +36,11 @@ struct cpu_backend<double> {
   static constexpr bool included = true;
 };
 
+template <class C>
+stream_engine find_stream_engine() {
+  return nullptr;
+}
+
 template <class C, family F>
 void cpu_forward(const problem& p, const cpu& exec) {
   if constexpr (std::is_same_v<C, float>) {
