@@ -78,7 +78,7 @@ struct setup {
     return (call == op::full || call == op::local) && (bias == bias_form::dense_tt || bias == bias_form::dense_htt ||
                                                        bias == bias_form::dense_bhtt || bias == bias_form::dense_1htt);
   }
-  /// Streams and packed sequences take stored biases.
+  /// Streams take stored biases, and packed sequences have no gradient of others.
   bool generates() const { return generated && dense() && packed.empty() && cuts.empty(); }
   bool one_head() const {
     return bias == bias_form::dense_tt || bias == bias_form::factorized_tn || bias == bias_form::banded_tj;

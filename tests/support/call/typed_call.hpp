@@ -33,7 +33,7 @@ struct typed_call {
   strided<std::int32_t> short_lengths, short_query_lengths;
   strided<std::int64_t> query_offsets, key_offsets;
   strided<std::int32_t> short_query_offsets, short_key_offsets;
-  std::optional<watched_rows<C>> rows;  ///< of a generated bias
+  std::optional<watched_rows<C>> watched;  ///< of a generated bias
 
   typed_call(const setup& raw, const numbers& x) : s(completed(raw)) {
     const auto input = [&](strided<T>& t, std::vector<index_t> extents, const std::vector<double>& values) {
@@ -82,7 +82,7 @@ struct typed_call {
     if (s.query_lengths) both(query_lengths, short_query_lengths, x.query_lengths);
     if (!s.packed.empty()) both(query_offsets, short_query_offsets, offsets_of(s.packed));
     if (!s.packed_keys.empty()) both(key_offsets, short_key_offsets, offsets_of(s.packed_keys));
-    if (s.generates() && std::is_same_v<Space, host_space>) rows.emplace(s, w.read());
+    if (s.generates() && std::is_same_v<Space, host_space>) watched.emplace(s, w.read());
   }
 
   options call_options(bool backward = false) {
@@ -132,7 +132,7 @@ struct typed_call {
   template <class F>
   void with_called_bias(F f_) {
     if constexpr (std::is_same_v<Space, host_space>) {
-      if (rows) return f_(rows->bias(), rows->gradient());
+      if (watched) return f_(watched->bias(), watched->gradient());
     }
     with_bias(f_);
   }
@@ -228,7 +228,7 @@ struct typed_call {
   template <class Exec>
   void backward(const Exec& exec) {
     call_backward(exec);
-    if (rows) dw.assign(rows->dw());
+    if (watched) dw.assign(watched->dw());
   }
 
   template <class Exec>

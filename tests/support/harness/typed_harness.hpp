@@ -75,7 +75,7 @@ results run_forward_on(const setup& s, const numbers& n, const Exec& exec) {
     x.forward(exec);
     finish_device_work();
   });
-  if (x.rows && !out.failed) out.damage = x.rows->damage(false);
+  if (x.watched && !out.failed) out.damage = x.watched->damage(false);
   auto& y = s.in_place ? x.q : x.y;
   out.y = y.read();
   if (s.save) out.average = s.narrow_average ? x.narrow_average.read() : x.wide_average.read();
@@ -122,7 +122,7 @@ results run_backward_on(const setup& s, const numbers& n, const Exec& exec, cons
     x.backward(exec);
     finish_device_work();
   });
-  if (x.rows && !out.failed) out.damage = x.rows->damage(true);
+  if (x.watched && !out.failed) out.damage = x.watched->damage(true);
   out.dq = x.dq.read();
   out.dk = x.dk.read();
   out.dv = x.dv.read();

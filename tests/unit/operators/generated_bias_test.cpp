@@ -233,12 +233,9 @@ TEST_CASE_TEMPLATE("generated: tables of the parts add up to the same bits in ev
   for (index_t parts : {1, 5, 64}) {
     const auto once = bucket_gradient<T>(1, parts);
     for (int threads : {2, 3, 8}) CHECK(bucket_gradient<T>(threads, parts) == once);
-    // Each row of a softmax has gradients that cancel, and so has the table of a head.
+    // Gradients of a softmax cancel in each row, and so in the table of a head.
     T sum = 0, size = 0;
-    for (T x : once) {
-      sum += x;
-      size += std::abs(x);
-    }
+    for (T x : once) sum += x, size += std::abs(x);
     CHECK(size > T(1));
     CHECK(std::abs(sum) <= 90 * 90 * std::numeric_limits<T>::epsilon() * size);
   }
@@ -382,13 +379,7 @@ TEST_CASE("generated: heads and parts that cannot be") {
                 }),
                 {"aft::full_backward", "argument 'dbias.parts'", "1 to 64", number.c_str()});
   }
-  // Positions of sequences within a call are stored biases' alone.
-  const std::int64_t whole[] = {0, length};
-  const aft::tensor_view<const std::int64_t, 1> offsets{whole, {2}};
-  check_parts(error_of([&] {
-                aft::full(x, x, x, aft::generated_bias{2, alibi{}}, y, {.query_offsets = offsets});
-              }),
-              {"aft::full", "argument 'query_offsets'", "none with a generated bias"});
+  // Slots stand at positions of their own, and take stored biases alone.
   const auto spec = aft::stream_spec::full<float>(d, d, 64);
   std::vector<std::byte> memory(static_cast<std::size_t>(spec.bytes()) + 64);
   void* first = memory.data();

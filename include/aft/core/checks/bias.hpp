@@ -89,13 +89,10 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   for (std::size_t i = 0; i < axes; ++i) ref.r_sj[3 - axes + i] = r.view.stride(1 + i);
 }
 
-/// Streams and packed sequences ask for positions of their own, which those functions are not asked for yet.
+/// Slots stand at positions of their own, which a function is not asked for yet.
 [[gnu::cold]] inline void refuse_generated(const call& c) {
-  if (c.bias.kind != bias_kind::generated) return;
-  const char* const but = "none with a generated bias, in this version";
-  if (!c.opt->stream.empty()) fail(c.op, {"stream"}, but, "a stream");
-  if (!c.opt->query_offsets.empty()) fail(c.op, {"query_offsets"}, but, "offsets");
-  if (!c.opt->key_offsets.empty()) fail(c.op, {"key_offsets"}, but, "offsets");
+  if (c.bias.kind != bias_kind::generated || c.opt->stream.empty()) return;
+  fail(c.op, {"stream"}, "none with a generated bias, in this version", "a stream");
 }
 
 /// Of a gradient, heads and batch are those of the bias.
