@@ -34,6 +34,8 @@ class bias_backward {
     pairs_.prepare(call, stream);
     switch (p_->dbias.kind) {
       case bias_kind::none: break;
+      // A function of the host, which no call on a device has.
+      case bias_kind::generated: break;
       case bias_kind::dense:
       case bias_kind::banded: return run_pairs(call, stream);
       case bias_kind::factorized: return run_factors(call, stream);
