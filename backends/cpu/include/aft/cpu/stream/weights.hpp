@@ -97,9 +97,6 @@ class weight_rows {
         break;
       }
       case bias_kind::factorized: multiply(h, position, first, n); break;
-      case bias_kind::generated:
-        bias.rows.generate(bias.rows.f, bias.batch > 1 ? b : 0, h, position, first, raw_, n);
-        break;
       case bias_kind::filter: {
         const index_t at = h * bias.r_sh + (first - position + p_.left[2]) * bias.r_sj[2];
         read_strided<C>(bias.r_type, bias.r + at * size_of(bias.r_type), bias.r_sj[2], n, raw_);
