@@ -2,13 +2,10 @@
 // Packed sequences: the bits of one call for each of them, and for a shared bias the sum of their gradients.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <random>
-#include <span>
 #include <vector>
 
 #include "call/sequences.hpp"
-#include "engines/engine.hpp"
 #include "engines/engines.hpp"
 #include "harness/harness.hpp"
 
@@ -153,52 +150,4 @@ TEST_CASE("packed: a bias whose gradient is summed a block of rows at a time") {
     CHECK(off <= 8 * 0x1p-23L * most);
     if (!on_device()) CHECK(first_difference(backward, run_backward(dtype::f32, s, x, aft::cpu{.threads = 3})) == "");
   }
-}
-
-TEST_CASE("packed: a generated bias is asked for by sequence and by position in it") {
-  if (on_device()) return;
-  constexpr index_t total = 30, d = 8, H = 2, N = 4;
-  const std::vector<std::int64_t> offsets{0, 17, 17, 22, total};
-  std::vector<float> x(total * d), packed(total * d), alone(total * d), dk(total * d), dk_alone(total * d);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(0.3F * static_cast<float>(i));
-  const auto f = [](index_t b, index_t h, index_t t, index_t s0, std::span<float> row) noexcept {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      row[i] = std::sin(static_cast<float>(11 * b + 5 * h + 3 * t) + static_cast<float>(s0) + static_cast<float>(i));
-  };
-  const auto in = [&](const std::vector<float>& of, index_t first, index_t count) {
-    return aft::tensor_view<const float, 2>{of.data() + first * d, {count, d}};
-  };
-  const auto out = [&](std::vector<float>& of, index_t first, index_t count) {
-    return aft::tensor_view<float, 2>{of.data() + first * d, {count, d}};
-  };
-  const auto none = aft::no_grad;
-  for (const int threads : {1, 3})
-    for (const bool per_batch : {false, true}) {
-      const aft::cpu exec{.threads = threads};
-      const aft::options opt{.causal = true,
-                             .first_query = 2,
-                             .query_offsets = aft::tensor_view<const std::int64_t, 1>{offsets.data(), {N + 1}}};
-      const auto bias = per_batch ? aft::generated_bias{H, f, aft::per_batch} : aft::generated_bias{H, f};
-      const auto all = in(x, 0, total);
-      aft::full(exec, all, all, all, bias, out(packed, 0, total), opt);
-      aft::full_backward(exec, all, all, all, bias, all, none, out(dk, 0, total), none, none, opt);
-      for (index_t n = 0; n < N; ++n) {
-        const index_t first = offsets[static_cast<std::size_t>(n)];
-        const index_t count = offsets[static_cast<std::size_t>(n) + 1] - first;
-        const auto of_n = [&](index_t, index_t h, index_t t, index_t s0, std::span<float> row) noexcept {
-          f(per_batch ? n : 0, h, t, s0, row);
-        };
-        const aft::generated_bias own{H, of_n};
-        const auto one = in(x, first, count);
-        const aft::options plain{.causal = true, .first_query = 2};
-        aft::full(exec, one, one, one, own, out(alone, first, count), plain);
-        aft::full_backward(exec, one, one, one, own, one, none, out(dk_alone, first, count), none, none, plain);
-      }
-      CHECK(packed == alone);
-      CHECK(dk == dk_alone);
-      const auto take = [](index_t, index_t, index_t, index_t, index_t, std::span<const float>) noexcept {};
-      CHECK_THROWS_AS(aft::full_backward(exec, all, all, all, bias, all, none, out(dk, 0, total), none,
-                                         aft::generated_bias_gradient{take, 1}, opt),
-                      aft::shape_error);
-    }
 }
