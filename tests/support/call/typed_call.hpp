@@ -203,9 +203,9 @@ struct typed_call {
       if (!o.average.empty())
         o.average = s.narrow_average ? any_view(of_part(view<3>(narrow_average)))
                                      : any_view(of_part(wide_average.template view<3, C>()));
-      std::vector<std::int64_t> rows(s.query_lengths ? static_cast<std::size_t>(s.B) : 0);
-      for (std::size_t b = 0; b < rows.size(); ++b) rows[b] = lengths_of_rows[b] - begin;
-      if (s.query_lengths) o.query_lengths = tensor_view<const std::int64_t, 1>{rows.data(), {s.B}};
+      std::vector<std::int64_t> counts(s.query_lengths ? static_cast<std::size_t>(s.B) : 0);
+      for (std::size_t b = 0; b < counts.size(); ++b) counts[b] = lengths_of_rows[b] - begin;
+      if (s.query_lengths) o.query_lengths = tensor_view<const std::int64_t, 1>{counts.data(), {s.B}};
       const auto piece = [&](strided<T>& t) { return of_part(in3(t)); };
       const auto y_piece = of_part(out3(out));
       switch (s.call) {
