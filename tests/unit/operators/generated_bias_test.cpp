@@ -379,16 +379,5 @@ TEST_CASE("generated: heads and parts that cannot be") {
                 }),
                 {"aft::full_backward", "argument 'dbias.parts'", "1 to 64", number.c_str()});
   }
-  // Slots stand at positions of their own, and take stored biases alone.
-  const auto spec = aft::stream_spec::full<float>(d, d, 64);
-  std::vector<std::byte> memory(static_cast<std::size_t>(spec.bytes()) + 64);
-  void* first = memory.data();
-  std::size_t room = memory.size();
-  const aft::stream_view slots{spec, std::align(64, static_cast<std::size_t>(spec.bytes()), first, room), 1};
-  aft::reset(aft::cpu{}, slots);
-  check_parts(error_of([&] {
-                aft::full(x, x, x, aft::generated_bias{2, alibi{}}, y, {.causal = true, .stream = slots});
-              }),
-              {"aft::full", "argument 'stream'", "none with a generated bias"});
   CHECK(output.untouched());
 }

@@ -89,12 +89,6 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   for (std::size_t i = 0; i < axes; ++i) ref.r_sj[3 - axes + i] = r.view.stride(1 + i);
 }
 
-/// Slots stand at positions of their own, which a function is not asked for yet.
-[[gnu::cold]] inline void refuse_generated(const call& c) {
-  if (c.bias.kind != bias_kind::generated || c.opt->stream.empty()) return;
-  fail(c.op, {"stream"}, "none with a generated bias, in this version", "a stream");
-}
-
 /// Of a gradient, heads and batch are those of the bias.
 [[gnu::cold]] inline void set_generated(const call& c, const bias_arguments& b, const problem& p, bias_ref& ref) {
   const index_t heads = c.bias.heads;

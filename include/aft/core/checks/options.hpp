@@ -65,6 +65,7 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   if (a.view.type() != dtype::i64 && a.view.type() != dtype::i32)
     fail(c.op, a, "int64 or int32", name_of(a.view.type()));
   require_rank(c, a, 1);
+  if (p.packed.set) return require_extent(c.op, a, 0, "N", p.packed.count);
   require_extent(c.op, a, 0, "B", p.B);
 }
 

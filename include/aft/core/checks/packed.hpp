@@ -25,8 +25,6 @@ inline bool is_packed(const call& c) {
   if (!is_packed(c)) return;
   if (!c.query_offsets.given()) fail(c.op, c.query_offsets, "a view, as 'key_offsets' is one", "an empty view");
   if (!c.cross_lengths) fail(c.op, c.query_offsets, "an empty view on a grid of more than one axis", "a view");
-  if (!c.opt->stream.empty())
-    fail(c.op, c.query_offsets, "an empty view beside 'stream', as no stream takes packed sequences", "a view");
   if (c.dbias.kind == bias_kind::generated)
     fail(c.op, {"dbias"},
          "aft::no_grad beside 'query_offsets', as packed sequences have no gradient of a generated bias",
@@ -81,6 +79,15 @@ inline offset_list to_offsets(const any_view& v) {
        w.view.extent(axis));
 }
 
+/// New positions of a stream are queries and keys at once. How many its bias needs, the slots say.
+[[gnu::cold]] inline void require_same_offsets(const call& c, const packed_sequences& s) {
+  for (index_t n = 0; n <= s.count; ++n) {
+    if (s.keys.at(n) == s.queries.at(n)) continue;
+    fail(c.op, c.key_offsets,
+         text("entry ") << n << " to be " << s.queries.at(n) << " as in 'query_offsets' beside a stream", s.keys.at(n));
+  }
+}
+
 /// After extents were settled: B, Tq and Tk are known.
 [[gnu::cold]] inline void set_sequences(const call& c, problem& p) {
   if (p.B != 1) {
@@ -102,6 +109,7 @@ inline offset_list to_offsets(const any_view& v) {
   } else {
     s.longest_keys = s.longest_queries;
   }
+  if (!c.opt->stream.empty()) return require_same_offsets(c, s);
   s.causal = c.opt->causal;
   s.first_query = c.opt->first_query;
   if (c.windowed) s.win = {true, c.win.before, c.win.after};

@@ -181,7 +181,6 @@ inline void set_visibility(const call& c, problem& p) {
 
 /// Checks everything and only then builds the problem: a shape_error leaves every output as it was.
 [[gnu::cold]] inline backward_problem prepare(call& c) {
-  refuse_generated(c);
   sum_broadcast_axes(c.bias, c.dbias);
   require_outside(c);
   require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));

@@ -113,14 +113,14 @@ class slot_checks {
   [[gnu::cold]] void run() {
     index_t before = -1;
     bool ascending = true;
-    for (index_t b = 0; b < p_.B; ++b) {
+    for (index_t b = 0; b < p_.elements(); ++b) {
       const index_t slot = p_.stream.slot(b);
       if (slot == -1) continue;
       require_known(b, slot);
       ascending = ascending && slot > before;
       before = slot;
       const index_t position = require_header(c_.op, c_.opt->stream, spec_, slot);
-      require_room(slot, position, position + p_.query_limit(b));
+      require_room(slot, position, position + p_.element_rows(b));
     }
     if (!ascending) require_distinct();
   }
@@ -130,8 +130,10 @@ class slot_checks {
     const index_t count = c_.opt->stream.count();
     if (slot >= 0 && slot < count) return;
     if (!c_.slot_ids.given()) {
-      fail(c_.op, {"stream"}, text("at least B = ") << p_.B << " slots, as there are no slot_ids",
-           text(count) << " slots");
+      fail(
+          c_.op, {"stream"},
+          text("at least ") << (p_.packed.set ? "N = " : "B = ") << p_.elements() << " slots, as there are no slot_ids",
+          text(count) << " slots");
     }
     fail(c_.op, c_.slot_ids, text("slots from 0 to ") << count - 1 << ", or -1",
          text("slot ") << slot << " for batch element " << b);
@@ -139,7 +141,7 @@ class slot_checks {
 
   void require_distinct() const {
     std::vector<std::uint8_t> named(static_cast<std::size_t>(c_.opt->stream.count()));
-    for (index_t b = 0; b < p_.B; ++b) {
+    for (index_t b = 0; b < p_.elements(); ++b) {
       const index_t slot = p_.stream.slot(b);
       if (slot == -1) continue;
       std::uint8_t& seen = named[static_cast<std::size_t>(slot)];

@@ -52,8 +52,8 @@ struct options {
   /// What came before: the call's rows are the next positions of sequences that slots of an aft::stream_view remember.
   /// Causal forward calls on sequences, aft::cpu; see docs/guides/inference.md.
   any_stream stream{};
-  /// (B) of int64 or int32: the slot that each batch element continues, -1: nothing of that element is read or written.
-  /// Without it element b continues slot b.
+  /// (B), or (N) for packed sequences, of int64 or int32: the slot that each of them continues, -1: nothing of that one
+  /// is read or written. Without it element b continues slot b.
   any_view slot_ids{};
   /// (N + 1) of int64 or int32 in host memory, read before the call returns: sequence n is rows [o[n], o[n+1]) of q and
   /// y, which are (total, d) or (1, total, d). Each is a batch element of its own, in which positions begin at 0; a
@@ -62,7 +62,7 @@ struct options {
   /// gradient of what they share is their sum. The first entry is 0, none is less than the one before, the last is the
   /// number of rows: else a shape_error names the entry. Not with mask, key_lengths, query_lengths or a grid.
   any_view query_offsets{};
-  /// The same for the rows of k and v. Empty: as query_offsets.
+  /// The same for the rows of k and v. Empty: as query_offsets. With a stream both are the same.
   any_view key_offsets{};
 };
 

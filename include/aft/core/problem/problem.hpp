@@ -178,6 +178,12 @@ struct problem {
   [[gnu::always_inline]] index_t query_limit(index_t b) const {
     return asked_first + query_lengths.of(b, asked_count < 0 ? Tq : asked_count);
   }
+  /// Batch elements, or packed sequences.
+  [[gnu::always_inline]] index_t elements() const { return packed.set ? packed.count : B; }
+  /// Rows of one of them that are no padding, of a call that no backend made longer.
+  [[gnu::always_inline]] index_t element_rows(index_t b) const {
+    return packed.set ? packed.queries.at(b + 1) - packed.queries.at(b) : query_limit(b);
+  }
   /// Whether there may be padding.
   [[gnu::always_inline]] bool pads_queries() const { return query_lengths.data != nullptr || asked_count >= 0; }
   [[gnu::always_inline]] bool mask_hides(index_t b, index_t t, index_t s) const {

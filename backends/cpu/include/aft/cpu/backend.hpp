@@ -123,15 +123,15 @@ template <class C, family F>
 void cpu_forward(const problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
-  if (p.packed.set) {
-    const auto one_by_one = [](const problem& one, const cpu& exec) { cpu_impl::forward_rows<C, F>(one, exec); };
-    return cpu_impl::packed_forward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_results(one_by_one));
-  }
 #if defined(AFT_COMPILED_LEVEL)
   if (p.stream.set) return cpu_impl::stream::stream_forward<C>(p, given);
 #else
   if (p.stream.set) return p.stream.spec.engine()(p, given);
 #endif
+  if (p.packed.set) {
+    const auto one_by_one = [](const problem& one, const cpu& exec) { cpu_impl::forward_rows<C, F>(one, exec); };
+    return cpu_impl::packed_forward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_results(one_by_one));
+  }
   cpu_impl::forward_rows<C, F>(p, given);
   if (p.pads_queries()) cpu_impl::write_padding<C>(p, given);
 }

@@ -20,7 +20,8 @@ struct channel_blocks {
   /// else: no vector has two threads' channels. 128 channels of a window of 32
   /// stay in the first-level cache while a chunk of positions goes by.
   channel_blocks(const problem& p, index_t elements, int threads) {
-    const bool whole = p.bias.heads > 1 && p.d / p.bias.heads % 16 != 0;
+    // A generated row is asked for once, not for each block.
+    const bool whole = p.bias.kind == bias_kind::generated || (p.bias.heads > 1 && p.d / p.bias.heads % 16 != 0);
     constexpr index_t most = 128, least = 64;
     width = p.d;
     if (!whole && (p.Tq > 1 || elements < threads))
@@ -57,8 +58,11 @@ class stream_worker {
     staged_rows_ = buffer + sets_ * weight_rows<C>::room(p, reach);
   }
 
-  /// The `rows` next positions of batch element b, channels [c0, c1).
-  void run(index_t b, index_t rows, index_t position, index_t c0, index_t c1) {
+  /// The next positions of batch element or packed sequence b, from `position` on, channels [c0, c1).
+  void run(index_t b, index_t position, index_t c0, index_t c1) {
+    b_ = b;
+    first_row_ = p_.packed.set ? p_.packed.queries.at(b) : 0;
+    const index_t rows = p_.element_rows(b);
     const slot_arrays<C> slot(p_.stream, p_.stream.slot(b));
     if (position == 0 && slot.folds()) clear_fold<C>(slot, c0, c1);
     constexpr index_t many = rows_together<C>, block = checks::slot_layout::block;
@@ -66,14 +70,14 @@ class stream_worker {
       const index_t at = position + t, of_block = block - at % block;
       if (slot.kept() == 0) {
         const index_t n = min_of(min_of(rows - t, staged), fold_block - at % fold_block);
-        folded_rows(slot, b, t, at, n, c0, c1);
+        folded_rows(slot, t, at, n, c0, c1);
         t += n;
       } else if (!slot.folds() && rows - t >= many && of_block >= many) {
-        several_rows(slot, b, t, at, c0, c1);
+        several_rows(slot, t, at, c0, c1);
         t += many;
       } else {
-        take(slot, b, t, at, c0, c1);
-        row(slot, b, t, at, c0, c1);
+        take(slot, t, at, c0, c1);
+        row(slot, t, at, c0, c1);
         const index_t left = at - slot.kept() + 1;
         if (slot.folds() && left > 0 && left % fold_block == 0) carry_blocks<C>(slot, c0, c1, left);
         ++t;
@@ -100,35 +104,34 @@ class stream_worker {
   }
 
   /// Its key and value.
-  AFT_INLINE void take(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0, index_t c1) {
-    enter(slot, position, c0, c1, keys(b, t, c0, c1 - c0, k_), piece(p_.v, b, t, c0, c1 - c0, v_));
+  AFT_INLINE void take(const slot_arrays<C>& slot, index_t t, index_t position, index_t c0, index_t c1) {
+    enter(slot, position, c0, c1, keys(t, c0, c1 - c0, k_), piece(p_.v, t, c0, c1 - c0, v_));
   }
 
   /// Where results of channels [c0, c1) of row t go at first.
-  AFT_INLINE row_results<C> results(index_t b, index_t t, index_t c0, index_t c1) {
+  AFT_INLINE row_results<C> results(index_t t, index_t c0, index_t c1) {
     row_results<C> out;
     out.gate_fn = p_.gate_fn;
-    if (p_.gate_fn != gate::none) out.q = piece(p_.q, b, t, c0, c1 - c0, q_);
-    out.y = destination(p_.y, b, t, c0, c1 - c0, y_);
-    if (p_.average.set) out.average = destination(p_.average, b, t, c0, c1 - c0, average_);
+    if (p_.gate_fn != gate::none) out.q = piece(p_.q, t, c0, c1 - c0, q_);
+    out.y = destination(p_.y, t, c0, c1 - c0, y_);
+    if (p_.average.set) out.average = destination(p_.average, t, c0, c1 - c0, average_);
     if (p_.lse.set) out.lse = lse_;
     return out;
   }
-  AFT_INLINE void write_results(index_t b, index_t t, index_t c0, index_t c1, const row_results<C>& from) const {
-    write(p_.y, b, t, c0, c1 - c0, from.y);
-    if (p_.average.set) write(p_.average, b, t, c0, c1 - c0, from.average);
-    if (p_.lse.set) write_lse(b, t, c0, c1, from.lse);
+  AFT_INLINE void write_results(index_t t, index_t c0, index_t c1, const row_results<C>& from) const {
+    write(p_.y, t, c0, c1 - c0, from.y);
+    if (p_.average.set) write(p_.average, t, c0, c1 - c0, from.average);
+    if (p_.lse.set) write_lse(t, c0, c1, from.lse);
   }
 
-  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0,
-                            index_t c1) {
+  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t t, index_t position, index_t c0, index_t c1) {
     const index_t kept = slot.kept(), dh = p_.d / p_.bias.heads, last = kept == 0 ? position : position + 1;
     const bool with_fold = slot.folds() && !p_.excluded && position >= kept;
     // From the second row on that sees a whole window and a fold, or none where
     // there is none.
     const bool stays = sets_ > 1 || (same_for_all_rows(p_) && p_.bias.heads == 1);
     const bool whole = stays && kept > 0 && position >= kept;
-    const row_results<C> out = results(b, t, c0, c1);
+    const row_results<C> out = results(t, c0, c1);
     index_t set = 0;
     for (index_t c = c0; c < c1; ++set) {
       const index_t h = c / dh, end = min_of(c1, (h + 1) * dh);
@@ -138,7 +141,7 @@ class stream_worker {
         w.first = last - kept;
         w.last = last;
       } else if (kept > 0) {
-        w = weights(whole ? set : 0).row(b, h, position, max_of(index_t{0}, last - kept), last, with_fold);
+        w = weights(whole ? set : 0).row(b_, h, position, max_of(index_t{0}, last - kept), last, with_fold);
         if (whole) {
           ready_weights_[set] = w;
           ready_ = set + 1;
@@ -147,29 +150,29 @@ class stream_worker {
       finish_head<C>(slot, c, end, c0, w, out);
       c = end;
     }
-    write_results(b, t, c0, c1, out);
+    write_results(t, c0, c1, out);
   }
 
   /// n rows that have no key in reach, within a block of the fold: channels one vector after the other, whose sums stay
   /// in registers. On 512 positions of 512 channels 43 to 63 ns a vector, position by position 66 to 102 (Ice Lake, one
   /// thread beside other work, 2026-11).
-  AFT_COMPILE_ONCE void folded_rows(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t n,
-                                    index_t c0, index_t c1) {
+  AFT_COMPILE_ONCE void folded_rows(const slot_arrays<C>& slot, index_t t, index_t position, index_t n, index_t c0,
+                                    index_t c1) {
     const C *k[staged], *v[staged];
     row_results<C> out[staged];
     C* buffer = staged_rows_;
     const auto line = [&] { return (buffer += line_) - line_; };
     for (index_t r = 0; r < n; ++r) {
-      k[r] = keys(b, t + r, c0, c1 - c0, line());
-      v[r] = piece(p_.v, b, t + r, c0, c1 - c0, line());
+      k[r] = keys(t + r, c0, c1 - c0, line());
+      v[r] = piece(p_.v, t + r, c0, c1 - c0, line());
       out[r].gate_fn = p_.gate_fn;
-      if (p_.gate_fn != gate::none) out[r].q = piece(p_.q, b, t + r, c0, c1 - c0, line());
-      out[r].y = destination(p_.y, b, t + r, c0, c1 - c0, line());
-      if (p_.average.set) out[r].average = destination(p_.average, b, t + r, c0, c1 - c0, line());
+      if (p_.gate_fn != gate::none) out[r].q = piece(p_.q, t + r, c0, c1 - c0, line());
+      out[r].y = destination(p_.y, t + r, c0, c1 - c0, line());
+      if (p_.average.set) out[r].average = destination(p_.average, t + r, c0, c1 - c0, line());
       if (p_.lse.set) out[r].lse = line();
     }
     for (index_t c = c0; c < c1; c += lanes<C>) folded_column(slot, n, c, c - c0, min_of(lanes<C>, c1 - c), k, v, out);
-    for (index_t r = 0; r < n; ++r) write_results(b, t + r, c0, c1, out[r]);
+    for (index_t r = 0; r < n; ++r) write_results(t + r, c0, c1, out[r]);
     if ((position + n) % fold_block == 0) carry_blocks<C>(slot, c0, c1, position + n);
   }
 
@@ -199,22 +202,21 @@ class stream_worker {
   }
 
   /// Rows of full, all of one block of positions.
-  AFT_COMPILE_ONCE void several_rows(const slot_arrays<C>& slot, index_t b, index_t t, index_t position, index_t c0,
-                                     index_t c1) {
+  AFT_COMPILE_ONCE void several_rows(const slot_arrays<C>& slot, index_t t, index_t position, index_t c0, index_t c1) {
     constexpr index_t many = rows_together<C>;
-    for (index_t r = 0; r < many; ++r) take(slot, b, t + r, position + r, c0, c1);
+    for (index_t r = 0; r < many; ++r) take(slot, t + r, position + r, c0, c1);
     const index_t dh = p_.d / p_.bias.heads;
     for (index_t c = c0; c < c1;) {
       const index_t h = c / dh, end = min_of(c1, (h + 1) * dh);
       row_weights<C> w[many];
       bool plain = true;
       for (index_t r = 0; r < many; ++r) {
-        w[r] = weights(r).row(b, h, position + r, 0, position + r + 1, false);
+        w[r] = weights(r).row(b_, h, position + r, 0, position + r + 1, false);
         plain = plain && w[r].usable && !w[r].hides;
       }
       if (plain) sum_rows<C, many>(slot, c, end, position, w, together_);
       for (index_t r = 0; r < many; ++r) {
-        const row_results<C> out = results(b, t + r, c, end);
+        const row_results<C> out = results(t + r, c, end);
         for (index_t at = 0; plain && at < end - c; at += lanes<C>) {
           finish_row<C>(slot, c + at, min_of(lanes<C>, end - c - at), w[r],
                         {load(together_.num + r * together_.width + at), load(together_.den + r * together_.width + at),
@@ -222,7 +224,7 @@ class stream_worker {
                         at, out);
         }
         if (!plain) finish_head<C>(slot, c, end, c, w[r], out);
-        write_results(b, t + r, c, end, out);
+        write_results(t + r, c, end, out);
       }
       c = end;
     }
@@ -243,41 +245,42 @@ class stream_worker {
   bool in_place(const field& f, index_t n) const {
     return f.type == dtype_of<C> && f.sc == 1 && n % lanes<C> == 0 && p_.d / p_.bias.heads % lanes<C> == 0;
   }
-  static std::byte* place(const field& f, index_t b, index_t t, index_t c) {
-    return f.data + (b * f.sb + t * f.sx[2] + c * f.sc) * size_of(f.type);
+  std::byte* place(const field& f, index_t t, index_t c) const {
+    const index_t batch = p_.packed.set ? 0 : b_ * f.sb;
+    return f.data + (batch + (first_row_ + t) * f.sx[2] + c * f.sc) * size_of(f.type);
   }
-  const C* piece(const field& f, index_t b, index_t t, index_t c, index_t n, C* buffer) const {
-    if (in_place(f, n)) return reinterpret_cast<const C*>(place(f, b, t, c));
-    read_strided<C>(f.type, place(f, b, t, c), f.sc, n, buffer);
+  const C* piece(const field& f, index_t t, index_t c, index_t n, C* buffer) const {
+    if (in_place(f, n)) return reinterpret_cast<const C*>(place(f, t, c));
+    read_strided<C>(f.type, place(f, t, c), f.sc, n, buffer);
     return buffer;
   }
-  C* destination(const field& f, index_t b, index_t t, index_t c, index_t n, C* buffer) const {
-    return in_place(f, n) ? reinterpret_cast<C*>(place(f, b, t, c)) : buffer;
+  C* destination(const field& f, index_t t, index_t c, index_t n, C* buffer) const {
+    return in_place(f, n) ? reinterpret_cast<C*>(place(f, t, c)) : buffer;
   }
   /// A key for each value channel.
-  const C* keys(index_t b, index_t t, index_t c0, index_t n, C* buffer) const {
+  const C* keys(index_t t, index_t c0, index_t n, C* buffer) const {
     const index_t group = p_.d / p_.hk;
-    if (group == 1) return piece(p_.k, b, t, c0, n, buffer);
+    if (group == 1) return piece(p_.k, t, c0, n, buffer);
     const index_t first = c0 / group, last = (c0 + n - 1) / group + 1;
     const field& f = p_.k;
-    read_strided<C>(f.type, f.data + (b * f.sb + t * f.sx[2] + first * f.sc) * size_of(f.type), f.sc, last - first,
-                    shared_k_);
+    read_strided<C>(f.type, place(f, t, first), f.sc, last - first, shared_k_);
     for (index_t i = 0; i < n; ++i) buffer[i] = shared_k_[(c0 + i) / group - first];
     return buffer;
   }
-  void write(const field& f, index_t b, index_t t, index_t c, index_t n, const C* from) const {
-    if (!in_place(f, n)) write_strided<C>(f.type, place(f, b, t, c), f.sc, n, from);
+  void write(const field& f, index_t t, index_t c, index_t n, const C* from) const {
+    if (!in_place(f, n)) write_strided<C>(f.type, place(f, t, c), f.sc, n, from);
   }
   /// Of value channels that share a key the first one's.
-  void write_lse(index_t b, index_t t, index_t c0, index_t c1, const C* from) const {
+  void write_lse(index_t t, index_t c0, index_t c1, const C* from) const {
     const index_t group = p_.d / p_.hk, size = size_of(p_.lse.type);
-    if (group == 1) return write_strided<C>(p_.lse.type, place(p_.lse, b, t, c0), p_.lse.sc, c1 - c0, from);
+    if (group == 1) return write_strided<C>(p_.lse.type, place(p_.lse, t, c0), p_.lse.sc, c1 - c0, from);
     for (index_t c = round_up(c0, group); c < c1; c += group)
-      std::memcpy(place(p_.lse, b, t, c / group), from + (c - c0), static_cast<std::size_t>(size));
+      std::memcpy(place(p_.lse, t, c / group), from + (c - c0), static_cast<std::size_t>(size));
   }
 
   const problem& p_;
   index_t reach_, sets_, line_ = 0;
+  index_t b_ = 0, first_row_ = 0;
   joint_rows<C> together_;
   C *weight_buffers_ = nullptr, *staged_rows_ = nullptr;
   /// Of the heads of the block, in order, those that are known.
@@ -301,32 +304,34 @@ AFT_COMPILE_ONCE inline void stream_forward(const problem& p, const cpu& given) 
   const auto position_of = [&](index_t b) {
     return checks::slot_header::read(s.data + s.slot(b) * s.spec.bytes()).position;
   };
+  const index_t all = p.elements();
   index_t furthest = 0, elements = 0;
-  for (index_t b = 0; b < p.B; ++b) {
+  for (index_t b = 0; b < all; ++b) {
     if (s.slot(b) < 0) continue;
     ++elements;
-    furthest = max_of(furthest, position_of(b) + p.query_limit(b));
+    furthest = max_of(furthest, position_of(b) + p.element_rows(b));
   }
   const index_t reach = min_of(s.spec.layout().kept, furthest);
   const cpu exec = limit_threads(given, stream_work(p, reach));
   const channel_blocks<C> blocks(p, elements, exec.threads);
   scratch memory(exec);
   const per_thread<C> buffers = memory.take_each<C>(stream_worker<C>::room(p, blocks.width, reach), exec.threads);
-  parallel_for(p.B * blocks.count, exec.threads, item_order::runs, [&](index_t item, int thread) {
+  parallel_for(all * blocks.count, exec.threads, item_order::runs, [&](index_t item, int thread) {
     const index_t b = item / blocks.count, c0 = item % blocks.count * blocks.width;
     if (s.slot(b) < 0) return;
     stream_worker<C> worker(p, buffers.of(thread), blocks.width, reach);
-    worker.run(b, p.query_limit(b), position_of(b), c0, min_of(p.d, c0 + blocks.width));
+    worker.run(b, position_of(b), c0, min_of(p.d, c0 + blocks.width));
   });
   const std::uint64_t spec = checks::digest_of(s.spec);
-  for (index_t b = 0; b < p.B; ++b) {
+  for (index_t b = 0; b < all; ++b) {
     if (s.slot(b) < 0) continue;
-    for_padding(p, b, [&](index_t t0, index_t t1) {
-      fill_rows<C>(p.y, p.grid, b, t0, t1, p.d, C(0));
-      if (p.average.set) fill_rows<C>(p.average, p.grid, b, t0, t1, p.d, C(0));
-      if (p.lse.set) fill_rows<C>(p.lse, p.grid, b, t0, t1, p.hk, -std::numeric_limits<C>::infinity());
-    });
-    if (const index_t rows = p.query_limit(b); rows > 0)
+    if (!p.packed.set)
+      for_padding(p, b, [&](index_t t0, index_t t1) {
+        fill_rows<C>(p.y, p.grid, b, t0, t1, p.d, C(0));
+        if (p.average.set) fill_rows<C>(p.average, p.grid, b, t0, t1, p.d, C(0));
+        if (p.lse.set) fill_rows<C>(p.lse, p.grid, b, t0, t1, p.hk, -std::numeric_limits<C>::infinity());
+      });
+    if (const index_t rows = p.element_rows(b); rows > 0)
       checks::slot_header::write(s.data + s.slot(b) * s.spec.bytes(), spec, position_of(b) + rows);
   }
 }

@@ -85,8 +85,9 @@ class weight_rows {
     const matrix& w = bias.w;
     const index_t row = (bias.batch > 1 ? b : 0) * w.sb + h * w.sh + position * w.sr;
     switch (bias.kind) {
-      // Calls with a stream refuse generated biases: blocks of channels would ask for a row several times.
       case bias_kind::generated:
+        bias.rows.generate(bias.rows.f, bias.batch > 1 ? b : 0, h, position, first, raw_, n);
+        break;
       case bias_kind::none: std::fill_n(raw_, n, C(0)); break;
       case bias_kind::dense:
         read_strided<C>(w.type, w.data + (row + first * w.sc) * size_of(w.type), w.sc, n, raw_);
