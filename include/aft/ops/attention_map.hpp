@@ -131,8 +131,7 @@ call make_map_call(const K& k, const Out& out, const options& opt) {
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
   c.query_lengths.view = opt.query_lengths;
-  c.query_offsets.view = opt.query_offsets;
-  c.key_offsets.view = opt.key_offsets;
+  set_sequence_options(c, opt);
   return c;
 }
 

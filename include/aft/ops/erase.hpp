@@ -219,11 +219,9 @@ inline void set_options(call& c, const options& opt) {
   c.mask.view = opt.mask;
   c.key_lengths.view = opt.key_lengths;
   c.query_lengths.view = opt.query_lengths;
-  c.query_offsets.view = opt.query_offsets;
-  c.key_offsets.view = opt.key_offsets;
   c.lse.view = opt.lse;
   c.average.view = opt.average;
-  c.slot_ids.view = opt.slot_ids;
+  set_sequence_options(c, opt);
 }
 
 /// The part of the record that all operators share.

@@ -52,9 +52,10 @@ inline matrix to_matrix(const any_view& v) {
   ref.heads = heads_of(c, w, p.d);
   if (w.view.rank() == 4) {
     ref.batch = w.view.extent(0);
-    const index_t batch = p.packed.set ? p.packed.count : p.B;
+    const index_t batch = p.packed != nullptr ? p.packed->count : p.B;
     if (ref.batch != 1 && ref.batch != batch) {
-      fail(c.op, w, axis_text(0, "B") << " to be 1 or " << batch << (p.packed.set ? ", the sequences" : ""), ref.batch);
+      fail(c.op, w, axis_text(0, "B") << " to be 1 or " << batch << (p.packed != nullptr ? ", the sequences" : ""),
+           ref.batch);
     }
   }
   if (ref.kind == bias_kind::banded) {
@@ -94,7 +95,7 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   const index_t heads = c.bias.heads;
   if (heads < 1 || p.d % heads != 0) fail(c.op, {"H", {}, " of bias"}, text("a divisor of d = ") << p.d, heads);
   ref.heads = heads;
-  ref.batch = !c.bias.batched ? 1 : (p.packed.set ? p.packed.count : p.B);
+  ref.batch = !c.bias.batched ? 1 : (p.packed != nullptr ? p.packed->count : p.B);
   ref.rows = b.rows;
   ref.rows.first = c.opt->first_query;
 }

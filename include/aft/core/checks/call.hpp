@@ -5,6 +5,8 @@
 /// once per combination of element types, ranks and biases.
 #pragma once
 
+#include <optional>
+
 #include "../views/any_view.hpp"
 #include "../problem/options.hpp"
 #include "../problem/problem.hpp"
@@ -34,6 +36,15 @@ struct bias_arguments {
   generated_rows rows{};
 };
 
+/// What packed sequences and streams bring along, and what the problem then says of them. Most calls have neither, and
+/// to clear it was a twentieth of a call on one position.
+struct sequence_arguments {
+  argument query_offsets{"query_offsets"}, key_offsets{"key_offsets"}, slot_ids{"slot_ids"};
+  argument slots{"stream"};  ///< the bytes of a stream
+  packed_sequences packed{};
+  stream_ref stream{};
+};
+
 /// One call. A tensor that the operator does not have, and a gradient that is not wanted, is an empty view.
 struct call {
   const char* op = "";        ///< as users spell it, with its namespace
@@ -49,11 +60,19 @@ struct call {
   bias_arguments bias{};
   bias_arguments dbias{bias_kind::none, {"dbias.w"}, {"dbias.u"}, {"dbias.v"}, {"dfilter"}};
   argument mask{"mask"}, key_lengths{"key_lengths"}, query_lengths{"query_lengths"};
-  argument query_offsets{"query_offsets"}, key_offsets{"key_offsets"};
-  argument lse{"lse"}, average{"average"}, slot_ids{"slot_ids"};
-  argument stream{"stream"};     ///< its bytes
+  argument lse{"lse"}, average{"average"};
+  std::optional<sequence_arguments> sequences{};  ///< of a call that has any of them
   const options* opt = nullptr;  ///< the caller's: a copy of them was a tenth of a call on one position
 };
+
+/// Packed sequences, streams and slots of the options.
+inline void set_sequence_options(call& c, const options& opt) {
+  if (opt.query_offsets.empty() && opt.key_offsets.empty() && opt.slot_ids.empty() && opt.stream.empty()) return;
+  sequence_arguments& s = c.sequences.emplace();
+  s.query_offsets.view = opt.query_offsets;
+  s.key_offsets.view = opt.key_offsets;
+  s.slot_ids.view = opt.slot_ids;
+}
 
 }  // namespace checks
 }  // namespace AFT_ISA

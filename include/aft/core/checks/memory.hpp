@@ -37,11 +37,13 @@ struct tensors {
   all.input(c.mask);
   all.input(c.key_lengths);
   all.input(c.query_lengths);
-  all.input(c.query_offsets);
-  all.input(c.key_offsets);
-  all.input(c.slot_ids);
+  if (c.sequences) {
+    all.input(c.sequences->query_offsets);
+    all.input(c.sequences->key_offsets);
+    all.input(c.sequences->slot_ids);
+  }
   all.output(c.y);
-  all.output(c.stream);
+  if (c.sequences) all.output(c.sequences->slots);
   all.output(c.dq);
   all.output(c.dk);
   all.output(c.dv);

@@ -28,7 +28,7 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   std::size_t rank = c.backward ? c.dy.view.rank() : c.y.view.rank();
   if (rank == 2 && !(c.no_batch && a.view.rank() == 2)) rank = 3;
   // Packed sequences have no batch axis, but where their views have one for it to be 1.
-  if (p.packed.set && a.view.rank() == 2) rank = 2;
+  if (p.packed != nullptr && a.view.rank() == 2) rank = 2;
   require_rank(c, a, rank);
   const std::size_t first = rank == 2 ? 0 : 1;
   if (first == 1) require_extent(c.op, a, 0, "B", p.B);
@@ -65,7 +65,7 @@ inline void require_rank(const call& c, const argument& a, std::size_t rank) {
   if (a.view.type() != dtype::i64 && a.view.type() != dtype::i32)
     fail(c.op, a, "int64 or int32", name_of(a.view.type()));
   require_rank(c, a, 1);
-  if (p.packed.set) return require_extent(c.op, a, 0, "N", p.packed.count);
+  if (p.packed != nullptr) return require_extent(c.op, a, 0, "N", p.packed->count);
   require_extent(c.op, a, 0, "B", p.B);
 }
 
@@ -94,7 +94,7 @@ inline constexpr index_t furthest_position = index_t{1} << 61;
   require_mask(c, p);
   require_lengths(c, c.key_lengths, p);
   require_lengths(c, c.query_lengths, p);
-  require_lengths(c, c.slot_ids, p);
+  if (c.sequences) require_lengths(c, c.sequences->slot_ids, p);
   if (c.lse.given() && c.lse.view.type() != (in_double ? dtype::f64 : dtype::f32)) {
     fail(c.op, c.lse, in_double ? "double for double data" : "float", name_of(c.lse.view.type()));
   }

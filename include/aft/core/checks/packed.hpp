@@ -10,12 +10,13 @@ inline namespace AFT_ISA {
 namespace checks {
 
 inline bool is_packed(const call& c) {
-  return c.query_offsets.given() || c.key_offsets.given();
+  return c.sequences && (c.sequences->query_offsets.given() || c.sequences->key_offsets.given());
 }
 
 /// For what has no packed form.
 [[gnu::cold]] inline void refuse_offsets(const call& c) {
-  for (const argument* a : {&c.query_offsets, &c.key_offsets})
+  if (!c.sequences) return;
+  for (const argument* a : {&c.sequences->query_offsets, &c.sequences->key_offsets})
     if (a->given())
       fail(c.op, *a, "an empty view, as it takes no packed sequences", text("shape ") << shape_text(a->view));
 }
@@ -23,8 +24,9 @@ inline bool is_packed(const call& c) {
 /// Offsets as tensors, before anything is read of them, and the options that they exclude.
 [[gnu::cold]] inline void require_offsets(const call& c) {
   if (!is_packed(c)) return;
-  if (!c.query_offsets.given()) fail(c.op, c.query_offsets, "a view, as 'key_offsets' is one", "an empty view");
-  if (!c.cross_lengths) fail(c.op, c.query_offsets, "an empty view on a grid of more than one axis", "a view");
+  const argument &query_offsets = c.sequences->query_offsets, &key_offsets = c.sequences->key_offsets;
+  if (!query_offsets.given()) fail(c.op, query_offsets, "a view, as 'key_offsets' is one", "an empty view");
+  if (!c.cross_lengths) fail(c.op, query_offsets, "an empty view on a grid of more than one axis", "a view");
   if (c.dbias.kind == bias_kind::generated)
     fail(c.op, {"dbias"},
          "aft::no_grad beside 'query_offsets', as packed sequences have no gradient of a generated bias",
@@ -32,7 +34,7 @@ inline bool is_packed(const call& c) {
   for (const argument* a : {&c.mask, &c.key_lengths, &c.query_lengths}) {
     if (a->given()) fail(c.op, *a, "an empty view beside 'query_offsets'", text("shape ") << shape_text(a->view));
   }
-  for (const argument* a : {&c.query_offsets, &c.key_offsets}) {
+  for (const argument* a : {&query_offsets, &key_offsets}) {
     if (!a->given()) continue;
     // The host reads them before it returns, wherever the call runs.
     if (a->view.on_device()) fail(c.op, *a, "a host view", "a device view");
@@ -42,10 +44,9 @@ inline bool is_packed(const call& c) {
     if (a->view.extent(0) < 1) fail(c.op, *a, "extent 0 (N + 1) to be at least 1", a->view.extent(0));
     require_data(c.op, *a);
   }
-  if (c.key_offsets.given() && c.key_offsets.view.extent(0) != c.query_offsets.view.extent(0))
-    fail(c.op, c.key_offsets,
-         text("extent 0 (N + 1) to be ") << c.query_offsets.view.extent(0) << " as in 'query_offsets'",
-         c.key_offsets.view.extent(0));
+  if (key_offsets.given() && key_offsets.view.extent(0) != query_offsets.view.extent(0))
+    fail(c.op, key_offsets, text("extent 0 (N + 1) to be ") << query_offsets.view.extent(0) << " as in 'query_offsets'",
+         key_offsets.view.extent(0));
 }
 
 inline offset_list to_offsets(const any_view& v) {
@@ -83,29 +84,30 @@ inline offset_list to_offsets(const any_view& v) {
 [[gnu::cold]] inline void require_same_offsets(const call& c, const packed_sequences& s) {
   for (index_t n = 0; n <= s.count; ++n) {
     if (s.keys.at(n) == s.queries.at(n)) continue;
-    fail(c.op, c.key_offsets,
+    fail(c.op, c.sequences->key_offsets,
          text("entry ") << n << " to be " << s.queries.at(n) << " as in 'query_offsets' beside a stream", s.keys.at(n));
   }
 }
 
 /// After extents were settled: B, Tq and Tk are known.
-[[gnu::cold]] inline void set_sequences(const call& c, problem& p) {
+[[gnu::cold]] inline void set_sequences(call& c, problem& p) {
   if (p.B != 1) {
     const argument& a = c.v.view.rank() == 3 ? c.v : c.k;
     fail(c.op, a, axis_text(0, "B") << " to be 1, as sequences are packed", p.B);
   }
-  packed_sequences& s = p.packed;
-  s.set = true;
-  s.count = c.query_offsets.view.extent(0) - 1;
-  const argument& keys = c.key_offsets.given() ? c.key_offsets : c.query_offsets;
-  s.queries = to_offsets(c.query_offsets.view);
+  packed_sequences& s = c.sequences->packed;
+  p.packed = &s;
+  const argument &query_offsets = c.sequences->query_offsets, &key_offsets = c.sequences->key_offsets;
+  s.count = query_offsets.view.extent(0) - 1;
+  const argument& keys = key_offsets.given() ? key_offsets : query_offsets;
+  s.queries = to_offsets(query_offsets.view);
   s.keys = to_offsets(keys.view);
-  s.longest_queries = require_entries(c, c.query_offsets, s.count, p.Tq, c.backward ? "dy" : "y");
-  if (c.key_offsets.given() || p.Tk != p.Tq) {
-    if (!c.key_offsets.given())
-      fail(c.op, c.key_offsets, text("offsets of the keys, as there are ") << p.Tk << " and " << p.Tq << " queries",
+  s.longest_queries = require_entries(c, query_offsets, s.count, p.Tq, c.backward ? "dy" : "y");
+  if (key_offsets.given() || p.Tk != p.Tq) {
+    if (!key_offsets.given())
+      fail(c.op, key_offsets, text("offsets of the keys, as there are ") << p.Tk << " and " << p.Tq << " queries",
            "an empty view");
-    s.longest_keys = require_entries(c, c.key_offsets, s.count, p.Tk, "k");
+    s.longest_keys = require_entries(c, key_offsets, s.count, p.Tk, "k");
   } else {
     s.longest_keys = s.longest_queries;
   }

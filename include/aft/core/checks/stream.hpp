@@ -65,8 +65,8 @@ inline stream_operator operator_of(const call& c) {
 /// What no call with a stream may be, before its shapes are looked at.
 [[gnu::cold]] inline void require_streamed_call(const call& c, std::size_t axes) {
   if (!streams(c)) {
-    if (c.slot_ids.given())
-      fail(c.op, c.slot_ids, "an empty view without a stream", text("shape ") << shape_text(c.slot_ids.view));
+    if (!c.opt->slot_ids.empty())
+      fail(c.op, {"slot_ids"}, "an empty view without a stream", text("shape ") << shape_text(c.opt->slot_ids));
     return;
   }
   const any_stream& s = c.opt->stream;
@@ -114,7 +114,7 @@ class slot_checks {
     index_t before = -1;
     bool ascending = true;
     for (index_t b = 0; b < p_.elements(); ++b) {
-      const index_t slot = p_.stream.slot(b);
+      const index_t slot = p_.stream->slot(b);
       if (slot == -1) continue;
       require_known(b, slot);
       ascending = ascending && slot > before;
@@ -129,23 +129,23 @@ class slot_checks {
   void require_known(index_t b, index_t slot) const {
     const index_t count = c_.opt->stream.count();
     if (slot >= 0 && slot < count) return;
-    if (!c_.slot_ids.given()) {
-      fail(
-          c_.op, {"stream"},
-          text("at least ") << (p_.packed.set ? "N = " : "B = ") << p_.elements() << " slots, as there are no slot_ids",
-          text(count) << " slots");
+    if (!c_.sequences->slot_ids.given()) {
+      fail(c_.op, {"stream"},
+           text("at least ") << (p_.packed != nullptr ? "N = " : "B = ") << p_.elements()
+                             << " slots, as there are no slot_ids",
+           text(count) << " slots");
     }
-    fail(c_.op, c_.slot_ids, text("slots from 0 to ") << count - 1 << ", or -1",
+    fail(c_.op, c_.sequences->slot_ids, text("slots from 0 to ") << count - 1 << ", or -1",
          text("slot ") << slot << " for batch element " << b);
   }
 
   void require_distinct() const {
     std::vector<std::uint8_t> named(static_cast<std::size_t>(c_.opt->stream.count()));
     for (index_t b = 0; b < p_.elements(); ++b) {
-      const index_t slot = p_.stream.slot(b);
+      const index_t slot = p_.stream->slot(b);
       if (slot == -1) continue;
       std::uint8_t& seen = named[static_cast<std::size_t>(slot)];
-      if (seen != 0) fail(c_.op, c_.slot_ids, "every slot at most once", text("slot ") << slot << " twice");
+      if (seen != 0) fail(c_.op, c_.sequences->slot_ids, "every slot at most once", text("slot ") << slot << " twice");
       seen = 1;
     }
   }
@@ -179,19 +179,20 @@ class slot_checks {
 };
 
 /// Everything about the slots of a call whose shapes fit; it is then the problem's stream.
-[[gnu::cold]] inline void set_stream(const call& c, problem& p) {
+[[gnu::cold]] inline void set_stream(call& c, problem& p) {
   if (!streams(c)) return;
   require_spec_of_call(c, p);
   const any_stream& s = c.opt->stream;
-  p.stream.set = true;
-  p.stream.data = static_cast<std::byte*>(s.data());
-  p.stream.spec = s.spec();
-  p.stream.count = s.count();
-  if (c.slot_ids.given()) {
-    const length_list ids = to_lengths(c.slot_ids.view);
-    p.stream.ids = ids.data;
-    p.stream.id_step = ids.step;
-    p.stream.wide = ids.wide;
+  stream_ref& slots = c.sequences->stream;
+  p.stream = &slots;
+  slots.data = static_cast<std::byte*>(s.data());
+  slots.spec = s.spec();
+  slots.count = s.count();
+  if (c.sequences->slot_ids.given()) {
+    const length_list ids = to_lengths(c.sequences->slot_ids.view);
+    slots.ids = ids.data;
+    slots.id_step = ids.step;
+    slots.wide = ids.wide;
   }
   slot_checks(c, p).run();
 }

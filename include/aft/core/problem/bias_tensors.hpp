@@ -32,7 +32,7 @@ struct bias_tensors {
 
   explicit bias_tensors(const backward_problem& p) {
     const bias_ref& d = p.dbias;
-    const index_t rows = p.packed.bias_rows, columns = p.packed.bias_columns;
+    const index_t rows = p.packed->bias_rows, columns = p.packed->bias_columns;
     switch (d.kind) {
       case bias_kind::none:
       case bias_kind::generated: break;

@@ -113,7 +113,6 @@ struct offset_list {
 /// The sequences of a call whose rows hold several, one behind the other. sequence_of (sequences.hpp) makes a problem
 /// of each; what depends on its length is settled there, from what the caller gave.
 struct packed_sequences {
-  bool set = false;
   index_t count = 0;
   offset_list queries{}, keys{};
   index_t longest_queries = 0, longest_keys = 0;
@@ -126,7 +125,6 @@ struct packed_sequences {
 
 /// The slots that a call goes on from.
 struct stream_ref {
-  bool set = false;
   std::byte* data = nullptr;
   stream_spec spec{};
   index_t count = 0;
@@ -158,16 +156,16 @@ struct problem {
   bool narrow_products = true;      ///< products of 16-bit data may take operands of its type
   const std::byte* mask = nullptr;  ///< bytes (b, t, s); stride 0 where an extent is 1
   index_t mask_sb = 0, mask_st = 0, mask_ss = 0;
-  length_list lengths{};        ///< of keys
-  length_list query_lengths{};  ///< rows from there on are padding
-  packed_sequences packed{};    ///< where set, B is 1, and Tq and Tk are the rows of all sequences
+  length_list lengths{};                     ///< of keys
+  length_list query_lengths{};               ///< rows from there on are padding
+  const packed_sequences* packed = nullptr;  ///< where given, B is 1, and Tq and Tk are the rows of all sequences
   /// Of a sequence of a packed call: the rows of all of its sequences, which are how much memory the call goes through;
   /// 0: those of this problem.
   index_t all_queries = 0, all_keys = 0;
   /// Of a call that a backend made longer: the rows that its caller asked for; count -1: all.
   index_t asked_first = 0, asked_count = -1;
   /// Then rows of bias are absolute positions, `win` and `left` count from them, and Tq = Tk new positions follow.
-  stream_ref stream{};
+  const stream_ref* stream = nullptr;
 
   /// Rows of queries, and of keys, that the call as a whole goes through.
   [[gnu::always_inline]] index_t query_rows() const { return all_queries > 0 ? all_queries : B * Tq; }
@@ -179,10 +177,10 @@ struct problem {
     return asked_first + query_lengths.of(b, asked_count < 0 ? Tq : asked_count);
   }
   /// Batch elements, or packed sequences.
-  [[gnu::always_inline]] index_t elements() const { return packed.set ? packed.count : B; }
+  [[gnu::always_inline]] index_t elements() const { return packed != nullptr ? packed->count : B; }
   /// Rows of one of them that are no padding, of a call that no backend made longer.
   [[gnu::always_inline]] index_t element_rows(index_t b) const {
-    return packed.set ? packed.queries.at(b + 1) - packed.queries.at(b) : query_limit(b);
+    return packed != nullptr ? packed->queries.at(b + 1) - packed->queries.at(b) : query_limit(b);
   }
   /// Whether there may be padding.
   [[gnu::always_inline]] bool pads_queries() const { return query_lengths.data != nullptr || asked_count >= 0; }

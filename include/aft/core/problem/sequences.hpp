@@ -52,9 +52,9 @@ inline void take_batch(bias_ref& b, index_t n) {
 
 /// Rows [r0, r1) of sequence n, or to its end where r1 is -1, as a call of their own with all of the sequence's keys.
 inline void take(problem& p, index_t n, index_t r0, index_t r1) {
-  const packed_sequences all = p.packed;
+  const packed_sequences& all = *p.packed;
   const index_t t0 = all.queries.at(n), s0 = all.keys.at(n);
-  p.packed = {};
+  p.packed = nullptr;
   p.all_queries = p.Tq;
   p.all_keys = p.Tk;
   p.Tq = (r1 < 0 ? all.queries.at(n + 1) - t0 : r1) - r0;
@@ -73,7 +73,7 @@ inline void take(problem& p, index_t n, index_t r0, index_t r1) {
   place_filter(p, first);
 }
 inline void take(backward_problem& p, index_t n, index_t r0, index_t r1) {
-  const index_t t0 = p.packed.queries.at(n), s0 = p.packed.keys.at(n);
+  const index_t t0 = p.packed->queries.at(n), s0 = p.packed->keys.at(n);
   for (field* f : {&p.dy, &p.dq}) take_rows(*f, t0 + r0);
   for (field* f : {&p.dk, &p.dv}) take_rows(*f, s0);
   take_batch(p.dbias, n);

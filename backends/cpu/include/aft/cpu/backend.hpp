@@ -124,11 +124,11 @@ void cpu_forward(const problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
 #if defined(AFT_COMPILED_LEVEL)
-  if (p.stream.set) return cpu_impl::stream::stream_forward<C>(p, given);
+  if (p.stream != nullptr) return cpu_impl::stream::stream_forward<C>(p, given);
 #else
-  if (p.stream.set) return p.stream.spec.engine()(p, given);
+  if (p.stream != nullptr) return p.stream->spec.engine()(p, given);
 #endif
-  if (p.packed.set) {
+  if (p.packed != nullptr) {
     const auto one_by_one = [](const problem& one, const cpu& exec) { cpu_impl::forward_rows<C, F>(one, exec); };
     return cpu_impl::packed_forward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_results(one_by_one));
   }
@@ -140,7 +140,7 @@ template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
-  if (p.packed.set) {
+  if (p.packed != nullptr) {
     const auto one_by_one = [](const backward_problem& one, const cpu& exec) { cpu_impl::gradients<C, F>(one, exec); };
     return cpu_impl::packed_backward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_gradients(one_by_one));
   }

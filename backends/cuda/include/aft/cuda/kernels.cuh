@@ -53,7 +53,7 @@ void run_forward(const problem& p, void* stream) {
   backward_problem all;
   static_cast<problem&>(all) = p;
   require_device_memory(own, all);
-  if (p.packed.set) return packed_forward<C>(p, own);
+  if (p.packed != nullptr) return packed_forward<C>(p, own);
   forward<C>(p, own);
 }
 
@@ -63,7 +63,7 @@ void run_backward(const backward_problem& p, void* stream) {
   const device_guard guard(stream, op);
   const call_stream own(op, stream);
   require_device_memory(own, p);
-  if (p.packed.set) return packed_backward<C>(p, own);
+  if (p.packed != nullptr) return packed_backward<C>(p, own);
   backward<C>(p, own);
 }
 

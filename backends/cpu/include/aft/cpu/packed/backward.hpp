@@ -60,7 +60,7 @@ template <class C>
   if (bias_wanted && !summed) {
     const bias_tensors tensors(p);
     // A bias for every sequence, or for one that is not empty.
-    const index_t own = p.bias.batch == 1 ? 1 : p.packed.count;
+    const index_t own = p.bias.batch == 1 ? 1 : p.packed->count;
     parallel_for(own, threads, [&](index_t b, int) {
       backward_problem one;
       if (p.bias.batch != 1 || order.count == 1)
@@ -71,10 +71,10 @@ template <class C>
   if (summed && !blocked) sums->begin(0, threads);
   schedule.run(arenas, all_of_one);
   if (summed && !blocked) sums->finish(true, threads);
-  for (; blocked && r0 < p.packed.longest_queries; r0 += sums->rows()) {
+  for (; blocked && r0 < p.packed->longest_queries; r0 += sums->rows()) {
     sums->begin(r0, threads);
     blocks.run(arenas, block_of_one);
-    sums->finish(r0 + sums->rows() >= p.packed.longest_queries, threads);
+    sums->finish(r0 + sums->rows() >= p.packed->longest_queries, threads);
   }
 }
 

@@ -36,7 +36,7 @@ template <class C>
 class bias_sums {
  public:
   [[gnu::cold, gnu::noinline]] bias_sums(const backward_problem& p, const sequence_order& order)
-      : tensors_(p), order_(&order), queries_(p.packed.longest_queries), keys_(p.packed.longest_keys) {
+      : tensors_(p), order_(&order), queries_(p.packed->longest_queries), keys_(p.packed->longest_keys) {
     const index_t all = tensors_.elements(queries_, keys_);
     const index_t held = 2 * max_of(all, 1);
     rows_ = max_of(queries_, 1);

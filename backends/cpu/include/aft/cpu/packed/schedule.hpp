@@ -52,8 +52,8 @@ struct sequence_order {
 [[gnu::cold]] AFT_COMPILE_ONCE inline sequence_order order_sequences(const problem& p, bool keys_count,
                                                                      work_estimate estimate, scratch& memory) {
   sequence_order order;
-  order.entries = memory.take<sequence_order::entry>(p.packed.count);
-  for (index_t n = 0; n < p.packed.count; ++n) {
+  order.entries = memory.take<sequence_order::entry>(p.packed->count);
+  for (index_t n = 0; n < p.packed->count; ++n) {
     const problem one = sequence_of(p, n);
     if (one.Tq == 0 && !(keys_count && one.Tk > 0)) continue;
     // A call costs something whatever its size: some thousand multiply-adds.

@@ -43,7 +43,7 @@ class stream_worker {
 
   static index_t room(const problem& p, index_t width, index_t reach) {
     const index_t line = round_up(width, lanes<C>) + lanes<C>;
-    const index_t rows = p.stream.spec.reach() < 0 ? min_of(p.Tq, staged) : 0;
+    const index_t rows = p.stream->spec.reach() < 0 ? min_of(p.Tq, staged) : 0;
     return (7 + 6 * rows) * line + joint_rows<C>::room(line) + weight_sets(p, width) * weight_rows<C>::room(p, reach);
   }
   stream_worker(const problem& p, C* buffer, index_t width, index_t reach)
@@ -61,9 +61,9 @@ class stream_worker {
   /// The next positions of batch element or packed sequence b, from `position` on, channels [c0, c1).
   void run(index_t b, index_t position, index_t c0, index_t c1) {
     b_ = b;
-    first_row_ = p_.packed.set ? p_.packed.queries.at(b) : 0;
+    first_row_ = p_.packed != nullptr ? p_.packed->queries.at(b) : 0;
     const index_t rows = p_.element_rows(b);
-    const slot_arrays<C> slot(p_.stream, p_.stream.slot(b));
+    const slot_arrays<C> slot(*p_.stream, p_.stream->slot(b));
     if (position == 0 && slot.folds()) clear_fold<C>(slot, c0, c1);
     constexpr index_t many = rows_together<C>, block = checks::slot_layout::block;
     for (index_t t = 0; t < rows;) {
@@ -89,7 +89,7 @@ class stream_worker {
   /// Sets of buffers for weights: of rows that are summed together, or of heads
   /// whose weights stay the same.
   static index_t weight_sets(const problem& p, index_t width) {
-    if (p.stream.spec.op() == stream_operator::full) return p.Tq >= rows_together<C> ? rows_together<C> : 1;
+    if (p.stream->spec.op() == stream_operator::full) return p.Tq >= rows_together<C> ? rows_together<C> : 1;
     if (!same_for_all_rows(p)) return 1;
     const index_t heads = min_of(p.bias.heads, width / max_of(index_t{1}, p.d / p.bias.heads) + 2);
     return heads <= most_heads ? heads : 1;
@@ -246,7 +246,7 @@ class stream_worker {
     return f.type == dtype_of<C> && f.sc == 1 && n % lanes<C> == 0 && p_.d / p_.bias.heads % lanes<C> == 0;
   }
   std::byte* place(const field& f, index_t t, index_t c) const {
-    const index_t batch = p_.packed.set ? 0 : b_ * f.sb;
+    const index_t batch = p_.packed != nullptr ? 0 : b_ * f.sb;
     return f.data + (batch + (first_row_ + t) * f.sx[2] + c * f.sc) * size_of(f.type);
   }
   const C* piece(const field& f, index_t t, index_t c, index_t n, C* buffer) const {
@@ -296,11 +296,11 @@ inline double stream_work(const problem& p, index_t reach) {
          (3 * static_cast<double>(reach) + 64);
 }
 
-/// All four operators: p.stream is set. Slots are written by the threads that
+/// All four operators: p.stream is given. Slots are written by the threads that
 /// own their channels; headers last.
 template <class C>
 AFT_COMPILE_ONCE inline void stream_forward(const problem& p, const cpu& given) {
-  const stream_ref& s = p.stream;
+  const stream_ref& s = *p.stream;
   const auto position_of = [&](index_t b) {
     return checks::slot_header::read(s.data + s.slot(b) * s.spec.bytes()).position;
   };
@@ -325,7 +325,7 @@ AFT_COMPILE_ONCE inline void stream_forward(const problem& p, const cpu& given) 
   const std::uint64_t spec = checks::digest_of(s.spec);
   for (index_t b = 0; b < all; ++b) {
     if (s.slot(b) < 0) continue;
-    if (!p.packed.set)
+    if (p.packed == nullptr)
       for_padding(p, b, [&](index_t t0, index_t t1) {
         fill_rows<C>(p.y, p.grid, b, t0, t1, p.d, C(0));
         if (p.average.set) fill_rows<C>(p.average, p.grid, b, t0, t1, p.d, C(0));

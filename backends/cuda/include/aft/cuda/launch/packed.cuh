@@ -16,7 +16,7 @@ template <class C>
 void packed_forward(const problem& p, const call_stream& stream) {
   device_room room(stream);
   const auto all = [&] {
-    for (index_t n = 0; n < p.packed.count; ++n) forward<C>(sequence_of(p, n), stream, &room);
+    for (index_t n = 0; n < p.packed->count; ++n) forward<C>(sequence_of(p, n), stream, &room);
   };
   all();
   room.allocate();
@@ -28,7 +28,7 @@ template <class C>
 class packed_bias_sums {
  public:
   packed_bias_sums(const backward_problem& p, bool summed, device_scratch& memory)
-      : tensors_(p), keys_(p.packed.longest_keys), rows_(max_of(p.packed.longest_queries, 1)) {
+      : tensors_(p), keys_(p.packed->longest_keys), rows_(max_of(p.packed->longest_queries, 1)) {
     if (!summed) return;
     const bool by_rows = p.dbias.kind == bias_kind::dense || p.dbias.kind == bias_kind::banded;
     if (by_rows) rows_ = max_of(rows_at_once<C>(1, tensors_.elements(1, keys_), rows_, tuning::pairs), 1);
@@ -92,7 +92,7 @@ class packed_bias_sums {
 /// by launches of their own.
 template <class C>
 void packed_backward(const backward_problem& p, const call_stream& stream) {
-  const packed_sequences& all = p.packed;
+  const packed_sequences& all = *p.packed;
   const bool wanted = p.dbias.kind != bias_kind::none;
   const bool summed = wanted && p.bias.batch == 1 && all.count > 1;
   device_room room(stream);
