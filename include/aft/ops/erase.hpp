@@ -63,17 +63,19 @@ void set_bias(bias_arguments& b, const generated_bias<F>& bias) {
   b.kind = bias_kind::generated;
   b.heads = bias.heads;
   b.batched = bias.batched;
-  b.rows.f = std::addressof(bias.f);
-  b.rows.generate = &generate_row<C, F>;
-  b.rows.wide = std::is_same_v<C, double>;
+  generated_rows& rows = b.rows.emplace();
+  rows.f = std::addressof(bias.f);
+  rows.generate = &generate_row<C, F>;
+  rows.wide = std::is_same_v<C, double>;
 }
 template <class C, class F>
 void set_bias(bias_arguments& b, const generated_bias_gradient<F>& bias) {
   b.kind = bias_kind::generated;
-  b.rows.f = std::addressof(bias.f);
-  b.rows.take = &take_row<C, F>;
-  b.rows.parts = bias.parts;
-  b.rows.wide = std::is_same_v<C, double>;
+  generated_rows& rows = b.rows.emplace();
+  rows.f = std::addressof(bias.f);
+  rows.take = &take_row<C, F>;
+  rows.parts = bias.parts;
+  rows.wide = std::is_same_v<C, double>;
 }
 
 /// Element types and spaces inside a bias.

@@ -51,11 +51,11 @@ class pair_weights {
   }
 
   double generated(index_t b, index_t h, index_t t, index_t s) const {
-    const generated_rows& rows = p_.bias.rows;
+    const generated_rows& rows = *p_.bias.rows;
     const index_t of = p_.bias.batch > 1 ? b : 0;
     double wide = 0;
     float narrow = 0;
-    rows.generate(rows.f, of, h, rows.first + t, s, rows.wide ? static_cast<void*>(&wide) : &narrow, 1);
+    rows.generate(rows.f, of, h, p_.bias.rows_first + t, s, rows.wide ? static_cast<void*>(&wide) : &narrow, 1);
     return rows.wide ? wide : static_cast<double>(narrow);
   }
 

@@ -43,8 +43,6 @@ struct generated_rows {
   void (*generate)(const void* f, index_t b, index_t h, index_t t, index_t s0, void* row, index_t n) noexcept = nullptr;
   void (*take)(const void* f, index_t part, index_t b, index_t h, index_t t, index_t s0, const void* dw,
                index_t n) noexcept = nullptr;
-  index_t first = 0;  ///< position of the first query
-  index_t batch = 0;  ///< of a packed call's sequence: the number by which f knows it
   index_t parts = 1;  ///< that the rows of a gradient are dealt to
   bool wide = false;  ///< double
 };
@@ -63,7 +61,9 @@ struct bias_ref {
   bool r_set = false;
   index_t r_sh = 0;
   std::array<index_t, 3> r_sj{};
-  generated_rows rows{};  ///< generated
+  const generated_rows* rows = nullptr;  ///< generated
+  index_t rows_first = 0;                ///< the position of the first query, as its function knows it
+  index_t rows_batch = 0;                ///< and the number of a packed call's sequence
 };
 
 /// Pairs outside the window have bias 0 or are excluded. Unbounded: every pair is inside.

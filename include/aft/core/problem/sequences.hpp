@@ -46,7 +46,7 @@ inline void take_rows(matrix& m, index_t first) {
 }
 inline void take_batch(bias_ref& b, index_t n) {
   if (b.batch > 1 && b.w.set) b.w.data += n * b.w.sb * size_of(b.w.type);
-  b.rows.batch = b.batch > 1 ? n : 0;
+  b.rows_batch = b.batch > 1 ? n : 0;
   b.batch = 1;
 }
 
@@ -65,7 +65,7 @@ inline void take(problem& p, index_t n, index_t r0, index_t r1) {
   take_batch(p.bias, n);
   take_rows(p.bias.kind == bias_kind::factorized ? p.bias.u : p.bias.w, r0);
   const index_t first = all.first_query + r0;
-  p.bias.rows.first = first;
+  p.bias.rows_first = first;
   if (all.win.bounded) place_window(p, all.win, first, p.bias.kind == bias_kind::banded);
   place_diagonal(p, all.causal, first);
   if (p.bias.kind != bias_kind::filter) return;

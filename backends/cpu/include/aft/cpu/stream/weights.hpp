@@ -86,7 +86,7 @@ class weight_rows {
     const index_t row = (bias.batch > 1 ? b : 0) * w.sb + h * w.sh + position * w.sr;
     switch (bias.kind) {
       case bias_kind::generated:
-        bias.rows.generate(bias.rows.f, bias.batch > 1 ? b : 0, h, position, first, raw_, n);
+        bias.rows->generate(bias.rows->f, bias.batch > 1 ? b : 0, h, position, first, raw_, n);
         break;
       case bias_kind::none: std::fill_n(raw_, n, C(0)); break;
       case bias_kind::dense:
