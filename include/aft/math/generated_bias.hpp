@@ -14,6 +14,7 @@ namespace aft {
 struct per_batch_t {
   explicit per_batch_t() = default;
 };
+/// Its value: `aft::generated_bias{H, f, aft::per_batch}`.
 inline constexpr per_batch_t per_batch{};
 
 /// A bias that no one stores (AFT Eq. 2, inside a window Eq. 4): `void f(index_t b, index_t h, index_t t, index_t s0,
@@ -33,9 +34,11 @@ struct generated_bias {
   F f;                   ///< Asked through a const reference; lives as long as the call.
   bool batched = false;  ///< f depends on b.
 
+  /// The same bias for every batch element: f is asked with b = 0.
   template <std::integral N>
   [[gnu::always_inline]] constexpr generated_bias(N H, F function)
       : heads(static_cast<index_t>(H)), f(std::move(function)) {}
+  /// One for each batch element.
   template <std::integral N>
   [[gnu::always_inline]] constexpr generated_bias(N H, F function, per_batch_t)
       : heads(static_cast<index_t>(H)), f(std::move(function)), batched(true) {}
@@ -54,6 +57,7 @@ struct generated_bias_gradient {
   F f;            ///< Called through a const reference; lives as long as the call.
   index_t parts;  ///< 1 to 64
 
+  /// Rows are dealt to so many parts.
   template <std::integral N>
   [[gnu::always_inline]] constexpr generated_bias_gradient(F function, N count)
       : f(std::move(function)), parts(static_cast<index_t>(count)) {}

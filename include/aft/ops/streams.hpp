@@ -110,6 +110,7 @@ void reset(const E& exec, const stream_view<Space>& st) {
   checks::require_stream("aft::reset", exec, st);
   checks::reset_slots(st, 0, st.count());
 }
+/// The same of one slot.
 template <executor E, class Space>
 void reset(const E& exec, const stream_view<Space>& st, index_t slot) {
   checks::require_stream("aft::reset", exec, st);

@@ -14,6 +14,7 @@ template <class Space = host_space>
 class stream_view {
  public:
   [[gnu::always_inline]] constexpr stream_view() = default;
+  /// `count` slots from `data` on. Nothing is looked at before a call.
   [[gnu::always_inline]] constexpr stream_view(const stream_spec& spec, void* data, index_t count)
       : spec_(spec), data_(data), count_(count) {}
   /// What the slots are of.
@@ -33,6 +34,7 @@ class stream_view {
 class any_stream {
  public:
   [[gnu::always_inline]] constexpr any_stream() = default;
+  /// The same slots.
   template <class Space>
   [[gnu::always_inline]] constexpr any_stream(const stream_view<Space>& v)
       : spec_(v.spec()),
