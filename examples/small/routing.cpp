@@ -18,8 +18,6 @@ namespace {
 
 using aft::index_t;
 
-constexpr index_t problems = 4, places = 500, routes = 50, d = 16;
-
 struct point {
   float x, y;
 };
@@ -27,6 +25,7 @@ struct point {
 }  // namespace
 
 int main() {
+  constexpr index_t problems = 4, places = 500, routes = 50, d = 16;
   std::mt19937 engine(5);
   std::uniform_real_distribution<float> metres(0, 1000), any(-1, 1);
   std::vector<point> map(problems * places);

@@ -15,7 +15,7 @@ namespace {
 
 using aft::index_t;
 
-constexpr index_t T = 200, d = 16, heads = 2, buckets = 32, parts = 4;
+constexpr index_t buckets = 32;
 
 /// Exact up to 8 positions to either side, then by the logarithm of the distance up to 128.
 std::size_t bucket(index_t h, index_t t, index_t s) noexcept {
@@ -26,7 +26,7 @@ std::size_t bucket(index_t h, index_t t, index_t s) noexcept {
   return static_cast<std::size_t>(h * buckets + (s > t ? 16 : 0) + place);
 }
 
-std::vector<float> wave(index_t n, float step) {
+std::vector<float> waves(index_t n, float step) {
   std::vector<float> x(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(step * static_cast<float>(i));
   return x;
@@ -35,8 +35,9 @@ std::vector<float> wave(index_t n, float step) {
 }  // namespace
 
 int main() {
-  const auto q = wave(T * d, 0.1F), k = wave(T * d, 0.7F), v = wave(T * d, 0.3F), dy = wave(T * d, 0.23F);
-  auto table = wave(heads * buckets, 1.1F);
+  constexpr index_t T = 200, d = 16, heads = 2, parts = 4;
+  const auto q = waves(T * d, 0.1F), k = waves(T * d, 0.7F), v = waves(T * d, 0.3F), dy = waves(T * d, 0.23F);
+  auto table = waves(heads * buckets, 1.1F);
   const auto in = [](const std::vector<float>& x) { return aft::as_view(x.data(), {T, d}); };
   const aft::generated_bias bias{heads, [&](index_t, index_t h, index_t t, index_t s0, std::span<float> row) noexcept {
                                    for (std::size_t i = 0; i < row.size(); ++i)

@@ -26,8 +26,8 @@ inline constexpr per_batch_t per_batch{};
 /// is 0 unless the bias is `per_batch`. f is only asked for pairs inside the tensors, the window and causal order; what
 /// it says of pairs that a mask or a length hides is ignored, NaN too. It is pure (the same arguments give the same
 /// bits), as it is asked in pieces of any length, by several threads at once, and possibly again: for every pair once
-/// in a forward call and three times in a backward call, or for each batch element so often, and never more than twice
-/// and four times. It runs in the default floating-point environment and must not throw.
+/// in a forward call and three times in a backward call (four where logits are beyond what a power of two and a float
+/// can hold), or for each batch element so often. It runs in the default floating-point environment and must not throw.
 template <class F>
 struct generated_bias {
   index_t heads;         ///< H

@@ -98,7 +98,7 @@ struct slot_pairs {
   std::memcpy(to, from, static_cast<std::size_t>(slot_layout::header_bytes));
   part(l.rows_at(), 2 * seen * row);
   part(l.keys_at(), seen * row);
-  part(l.references_at(), (seen + l.block - 1) / l.block * row);
+  part(l.references_at(), (seen + slot_layout::block - 1) / slot_layout::block * row);
 }
 
 }  // namespace checks

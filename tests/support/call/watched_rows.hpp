@@ -71,7 +71,7 @@ class watched_rows {
     // Where a mask tells batch elements apart each of them packs weights of its own.
     const int times = s_.mask == mask_form::batch_pairs ? static_cast<int>(s_.B) : 1;
     for (const auto& n : asked_)
-      if (n > (backward ? 3 : 1) * times) return "asked too often";
+      if (n > (backward ? 4 : 1) * times) return "asked too often";
     index_t at = 0;
     for (index_t row = 0; backward && row < static_cast<index_t>(taken_.size()) / (s_.Tk > 0 ? s_.Tk : 1); ++row) {
       const index_t t = row % s_.Tq + s_.first_query;

@@ -69,7 +69,7 @@ class slot_arrays {
   C* keys(index_t i) const { return first_ + layout_.keys_at() + i * layout_.channels; }
   /// The power of two that e^k of a position is divided by.
   C* references(index_t position) const {
-    return first_ + layout_.references_at() + position / layout_.block % layout_.blocks * layout_.channels;
+    return first_ + layout_.references_at() + position / checks::slot_layout::block % layout_.blocks * layout_.channels;
   }
 
  private:
