@@ -134,7 +134,8 @@ class stream_spec {
     l.channels = (d_ + 15) / 16 * 16;
     l.kept = reach() + 1;
     const bool fixed = op_ == stream_operator::full;
-    l.blocks = l.kept == 0 ? 0 : (l.kept + checks::slot_layout::block - 1) / checks::slot_layout::block + (fixed ? 0 : 1);
+    l.blocks =
+        l.kept == 0 ? 0 : (l.kept + checks::slot_layout::block - 1) / checks::slot_layout::block + (fixed ? 0 : 1);
     l.fold = fixed ? 0 : checks::slot_layout::fold_arrays;
     l.element = type_ == dtype::f64 ? 8 : 4;
     return l;
