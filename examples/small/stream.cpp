@@ -35,7 +35,7 @@ struct sequence {
 
 }  // namespace
 
-int main() {
+int main() try {
   // One row of a banded bias serves every position.
   std::vector<float> w(width);
   for (std::size_t j = 0; j < w.size(); ++j) w[j] = -0.2F * static_cast<float>(w.size() - 1 - j);
@@ -72,4 +72,7 @@ int main() {
   std::printf("%d bytes a slot, at position %d: %s\n", static_cast<int>(spec.bytes()),
               static_cast<int>(aft::position(exec, stream, 0)), cut.y == whole.y ? "the same bits" : "other bits");
   return cut.y == whole.y ? 0 : 1;
+} catch (const aft::shape_error& e) {
+  std::printf("%s\n", e.what());
+  return 1;
 }
