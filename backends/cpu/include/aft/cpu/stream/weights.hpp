@@ -3,6 +3,9 @@
 /// positions that it sees, and e^w of them.
 #pragma once
 
+#include <algorithm>
+
+#include "../math/exp.hpp"
 #include "../runtime/workspace.hpp"
 #include "../tensor/strided.hpp"
 #include "slot.hpp"
