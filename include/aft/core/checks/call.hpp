@@ -40,7 +40,7 @@ struct bias_arguments {
 /// to clear it was a twentieth of a call on one position.
 struct sequence_arguments {
   argument query_offsets{"query_offsets"}, key_offsets{"key_offsets"}, slot_ids{"slot_ids"};
-  argument slots{"stream"};  ///< the bytes of a stream
+  argument stream_bytes{"stream"};  ///< the bytes of a stream
   packed_sequences packed{};
   stream_ref stream{};
 };

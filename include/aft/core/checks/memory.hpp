@@ -43,7 +43,7 @@ struct tensors {
     all.input(c.sequences->slot_ids);
   }
   all.output(c.y);
-  if (c.sequences) all.output(c.sequences->slots);
+  if (c.sequences) all.output(c.sequences->stream_bytes);
   all.output(c.dq);
   all.output(c.dk);
   all.output(c.dv);

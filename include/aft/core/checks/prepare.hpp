@@ -186,7 +186,7 @@ inline void set_visibility(const call& c, problem& p) {
   require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));
   require_offsets(c);
   require_streamed_call(c, channel_axis(c.v.view) - first_position(c.v.view));
-  if (streams(c)) c.sequences->slots.view = bytes_of(c.opt->stream);
+  if (streams(c)) c.sequences->stream_bytes.view = bytes_of(c.opt->stream);
   require_sane_all(c);
   backward_problem p;
   settle_extents(c, p);

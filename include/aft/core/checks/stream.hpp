@@ -183,16 +183,16 @@ class slot_checks {
   if (!streams(c)) return;
   require_spec_of_call(c, p);
   const any_stream& s = c.opt->stream;
-  stream_ref& slots = c.sequences->stream;
-  p.stream = &slots;
-  slots.data = static_cast<std::byte*>(s.data());
-  slots.spec = s.spec();
-  slots.count = s.count();
+  stream_ref& ref = c.sequences->stream;
+  p.stream = &ref;
+  ref.data = static_cast<std::byte*>(s.data());
+  ref.spec = s.spec();
+  ref.count = s.count();
   if (c.sequences->slot_ids.given()) {
     const length_list ids = to_lengths(c.sequences->slot_ids.view);
-    slots.ids = ids.data;
-    slots.id_step = ids.step;
-    slots.wide = ids.wide;
+    ref.ids = ids.data;
+    ref.id_step = ids.step;
+    ref.wide = ids.wide;
   }
   slot_checks(c, p).run();
 }

@@ -70,9 +70,9 @@ class bias_sums {
       index_t& most_of = i < schedule.shared() ? shared : of_slot_;
       most_of = max_of(most_of, own);
     }
-    const index_t slots = min_of(schedule.threads(), parts_);
+    const index_t own_count = min_of(schedule.threads(), parts_);
     sums_ = memory.take<C>(parts_ * of_part_);
-    own_ = memory.take<C>(max_of(shared, slots * of_slot_));
+    own_ = memory.take<C>(max_of(shared, own_count * of_slot_));
   }
   std::size_t bytes() const {
     return static_cast<std::size_t>(2 * parts_ * tensors_.elements(rows_, keys_)) * sizeof(C);

@@ -48,7 +48,7 @@ AFT_COMPILE_ONCE inline exact_result<C> exact_lane(const slot_arrays<C>& slot, i
       f(key, bias, static_cast<double>((slot.row(place) + slot.step())[c]));
     }
   };
-  each([&](double key, double bias, double value) { see(exact_logit::sum(key, bias), std::abs(value)); });
+  each([&](double key, double bias, double value) { see(exact_logit::sum(key, bias), (std::abs)(value)); });
 
   exact_logit of_fold;
   double fold_num = 0, fold_den = 0;
@@ -64,7 +64,7 @@ AFT_COMPILE_ONCE inline exact_result<C> exact_lane(const slot_arrays<C>& slot, i
       fold_den = static_cast<double>(lane.total_den());
       if (!(fold_den < inf)) tainted = true;
       const double average = std::ldexp(fold_num / fold_den, shift);
-      see(of_fold, std::isfinite(fold_num) ? std::min(std::abs(average), std::numeric_limits<double>::max()) : inf);
+      see(of_fold, std::isfinite(fold_num) ? std::min((std::abs)(average), std::numeric_limits<double>::max()) : inf);
     }
   }
   if (tainted) return {static_cast<C>(nan), static_cast<C>(nan)};
@@ -86,7 +86,7 @@ AFT_COMPILE_ONCE inline exact_result<C> exact_lane(const slot_arrays<C>& slot, i
   double average = std::ldexp(ratio, scale);
   // An average of finite values is none larger than they are: only rounding
   // could carry it past the largest number.
-  if (std::isfinite(ratio) && std::abs(average) > most) average = std::copysign(most, average);
+  if (std::isfinite(ratio) && (std::abs)(average) > most) average = std::copysign(most, average);
   return {static_cast<C>(average), static_cast<C>(2 * top.hi + (2 * top.lo + std::log(den_sum)))};
 }
 

@@ -33,7 +33,7 @@ struct lane_reference {
 
   /// One at a key.
   static lane_reference at(double key) {
-    if (std::abs(key) > near_numbers<double>::key) return {key, 0};
+    if ((std::abs)(key) > near_numbers<double>::key) return {key, 0};
     return {0, std::nearbyint(key * exp_constants<double>::log2e)};
   }
   /// log of e^key relative to it.
@@ -85,7 +85,7 @@ class fold_lane {
       for (index_t i = num; i <= far_den; ++i) at(i) = static_cast<C>(static_cast<double>(at(i)) * factor);
       reference_ = higher;
     }
-    if (std::isfinite(value) && value != C(0)) fit(std::abs(static_cast<double>(value)));
+    if (std::isfinite(value) && value != C(0)) fit((std::abs)(static_cast<double>(value)));
     const double z = reference_.above(k);
     const C term = z < -800 ? C(0) : static_cast<C>(std::exp(z));
     at(num) += term * static_cast<C>(std::ldexp(static_cast<double>(value), -shift_));
@@ -145,13 +145,13 @@ class fold_column {
   /// One more position, whose e^k is a 2^e; the lanes that it went to without
   /// further ado.
   vec_mask<C> add(const vec<C>& a, const vec<C>& e, const vec<C>& key, const vec<C>& value) {
-    using near = near_numbers<C>;
+    using bounds = near_numbers<C>;
     const vec<C> zero(C(0)), one(C(1)), few(C(100)), size = (xsimd::abs)(value), up = e - reference_;
     const vec<C> term = times_pow2<C>(a, xsimd::select(up > few, few, up));
-    const auto ordinary = ((xsimd::abs)(key) <= vec<C>(near::key)) & (a >= vec<C>(near::least)) &
-                          (a <= vec<C>(near::most)) & (up <= few) & (term <= vec<C>(near::above)) &
-                          (reference_ < vec<C>(empty_mark<C>)) & (size <= vec<C>(near::most)) &
-                          ((size >= vec<C>(near::least)) | (size == zero));
+    const auto ordinary = ((xsimd::abs)(key) <= vec<C>(bounds::key)) & (a >= vec<C>(bounds::least)) &
+                          (a <= vec<C>(bounds::most)) & (up <= few) & (term <= vec<C>(bounds::above)) &
+                          (reference_ < vec<C>(empty_mark<C>)) & (size <= vec<C>(bounds::most)) &
+                          ((size >= vec<C>(bounds::least)) | (size == zero));
     const vec<C> new_num = mul_add(term, value, num_), new_den = mul_add(term, one, den_);
     if (xsimd::all(ordinary)) {
       num_ = new_num;
@@ -206,7 +206,7 @@ inline void clear_fold(const slot_arrays<C>& slot, index_t c0, index_t c1) {
 /// After so many positions: what makes a whole block moves on.
 template <class C>
 AFT_COMPILE_ONCE inline void carry_blocks(const slot_arrays<C>& slot, index_t c0, index_t c1, index_t positions) {
-  const bool far = positions % (fold_block * fold_block) == 0;
+  const bool of_blocks = positions % (fold_block * fold_block) == 0;
   for (index_t part = 0; part < 2; ++part) {
     C* const last = slot.fold(num + part);
     C* const rest = slot.fold(rest_num + part);
@@ -215,7 +215,7 @@ AFT_COMPILE_ONCE inline void carry_blocks(const slot_arrays<C>& slot, index_t c0
     for (index_t c = c0; c < c1; ++c) {
       block[c] += last[c];
       last[c] = C(0);
-      if (far) {
+      if (of_blocks) {
         blocks[c] += block[c];
         block[c] = C(0);
       }

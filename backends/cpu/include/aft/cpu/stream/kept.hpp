@@ -17,24 +17,24 @@ namespace aft::inline AFT_ISA::cpu_impl::stream {
 template <class C>
 AFT_INLINE void keep_position(const slot_arrays<C>& slot, index_t p, index_t place, index_t c, index_t count,
                               const vec<C>& key, const vec<C>& value) {
-  using near = near_numbers<C>;
+  using bounds = near_numbers<C>;
   const vec<C> zero(C(0)), nan(std::numeric_limits<C>::quiet_NaN());
-  const auto ordinary = (xsimd::abs)(key) <= vec<C>(near::key);
+  const auto ordinary = (xsimd::abs)(key) <= vec<C>(bounds::key);
   const vec<C> clamped = xsimd::select(ordinary, key, zero);
   const split_exp<C> e = exp_split<C>(clamped);
   C* const kept_reference = slot.references(p) + c;
   vec<C> reference;
   if (p % checks::slot_layout::block == 0) {
     reference =
-        xsimd::select(ordinary, e.exponent + vec<C>(near::slack), p == 0 ? zero : load(slot.references(p - 1) + c));
+        xsimd::select(ordinary, e.exponent + vec<C>(bounds::slack), p == 0 ? zero : load(slot.references(p - 1) + c));
     store_some(kept_reference, reference, count);
   } else {
     reference = load(kept_reference);
   }
-  const vec<C> most(near::above_reference), up = e.exponent - reference;
+  const vec<C> most(bounds::above_reference), up = e.exponent - reference;
   const vec<C> inside = xsimd::select(up > most, nan, times_pow2<C>(e.mantissa, xsimd::select(up > most, most, up)));
   const auto hidden = key == vec<C>(-std::numeric_limits<C>::infinity());
-  const auto nothing = hidden | ((key < -vec<C>(near::key)) & (reference >= vec<C>(near::deepest)));
+  const auto nothing = hidden | ((key < -vec<C>(bounds::key)) & (reference >= vec<C>(bounds::deepest)));
   C* const row = slot.row(place) + c;
   store_some(row, xsimd::select(ordinary, inside, xsimd::select(nothing, zero, nan)), count);
   store_some(row + slot.step(), xsimd::select(hidden, zero, value), count);

@@ -110,13 +110,13 @@ AFT_COMPILE_ONCE inline void finish_apart(const slot_arrays<C>& slot, index_t c,
 template <class C>
 AFT_INLINE void finish_row(const slot_arrays<C>& slot, index_t c, index_t count, const row_weights<C>& w,
                            const joint_sum<C>& sum, index_t at, const row_results<C>& out) {
-  using near = near_numbers<C>;
+  using bounds = near_numbers<C>;
   const vec<C> one(C(1)), zero(C(0));
   const vec<C> size = (xsimd::abs)(sum.num);
-  auto proven = (sum.den >= vec<C>(near::proof)) & (sum.den <= vec<C>(near::largest_den)) &
-                (size <= vec<C>(near::largest_num)) & (sum.top < vec<C>(empty_mark<C>));
+  auto proven = (sum.den >= vec<C>(bounds::proof)) & (sum.den <= vec<C>(bounds::largest_den)) &
+                (size <= vec<C>(bounds::largest_num)) & (sum.top < vec<C>(empty_mark<C>));
   // The fold alone has lost nothing, whatever its average is.
-  if (w.first < w.last) proven = proven & (size >= vec<C>(near::smallest_average) * sum.den);
+  if (w.first < w.last) proven = proven & (size >= vec<C>(bounds::smallest_average) * sum.den);
   if (!w.usable) proven = proven & (sum.den < zero);
   // The gate of a sigmoid and the average share a division, whatever else is
   // wanted: y must not depend on it.
