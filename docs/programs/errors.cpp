@@ -87,7 +87,7 @@ int main() {
     aft::simple_backward(q, k, v, y, aft::no_grad, aft::no_grad, view{at(6), {B, T, d}},
                          aft::options{.lse = view{at(5), {B, T, d}}});
   });
-  refuse("a member of a later version",
+  refuse("slots without a stream",
          [&] { aft::simple(q, k, v, y, aft::options{.slot_ids = aft::as_view(lengths.data(), {3})}); });
   refuse("offsets that end too early", [&] {
     const view rows{at(0), {1, B * T, d}}, to{at(3), {1, B * T, d}};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "streams.hpp"
 
+// For the engine of a stream, which a spec brings along.
+#include <aft/aft.hpp>
 #include <aft/core/checks/validation.hpp>
 #include <aft/interop/dlpack.hpp>
 
