@@ -230,9 +230,9 @@ std::vector<T> bucket_gradient(int threads, index_t parts) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("generated: tables of the parts add up to the same bits in every run", T, float, double) {
-  for (index_t parts : {1, 5, 64}) {
-    const auto once = bucket_gradient<T>(1, parts);
-    for (int threads : {2, 3, 8}) CHECK(bucket_gradient<T>(threads, parts) == once);
+  for (index_t tables : {1, 5, 64}) {
+    const auto once = bucket_gradient<T>(1, tables);
+    for (int threads : {2, 3, 8}) CHECK(bucket_gradient<T>(threads, tables) == once);
     // Gradients of a softmax cancel in each row, and so in the table of a head.
     T sum = 0, size = 0;
     for (T x : once) sum += x, size += std::abs(x);
@@ -371,11 +371,11 @@ TEST_CASE("generated: heads and parts that cannot be") {
                 {"aft::local", "argument 'H' of bias", "a divisor of d = 6", number.c_str()});
   }
   const auto take = [](index_t, index_t, index_t, index_t, index_t, std::span<const float>) noexcept {};
-  for (index_t parts : {0, -3, 65}) {
-    const std::string number = "got " + std::to_string(parts);
+  for (index_t dealt : {0, -3, 65}) {
+    const std::string number = "got " + std::to_string(dealt);
     check_parts(error_of([&] {
                   aft::full_backward(x, x, x, aft::generated_bias{2, alibi{}}, x, aft::no_grad, y, aft::no_grad,
-                                     aft::generated_bias_gradient{take, parts});
+                                     aft::generated_bias_gradient{take, dealt});
                 }),
                 {"aft::full_backward", "argument 'dbias.parts'", "1 to 64", number.c_str()});
   }
