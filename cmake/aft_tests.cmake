@@ -96,7 +96,7 @@ function(aft_need_test_harness)
     target_link_libraries(aft_test_oracle PRIVATE aft::aft aft_warnings)
     target_link_libraries(aft_test_harness PRIVATE aft_test_oracle)
     if(NOT AFT_TEST_FULL)
-      target_compile_definitions(aft_test_harness PRIVATE AFT_TEST_WATCHED)
+      target_compile_definitions(aft_test_harness PUBLIC AFT_TEST_WATCHED)
     endif()
     # The engine, which is in the harness too, keeps the build's own flags: it takes long to compile.
     file(GLOB sources "${support}/harness/harness*.cpp")
