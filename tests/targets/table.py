@@ -7,13 +7,17 @@ table.py                     writes the page
 table.py --check             says whether the page is what the records give, and whether they are of these targets
 """
 
-import json
 import pathlib
 import sys
 
 from targets import TARGETS
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "bench/report"))
+
+from bars import aligned  # noqa: E402: found by the line above
+from records import run  # noqa: E402
+
 RECORDS = TOP / "bench/results/targets/targets.json"
 PAGE = TOP / "docs/developing/targets.md"
 UNMEASURED = "not measured"
@@ -25,13 +29,6 @@ ELSEWHERE = (
      "compiled on every change where nvcc is installed; on a GPU by `scripts/gpu_check`"),
     ("Windows, MSVC or clang-cl", "not tested", "not tested", "not tested", UNMEASURED, "by nobody"),
 )
-
-
-def aligned(rows):
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() + " |" for row in rows]
-    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
-    return "\n".join(lines)
 
 
 def row(target, record):
@@ -89,22 +86,5 @@ def self_test(records):
     assert list(problems(page(records) + " ", records))
 
 
-def main():
-    records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {}
-    if sys.argv[1:2] == ["--record"] and len(sys.argv) == 3:
-        for path in sorted(pathlib.Path(sys.argv[2]).glob("*.json")):
-            records.update(json.loads(path.read_text(encoding="utf-8")))
-        RECORDS.parent.mkdir(parents=True, exist_ok=True)
-        RECORDS.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    elif sys.argv[1:] == ["--check"]:
-        self_test(records)
-        wrong = list(problems(PAGE.read_text(encoding="utf-8"), records))
-        print("\n".join(wrong) or f"{len(records)} targets have a record, and the page shows it")
-        sys.exit(1 if wrong else 0)
-    elif sys.argv[1:]:
-        sys.exit(__doc__)
-    PAGE.write_text(page(records), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    run(RECORDS, PAGE, page, problems, self_test, "targets", __doc__)
