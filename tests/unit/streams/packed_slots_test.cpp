@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed sequences whose new positions continue slots: the bits of a call on each, biases of any kind.
 #include <cmath>
-#include <memory>
 #include <random>
 #include <span>
 
 #include "engines/own_engine.hpp"
+#include "call/slots.hpp"
 #include "expect_error.hpp"
 
 namespace {
@@ -13,6 +13,8 @@ namespace {
 using aft::index_t;
 using aft::test::check_parts;
 using aft::test::error_of;
+using aft::test::random_floats;
+using aft::test::slots;
 using offsets_view = aft::tensor_view<const std::int64_t, 1>;
 
 enum class kind { simple, banded, conv, dense, factorized, generated };
@@ -20,32 +22,12 @@ enum class kind { simple, banded, conv, dense, factorized, generated };
 constexpr index_t d = 36, hk = 18, T = 120, N = 5, rank = 3, taps = 6;
 constexpr aft::window win{9, 0};
 
-std::vector<float> random_floats(index_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<float> x(static_cast<std::size_t>(n));
-  for (float& e : x) e = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 400.0F;
-  return x;
+aft::stream_spec spec_of(kind of) {
+  if (of == kind::simple) return aft::stream_spec::simple<float>(d, hk);
+  if (of == kind::banded) return aft::stream_spec::local<float>(d, hk, win);
+  if (of == kind::conv) return aft::stream_spec::conv<float>(d, hk, taps);
+  return aft::stream_spec::full<float>(d, hk, T);
 }
-
-struct slots {
-  aft::stream_spec spec;
-  std::vector<std::byte> memory;
-  void* first;
-
-  explicit slots(kind of) : spec(spec_of(of)), memory(static_cast<std::size_t>(spec.bytes() * N + 64)) {
-    first = memory.data();
-    std::size_t room = memory.size();
-    std::align(64, static_cast<std::size_t>(spec.bytes() * N), first, room);
-    aft::reset(aft::cpu{}, view());
-  }
-  static aft::stream_spec spec_of(kind of) {
-    if (of == kind::simple) return aft::stream_spec::simple<float>(d, hk);
-    if (of == kind::banded) return aft::stream_spec::local<float>(d, hk, win);
-    if (of == kind::conv) return aft::stream_spec::conv<float>(d, hk, taps);
-    return aft::stream_spec::full<float>(d, hk, T);
-  }
-  aft::stream_view<> view() const { return {spec, first, N}; }
-};
 
 /// What a slot's owner sees of calls on rows [a, b) of packed tensors.
 struct tensors {
@@ -100,7 +82,7 @@ struct tensors {
 TEST_CASE("streams: packed sequences continue their slots with the bits of a call on each") {
   for (const kind of : {kind::simple, kind::banded, kind::conv, kind::dense, kind::factorized, kind::generated}) {
     CAPTURE(static_cast<int>(of));
-    const slots packed(of), apart(of);
+    const slots packed(spec_of(of), N), apart(spec_of(of), N);
     const std::vector<std::int32_t> ids{3, 0, -1, 4, 1};
     std::mt19937 random(11);
     for (unsigned round = 0; round < 4; ++round) {
@@ -121,20 +103,19 @@ TEST_CASE("streams: packed sequences continue their slots with the bits of a cal
       }
       CHECK(x.y == y);
       CHECK(x.lse == lse);
-      for (index_t slot = 0; slot < N; ++slot)
-        CHECK(aft::position(aft::cpu{}, packed.view(), slot) == aft::position(aft::cpu{}, apart.view(), slot));
+      for (index_t slot = 0; slot < N; ++slot) CHECK(packed.position(slot) == apart.position(slot));
     }
   }
 }
 
 TEST_CASE("streams: offsets that do not fit the slots") {
-  const slots own(kind::simple);
+  const slots own(spec_of(kind::simple), N);
   tensors x(9, 1);
   const std::vector<float> before = x.y;
   const auto refused = [&](const aft::options& opt, const std::initializer_list<const char*>& parts) {
     check_parts(error_of([&] { x.call(kind::simple, 0, 9, 1, opt); }), parts);
     CHECK(x.y == before);
-    for (index_t slot = 0; slot < N; ++slot) CHECK(aft::position(aft::cpu{}, own.view(), slot) == 0);
+    for (index_t slot = 0; slot < N; ++slot) CHECK(own.position(slot) == 0);
   };
   const std::vector<std::int64_t> offsets{0, 4, 9}, other{0, 5, 9}, many{0, 1, 2, 3, 4, 5, 9};
   const std::vector<std::int32_t> ids{0, 1, 2};

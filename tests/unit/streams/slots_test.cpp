@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engines/own_engine.hpp"
+#include "call/slots.hpp"
 #include "expect_error.hpp"
 
 namespace {
@@ -11,36 +12,10 @@ namespace {
 using aft::index_t;
 using aft::test::check_parts;
 using aft::test::error_of;
+using aft::test::random_floats;
+using aft::test::slots;
 
 constexpr index_t d = 10, hk = 5, taps = 4;
-
-/// Slots of local, conv, simple and full, with numbers for calls on them. Everything a call may write is compared where
-/// it must not be.
-struct slots {
-  aft::stream_spec spec;
-  index_t count;
-  std::vector<std::byte> memory;
-  std::byte* first;
-
-  slots(const aft::stream_spec& s, index_t n)
-      : spec(s), count(n), memory(static_cast<std::size_t>(s.bytes() * n + 64)) {
-    const auto beyond = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
-    first = memory.data() + (beyond == 0 ? 0 : 64 - beyond);
-    aft::reset(aft::cpu{}, view());
-  }
-  aft::stream_view<> view() const { return {spec, first, count}; }
-  index_t position(index_t slot) const { return aft::position(aft::cpu{}, view(), slot); }
-  std::vector<std::byte> bytes(index_t slot) const {
-    return {first + slot * spec.bytes(), first + (slot + 1) * spec.bytes()};
-  }
-};
-
-std::vector<float> random_floats(index_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<float> x(static_cast<std::size_t>(n));
-  for (float& e : x) e = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 500.0F;
-  return x;
-}
 
 /// Sequences of T positions each, and the operators on parts of them.
 struct data {
