@@ -14,12 +14,13 @@
 
 namespace {
 
-constexpr aft::index_t T = 200, d = 16, width = 9;
+constexpr aft::index_t width = 9;
 constexpr aft::window win{.before = width - 1, .after = 0};
 
 struct sequence {
+  static constexpr aft::index_t T = 200, d = 16;
   std::vector<float> q, k, v, y;
-  explicit sequence(float phase) : q(T * d), k(T * d), v(T * d), y(T * d) {
+  explicit sequence(float phase) : q(T * d), k(q), v(q), y(q) {
     for (std::size_t i = 0; i < q.size(); ++i) {
       const float x = phase + static_cast<float>(i);
       q[i] = std::sin(0.1F * x);
@@ -42,7 +43,7 @@ int main() try {
   const aft::banded_bias bias{aft::as_view(w.data(), {1, width})};
 
   // Two slots: plain bytes, which could be saved to a file and restored on another machine.
-  const auto spec = aft::stream_spec::local<float>(d, d, win);
+  const auto spec = aft::stream_spec::local<float>(sequence::d, sequence::d, win);
   const aft::index_t slots = 2;
   const auto bytes = static_cast<std::size_t>(spec.bytes() * slots);
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(64, bytes), std::free);
@@ -63,11 +64,11 @@ int main() try {
   run(cut, 64, 128);
   const aft::index_t from = 0, to = 1;
   aft::copy(exec, stream, aft::as_view(&from, {1}), aft::as_view(&to, {1}));
-  for (aft::index_t t = 128; t < T; ++t) run(cut, t, t + 1);
+  for (aft::index_t t = 128; t < sequence::T; ++t) run(cut, t, t + 1);
   slot = 1;
-  for (aft::index_t t = 128; t < T; ++t) run(other, t, t + 1);
+  for (aft::index_t t = 128; t < sequence::T; ++t) run(other, t, t + 1);
   aft::reset(exec, stream, 1);
-  run(whole, 0, T);
+  run(whole, 0, sequence::T);
 
   std::printf("%d bytes a slot, at position %d: %s\n", static_cast<int>(spec.bytes()),
               static_cast<int>(aft::position(exec, stream, 0)), cut.y == whole.y ? "the same bits" : "other bits");

@@ -26,7 +26,7 @@ std::size_t bucket(index_t h, index_t t, index_t s) noexcept {
   return static_cast<std::size_t>(h * buckets + (s > t ? 16 : 0) + place);
 }
 
-std::vector<float> waves(index_t n, float step) {
+std::vector<float> ripple(index_t n, float step) {
   std::vector<float> x(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(step * static_cast<float>(i));
   return x;
@@ -36,8 +36,8 @@ std::vector<float> waves(index_t n, float step) {
 
 int main() {
   constexpr index_t T = 200, d = 16, heads = 2, parts = 4;
-  const auto q = waves(T * d, 0.1F), k = waves(T * d, 0.7F), v = waves(T * d, 0.3F), dy = waves(T * d, 0.23F);
-  auto table = waves(heads * buckets, 1.1F);
+  const auto q = ripple(T * d, 0.1F), k = ripple(T * d, 0.7F), v = ripple(T * d, 0.3F), dy = ripple(T * d, 0.23F);
+  auto table = ripple(heads * buckets, 1.1F);
   const auto in = [](const std::vector<float>& x) { return aft::as_view(x.data(), {T, d}); };
   const aft::generated_bias bias{heads, [&](index_t, index_t h, index_t t, index_t s0, std::span<float> row) noexcept {
                                    for (std::size_t i = 0; i < row.size(); ++i)
