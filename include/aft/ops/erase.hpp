@@ -63,7 +63,7 @@ void set_bias(bias_arguments& b, const generated_bias<F>& bias) {
   b.kind = bias_kind::generated;
   b.heads = bias.heads;
   b.batched = bias.batched;
-  generated_rows& rows = b.rows.emplace();
+  generated_rows& rows = b.rows;
   rows.f = std::addressof(bias.f);
   rows.generate = &generate_row<C, F>;
   rows.wide = std::is_same_v<C, double>;
@@ -71,7 +71,7 @@ void set_bias(bias_arguments& b, const generated_bias<F>& bias) {
 template <class C, class F>
 void set_bias(bias_arguments& b, const generated_bias_gradient<F>& bias) {
   b.kind = bias_kind::generated;
-  generated_rows& rows = b.rows.emplace();
+  generated_rows& rows = b.rows;
   rows.f = std::addressof(bias.f);
   rows.take = &take_row<C, F>;
   rows.parts = bias.parts;

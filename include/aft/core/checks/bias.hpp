@@ -96,7 +96,7 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   if (heads < 1 || p.d % heads != 0) fail(c.op, {"H", {}, " of bias"}, text("a divisor of d = ") << p.d, heads);
   ref.heads = heads;
   ref.batch = !c.bias.batched ? 1 : (p.packed != nullptr ? p.packed->count : p.B);
-  ref.rows = &*b.rows;
+  ref.rows = &b.rows;
   ref.rows_first = c.opt->first_query;
 }
 
@@ -177,7 +177,7 @@ inline bool is_broadcast(const any_view& v, std::size_t axis) {
   require_same_extents(c, c.dbias.u, c.bias.u);
   require_same_extents(c, c.dbias.v, c.bias.v);
   require_same_extents(c, c.dbias.r, c.bias.r);
-  const index_t parts = c.dbias.rows ? c.dbias.rows->parts : 1;
+  const index_t parts = c.dbias.rows.parts;
   if (parts < 1 || parts > 64) fail(c.op, {"dbias.parts"}, "1 to 64", parts);
 }
 

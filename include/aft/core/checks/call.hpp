@@ -33,7 +33,7 @@ struct bias_arguments {
   argument r{"filter"};
   index_t heads = 1;     ///< of a generated bias
   bool batched = false;  ///< it has values of its own for each batch element
-  std::optional<generated_rows> rows{};
+  generated_rows rows{};
 };
 
 /// What packed sequences and streams bring along, and what the problem then says of them. Most calls have neither, and
