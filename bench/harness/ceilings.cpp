@@ -68,16 +68,19 @@ struct vector {
 };
 #endif
 
-template <std::size_t R, std::size_t W, bool Around>
-void stream_lines(const std::vector<buffer<float>>& from, std::vector<buffer<float>>& to, std::size_t begin,
+/// The last U of the R arrays that are read are updated where they lie: their lines are in the caches already, so that
+/// a store around those would be the dearer one.
+template <std::size_t R, std::size_t U, std::size_t W, bool Around>
+void stream_lines(std::vector<buffer<float>>& from, std::vector<buffer<float>>& to, std::size_t begin,
                   std::size_t end) {
-  std::array<const char*, R> a{};
+  std::array<char*, R> a{};
   std::array<char*, W> y{};
-  for (std::size_t i = 0; i < R; ++i) a[i] = reinterpret_cast<const char*>(from[i].data());
+  for (std::size_t i = 0; i < R; ++i) a[i] = reinterpret_cast<char*>(from[i].data());
   for (std::size_t i = 0; i < W; ++i) y[i] = reinterpret_cast<char*>(to[i].data());
   for (std::size_t o = begin * line; o < end * line; o += line) {
     vector sum = vector::load(a[0] + o);
     for (std::size_t i = 1; i < R; ++i) sum = sum + vector::load(a[i] + o);
+    for (std::size_t i = R - U; i < R; ++i) sum.store(a[i] + o);
     for (std::size_t i = 0; i < W; ++i) {
       if constexpr (Around) {
         sum.store_around(y[i] + o);
@@ -91,7 +94,7 @@ void stream_lines(const std::vector<buffer<float>>& from, std::vector<buffer<flo
 #endif
 }
 
-template <std::size_t R, std::size_t W>
+template <std::size_t R, std::size_t U, std::size_t W>
 std::function<void()> stream_of(std::size_t bytes, int threads, bool around) {
   struct arrays {
     std::vector<buffer<float>> from, to;
@@ -107,12 +110,24 @@ std::function<void()> stream_of(std::size_t bytes, int threads, bool around) {
     for (std::size_t i = 0; i < parts; ++i) {
       const std::size_t begin = lines * i / parts, end = lines * (i + 1) / parts;
       if (around) {
-        stream_lines<R, W, true>(x->from, x->to, begin, end);
+        stream_lines<R, U, W, true>(x->from, x->to, begin, end);
       } else {
-        stream_lines<R, W, false>(x->from, x->to, begin, end);
+        stream_lines<R, U, W, false>(x->from, x->to, begin, end);
       }
     }
   };
+}
+
+/// Eight sums: as many loads are under way as a core has line buffers for, which one sum that waits for itself would
+/// not reach.
+vector read_lines(const char* begin, const char* end) {
+  constexpr std::ptrdiff_t together = 8;
+  std::array<vector, together> sums{};
+  for (; end - begin >= together * static_cast<std::ptrdiff_t>(line); begin += together * line)
+    for (std::size_t i = 0; i < together; ++i) sums[i] = sums[i] + vector::load(begin + i * line);
+  for (; begin < end; begin += line) sums[0] = sums[0] + vector::load(begin);
+  for (std::size_t i = 1; i < together; ++i) sums[0] = sums[0] + sums[i];
+  return sums[0];
 }
 
 }  // namespace
@@ -163,10 +178,34 @@ std::function<void()> bf16_matmul(const product& p, int threads) {
 }
 
 std::function<void()> stream(int reads, int writes, std::size_t bytes, int threads, bool around_caches) {
-  if (reads == 3 && writes == 1) return stream_of<3, 1>(bytes, threads, around_caches);
-  if (reads == 4 && writes == 3) return stream_of<4, 3>(bytes, threads, around_caches);
-  if (reads == 6 && writes == 3) return stream_of<6, 3>(bytes, threads, around_caches);
+  if (reads == 3 && writes == 1) return stream_of<3, 0, 1>(bytes, threads, around_caches);
+  if (reads == 4 && writes == 3) return stream_of<4, 0, 3>(bytes, threads, around_caches);
+  if (reads == 6 && writes == 3) return stream_of<6, 0, 3>(bytes, threads, around_caches);
   throw std::invalid_argument("no stream of that many arrays");
+}
+
+std::function<void()> stream(int reads, int updates, int writes, std::size_t bytes, int threads, bool around_caches) {
+  if (reads == 6 && updates == 2 && writes == 1) return stream_of<8, 2, 1>(bytes, threads, around_caches);
+  throw std::invalid_argument("no stream of that many arrays");
+}
+
+std::function<void()> reading_stream(std::size_t bytes, int threads) {
+  struct arrays {
+    buffer<float> from, sums;
+  };
+  const auto x = std::make_shared<arrays>();
+  const std::size_t lines = bytes / line, parts = static_cast<std::size_t>(threads);
+  x->from = buffer<float>(static_cast<index_t>(lines * line / sizeof(float)));
+  x->sums = buffer<float>(static_cast<index_t>(parts * line / sizeof(float)));
+  return [x, lines, threads, parts] {
+    const auto* from = reinterpret_cast<const char*>(x->from.data());
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (std::size_t i = 0; i < parts; ++i) {
+      const std::size_t begin = lines * i / parts, end = lines * (i + 1) / parts;
+      // Stored, so that the sums are formed at all.
+      read_lines(from + begin * line, from + end * line).store(reinterpret_cast<char*>(x->sums.data()) + i * line);
+    }
+  };
 }
 
 std::string library_version() {

@@ -29,6 +29,12 @@ std::function<void()> bf16_matmul(const product& p, int threads);
 /// that do not load the line first, which is faster whenever the arrays do not fit the caches.
 std::function<void()> stream(int reads, int writes, std::size_t bytes, int threads, bool around_caches);
 
+/// The same with `updates` arrays beside them, each of which is read and then written where it lies.
+std::function<void()> stream(int reads, int updates, int writes, std::size_t bytes, int threads, bool around_caches);
+
+/// Reads `bytes` bytes once, in parts side by side, one a thread.
+std::function<void()> reading_stream(std::size_t bytes, int threads);
+
 /// Version of oneDNN.
 std::string library_version();
 

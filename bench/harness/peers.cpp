@@ -136,6 +136,7 @@ void peers::enter(race& r, const std::string& name, const call& what) {
   command.append(name).append(R"(", "kind": ")").append(what.kind).append(R"(", "causal": )").append(text(what.causal));
   command.append(R"(, "training": )").append(text(what.training));
   if (what.window > 0) command.append(R"(, "window": )").append(std::to_string(what.window));
+  if (what.context > 0) command.append(R"(, "context": )").append(std::to_string(what.context));
   worker().ask(command + "}");
   const auto timed = [name](std::int64_t calls) {
     std::string run = R"({"run": ")";

@@ -35,6 +35,7 @@ class peers {
     std::string kind;
     bool causal = false, training = false;
     index_t window = 0;
+    index_t context = 0;  ///< positions in the cache that one more query attends to
   };
   /// Enters a call into the race under a name of the race's choice.
   void enter(race& r, const std::string& name, const call& what);

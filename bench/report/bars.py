@@ -149,6 +149,37 @@ def packed():
                       f"packed_{call}{direction}/{SHORT}/float", rate("equal", contestant="packed"), 0.90, 0.97)
 
 
+WITHOUT_GROWTH = (("simple", "simple"), ("local32", "local s=32"), ("conv32", "conv 32 taps"))
+
+
+def inference():
+    """One position of each slot, prompts in chunks, biases that are made as they are needed."""
+    for call, work in WITHOUT_GROWTH[1:]:
+        yield Bar(f"{work}, one position, 64 slots", "stream of what is in reach", f"position_{call}/S64_d512/float",
+                  speed("stream"), 0.60, 0.85)
+    yield Bar("simple, one position, 4096 slots", "stream of the states", "position_simple/S4096_d512/float",
+              speed("stream", "stream_cached"), 0.55, 0.85)
+    for slots in (1, 16):
+        yield Bar(f"full, position 4096, {slots} slot{'s' * (slots > 1)}", "stream of what is kept",
+                  f"position_full/S{slots}_T4096_d512/float", speed("stream"), 0.75, 0.92)
+    for call in ("simple", "local8", "conv7"):
+        yield Bar(f"{call}, one position of one slot", "us", f"position_{call}/S1_d64/float/one_thread",
+                  microseconds(lambda t: t["aft"]), 2, 1, lower=True)
+    for call in ("simple", "local32", "conv32", "full"):
+        yield Bar(f"{call}, 4096 positions in chunks of 512", "the uncut call",
+                  f"prefill_{call}/B1_T4096_d512/float", speed("aft_uncut", contestant="aft_chunks"), 0.85, 0.95)
+    for shape in ("d64_H1", "d512_H8"):
+        yield Bar("full, ALiBi as it is needed", "the stored bias's time", f"generated/B1_T4096_{shape}/float",
+                  share("aft_dense", "aft_generated"), 1.15, lower=True)
+
+
+def contexts():
+    for sequences in (1, 32):
+        for call, work in WITHOUT_GROWTH:
+            yield Bar(f"{work}, context 1024, {sequences} sequence{'s' * (sequences > 1)}", "attention with a cache", f"contexts/T1024_B{sequences}_d512/float",
+                      speed("sdpa", "eager", contestant=f"aft_{call}"), 3, 10)
+
+
 @dataclasses.dataclass
 class Row:
     bar: Bar
@@ -235,7 +266,8 @@ def table(rows):
     return aligned(cells)
 
 
-GROUPS = (("ceilings", ceilings), ("peers", peers), ("calls", calls), ("threads", threads), ("packed", packed))
+GROUPS = (("ceilings", ceilings), ("peers", peers), ("calls", calls), ("threads", threads), ("packed", packed),
+          ("inference", inference), ("contexts", contexts))
 
 
 def main():

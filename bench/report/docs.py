@@ -11,12 +11,14 @@ import sys
 
 import bars
 import conclusions
+import inference
 import plots
 import summary
 from results import Result, plain
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = TOP / "bench/results"
+INFERENCE = RESULTS / "inference/native.json"
 PAGE = TOP / "docs/benchmarks.md"
 IMAGES = TOP / "docs/benchmarks"
 NOTES = TOP / "docs/developing/performance.md"
@@ -136,7 +138,8 @@ def rows_of(result, bars_of):
     return list(bars.evaluate(result, bars_of()))
 
 
-def page(result, others):
+def page(result, decoding, others):
+    """`decoding` is the result of the races of inference, or none."""
     document = result.document
     yield "# Benchmarks\n"
     yield "Made by `scripts/bench` from `bench/results/native.json`; figures of other runs are named where they stand.\n"
@@ -161,11 +164,10 @@ def page(result, others):
            "race; below 1.1 no thread does harm.\n")
     rows = rows_of(result, bars.threads)
     yield f"{bars.table(rows)}\n\n{bars.tally(rows)}.\n"
-    if packed := rows_of(result, bars.packed):
-        yield "## Packed sequences\n"
-        yield ("Log-normal lengths with mean 200, packed one behind the other, against 32 of 197: rows, or for `full` pairs, per "
-               "second.\n")
-        yield f"{bars.table(packed)}\n\n{bars.tally(packed)}.\n"
+    yield from inference.section(decoding)
+    if decoding:
+        yield f"`{INFERENCE.relative_to(TOP)}`, a run of its own:\n"
+        yield machine(decoding.document) + "\n" + conclusions.processors(decoding)
     yield "## Small calls\n"
     yield ("Microseconds on one thread, 64 channels: a whole call on one position; and of a call on 64 positions what is left "
            "when the cost of one more sequence in the batch is taken away. The latter holds what a batch shares, such as the "
@@ -203,17 +205,20 @@ def main():
         raise SystemExit(__doc__)
     result = Result.read(RESULTS / "native.json")
     others = {p.stem: Result.read(p) for p in sorted(RESULTS.glob("*.json")) if p.stem != "native"}
-    text = "\n".join(page(result, others)).rstrip() + "\n"
+    decoding = Result.read(INFERENCE) if INFERENCE.exists() else None
+    text = "\n".join(page(result, decoding, others)).rstrip() + "\n"
     notes = summary.inserted(NOTES.read_text(encoding="utf-8"), {"native": result, **others})
+    images = ((plots.IMAGES, result), (plots.INFERENCE_IMAGES, decoding))
     if not checking:
         PAGE.write_text(text, encoding="utf-8")
         NOTES.write_text(notes, encoding="utf-8")
-        plots.draw_all(result, IMAGES)
+        for names, drawn in images:
+            plots.draw_all(names, drawn, IMAGES)
         print(f"wrote {PAGE.relative_to(TOP)}, {NOTES.relative_to(TOP)} and {IMAGES.relative_to(TOP)}")
         return
     stale = [path for path, made in ((PAGE, text), (NOTES, notes)) if path.read_text(encoding="utf-8") != made]
-    mark = f"drawn from result {plots.digest(result.document)}"
-    stale += [p for p in (IMAGES / f"{n}.svg" for n in plots.IMAGES) if mark not in p.read_text(encoding="utf-8")]
+    stale += [path for names, drawn in images for path in (IMAGES / f"{n}.svg" for n in names)
+              if plots.drawn_from(drawn) not in path.read_text(encoding="utf-8")]
     for path in stale:
         print(f"{path.relative_to(TOP)} is not what the results give: run scripts/bench --docs")
     sys.exit(1 if stale else 0)

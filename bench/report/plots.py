@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plots of docs/benchmarks.md, from one result."""
+"""The plots of docs/benchmarks.md, each from one result."""
 
 import hashlib
 import json
@@ -12,7 +12,12 @@ SHORT_NAMES = {"B8_T1024_d512": "B8 T1024", "B32_T197_d384": "B32 T197", "B2_T30
 GROWTH = (("aft_full", "AFT-full, dense bias", "tab:blue", "-"), ("aft_factorized", "AFT-full, rank 64", "tab:cyan", "-"),
           ("aft_local32", "AFT-local, 63 keys", "tab:green", "-"), ("aft_simple", "AFT-simple", "tab:olive", "-"),
           ("sdpa", "attention (PyTorch)", "tab:red", "--"), ("eager", "AFT-full in PyTorch", "tab:orange", "--"))
+CONTEXTS = (("sdpa", "attention with a cache (PyTorch)", "tab:red", "--"),
+            ("eager", "attention, two products", "tab:orange", "--"), ("aft_full", "AFT-full", "tab:blue", "-"),
+            ("aft_conv32", "AFT-conv, 32 taps", "tab:purple", "-"), ("aft_local32", "AFT-local, 32 keys", "tab:green", "-"),
+            ("aft_simple", "AFT-simple", "tab:olive", "-"))
 IMAGES = ("growth", "roofline", "ceilings", "peers", "threads")
+INFERENCE_IMAGES = ("contexts",)
 
 
 def digest(document):
@@ -57,6 +62,43 @@ def draw_growth(plt, result):
     left.set_title("time, one sequence of 512 channels")
     right.set_title("memory, the same calls")
     left.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def context_races(result, sequences):
+    """[(T, race)] of so many sequences."""
+    races = [(int(name.split("/T")[1].split("_")[0]), race) for name, race in result.races.items()
+             if name.startswith("contexts/T") and f"_B{sequences}_" in name]
+    return sorted(races, key=lambda pair: pair[0])
+
+
+def draw_contexts(plt, result):
+    """Time and memory of a token over the context. Before there is a result the axes are drawn all the same, as pages show them."""
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.9))
+    for axis, sequences in zip(axes, (1, 32, None)):
+        races = context_races(result, sequences or 1) if result else []
+        for key, label, colour, style in CONTEXTS:
+            if sequences:
+                points = [(T, 1e6 * race.median(key) / sequences) for T, race in races if key in race]
+            else:
+                points = [(T, race.facts[f"bytes.{key}"]) for T, race in races if f"bytes.{key}" in race.facts]
+            if points:
+                axis.plot(*zip(*points), style, color=colour, label=label, marker="o", markersize=3)
+        if not races:
+            axis.text(0.5, 0.5, "not measured", ha="center", transform=axis.transAxes)
+        else:
+            axis.set_xscale("log", base=2)
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.set_yscale("log")
+        axis.set_xlabel("positions of context")
+        axis.grid(alpha=0.25)
+    axes[0].set_title("time a token, one sequence")
+    axes[1].set_title("time a token, 32 sequences in a call")
+    axes[2].set_title("memory of a sequence")
+    axes[0].set_ylabel("microseconds" + (f", {result.document['threads']} threads" if result else ""))
+    axes[2].set_ylabel("bytes")
+    if axes[0].lines:
+        axes[0].legend(frameon=False, fontsize=7)
     return figure
 
 
@@ -174,7 +216,12 @@ def draw_threads(plt, result):
     return figure
 
 
-def draw_all(result, folder):
+def drawn_from(result):
+    """What a plot says of its origin."""
+    return f"drawn from result {digest(result.document) if result else 'none'}"
+
+
+def draw_all(images, result, folder):
     import matplotlib  # noqa: PLC0415  (checking the documents needs no plots)
 
     matplotlib.use("Agg")
@@ -184,11 +231,10 @@ def draw_all(result, folder):
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "aft", "font.size": 9})
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in IMAGES:
+    for name in images:
         figure = globals()["draw_" + name](plt, result)
         if figure is None:
             continue
         figure.tight_layout()
-        figure.savefig(folder / f"{name}.svg",
-                       metadata={"Date": None, "Description": f"drawn from result {digest(result.document)}"})
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Description": drawn_from(result)})
         plt.close(figure)

@@ -13,6 +13,8 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "bench/report"))
 import bars  # noqa: E402
 import conclusions  # noqa: E402
+import inference  # noqa: E402
+import plots  # noqa: E402
 import results  # noqa: E402
 import summary  # noqa: E402
 
@@ -84,6 +86,55 @@ class Processors(unittest.TestCase):
     def test_apart_in_some(self):
         self.assertIn("40 ns at best. In 1 of 3 races it took up to 170 ns all the time, and in 1 for",
                       self.said((40.0, 60.0), (44.0, 180.0), (170.0, 190.0)))
+
+
+class Inference(unittest.TestCase):
+    @staticmethod
+    def contexts(peers=True):
+        def race(attention):
+            seconds = {"aft_simple": [1e-6, 2e-6, 1e-6]}
+            if peers:
+                seconds |= {"sdpa": [attention, 2 * attention, attention], "eager": [9 * attention] * 3}
+            return seconds, {"bytes.aft_simple": 64, "bytes.sdpa": 1e9 * attention}
+        return result({f"contexts/T{T}_B{B}_d512/float": race(B * T * 1e-8) for T in (4096, 1024) for B in (1, 32)})
+
+    def text(self, of):
+        return " ".join("\n".join(inference.section(of)).split())
+
+    def test_page_before_there_are_figures(self):
+        self.assertIn("Not measured yet", self.text(None))
+        self.assertTrue(plots.drawn_from(None).endswith("none"))
+
+    def test_races_of_one_number_of_sequences_by_context(self):
+        races = plots.context_races(self.contexts(), 1)
+        self.assertEqual([T for T, _ in races], [1024, 4096])
+        self.assertEqual([race.facts["bytes.sdpa"] for _, race in races], [10240.0, 40960.0])
+
+    def test_compared_with_the_faster_attention_of_the_round(self):
+        text = self.text(self.contexts())
+        self.assertIn("simple 10 at 1024, 41 at 4096", text)  # one sequence
+        self.assertIn("simple 330 at 1024, 1300 at 4096", text)
+        self.assertIn("1 (10)", text)
+        self.assertIn("| 1024 ", text)
+        faster = result({"contexts/T1024_B1_d512/float": ({"aft_simple": [1.0], "sdpa": [6.0], "eager": [4.0]}, {})})
+        self.assertEqual(inference.ahead(faster.races["contexts/T1024_B1_d512/float"], "aft_simple"), 4.0)
+
+    def test_without_peers_nothing_is_said_of_them(self):
+        text = self.text(self.contexts(peers=False))
+        self.assertNotIn("times as long attention takes for a token", text)
+        self.assertNotIn("1 (", text)
+        self.assertIn("Not measured.", text)
+
+    def test_one_slot_is_in_microseconds(self):
+        r = result({"position_simple/S1_d64/float/one_thread": ({"aft": [1.5e-6]}, {})})
+        row, = bars.evaluate(r, bars.inference())
+        self.assertAlmostEqual(row.median, 1.5)
+        self.assertEqual(row.verdict, "first bar")
+
+    def test_chunks_against_the_uncut_call(self):
+        r = result({"prefill_full/B1_T4096_d512/float": ({"aft_uncut": [9.0], "aft_chunks": [10.0], "aft_whole": [1.0]}, {})})
+        row, = bars.evaluate(r, bars.inference())
+        self.assertEqual((row.median, row.verdict), (0.9, "first bar"))
 
 
 class Documents(unittest.TestCase):
