@@ -57,10 +57,7 @@ int main(int argc, char** argv) {
   aft_bench::add_small_calls();
   aft_bench::add_threads();
   aft_bench::add_packed();
-  aft_bench::add_positions();
-  aft_bench::add_prefill();
-  aft_bench::add_contexts();
-  aft_bench::add_generated();
+  aft_bench::add_streams();
   aft_bench::add_growth();
 
   aft_bench::table display;

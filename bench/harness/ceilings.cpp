@@ -194,10 +194,11 @@ std::function<void()> reading_stream(std::size_t bytes, int threads) {
     buffer<float> from, sums;
   };
   const auto x = std::make_shared<arrays>();
-  const std::size_t lines = bytes / line, parts = static_cast<std::size_t>(threads);
+  const std::size_t lines = bytes / line;
   x->from = buffer<float>(static_cast<index_t>(lines * line / sizeof(float)));
-  x->sums = buffer<float>(static_cast<index_t>(parts * line / sizeof(float)));
-  return [x, lines, threads, parts] {
+  x->sums = buffer<float>(threads * static_cast<index_t>(line / sizeof(float)));
+  return [x, lines, threads] {
+    const auto parts = static_cast<std::size_t>(threads);
     const auto* from = reinterpret_cast<const char*>(x->from.data());
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (std::size_t i = 0; i < parts; ++i) {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <span>
+
 #include "../harness/peers.hpp"
 #include "races.hpp"
 
@@ -42,6 +45,35 @@ race full(const shape& s) {
   return r;
 }
 
+/// ALiBi (Press et al., arXiv 2108.12409): slopes 2^(-8 (h + 1) / H) times the distance.
+struct alibi {
+  index_t heads;
+  void operator()(index_t, index_t h, index_t t, index_t s0, std::span<float> row) const noexcept {
+    const float slope = std::exp2(-8.0F * static_cast<float>(h + 1) / static_cast<float>(heads));
+    const float first = static_cast<float>(s0 - t);
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = slope * (first + static_cast<float>(i));
+  }
+};
+
+/// A bias that is made while it is needed, against the same numbers stored.
+race generated(const shape& s, index_t heads) {
+  const aft::cpu exec{.threads = run_settings().threads};
+  const auto x = std::make_shared<sequences<float>>(s);
+  x->w = buffer<float>(heads * s.T * s.T);
+  const alibi bias{heads};
+  for (index_t h = 0; h < heads; ++h)
+    for (index_t t = 0; t < s.T; ++t)
+      bias(0, h, t, 0, {x->w.data() + (h * s.T + t) * s.T, static_cast<std::size_t>(s.T)});
+  const auto call = [=](const auto& w) {
+    aft::full(exec, x->in(x->q), x->in(x->k), x->in(x->v), w, x->out(x->y), aft::options{.causal = true});
+  };
+  const aft::dense_bias dense{aft::tensor_view<const float, 3>{x->w.data(), {heads, s.T, s.T}}};
+  race r;
+  r.enter("aft_dense", [=] { call(dense); });
+  r.enter("aft_generated", [=] { call(aft::generated_bias{heads, bias}); });
+  return r;
+}
+
 }  // namespace
 
 void add_full() {
@@ -50,6 +82,13 @@ void add_full() {
     add_race("full/" + s.text() + "/bfloat16", 11, [s] { return full<aft::bfloat16>(s); });
   }
   add_race("full/" + shapes[0].text() + "/double", 5, [] { return full<double>(shapes[0]); });
+  for (const auto& [s, heads] : {std::pair{shape{1, 4096, 64}, index_t{1}}, {shapes[3], 8}}) {
+    const shape of = s;
+    const index_t count = heads;
+    std::string name = "generated/";
+    name.append(of.text()).append("_H").append(std::to_string(count)).append("/float");
+    add_race(name, 9, [=] { return generated(of, count); });
+  }
 }
 
 }  // namespace aft_bench

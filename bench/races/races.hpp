@@ -20,10 +20,7 @@ void add_small_calls();
 void add_growth();
 void add_threads();
 void add_packed();
-void add_positions();
-void add_prefill();
-void add_contexts();
-void add_generated();
+void add_streams();
 
 /// Multiply-adds of a numerator and a denominator, two flops each, for every pair (t, s) and channel.
 inline double pair_flops(double pairs, index_t channels) {

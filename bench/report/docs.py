@@ -167,7 +167,8 @@ def page(result, decoding, others):
     yield from inference.section(decoding)
     if decoding:
         yield f"`{INFERENCE.relative_to(TOP)}`, a run of its own:\n"
-        yield machine(decoding.document) + "\n" + conclusions.processors(decoding)
+        yield machine(decoding.document)
+        yield "\n" + conclusions.processors(decoding)
     yield "## Small calls\n"
     yield ("Microseconds on one thread, 64 channels: a whole call on one position; and of a call on 64 positions what is left "
            "when the cost of one more sequence in the batch is taken away. The latter holds what a batch shares, such as the "

@@ -100,11 +100,11 @@ def contexts(result, sequences):
 
 
 def statements(result):
-    """What to conclude, with every figure from the result."""
+    """What to conclude, with every figure from the result; below 1 attention is the faster one."""
     for sequences, words in ((1, "One sequence"), (32, "32 sequences in a call")):
         races = plots.context_races(result, sequences)
         parts = []
-        for key, label in bars.WITHOUT_GROWTH:
+        for key, label in (*bars.WITHOUT_GROWTH, ("full", "full")):
             ratios = [(T, ahead(race, f"aft_{key}")) for T, race in races if compared(race, f"aft_{key}")]
             if ratios:
                 parts.append(f"{label} {', '.join(f'{plain(x, 2)} at {T}' for T, x in ratios)}")

@@ -14,7 +14,7 @@ GROWTH = (("aft_full", "AFT-full, dense bias", "tab:blue", "-"), ("aft_factorize
           ("sdpa", "attention (PyTorch)", "tab:red", "--"), ("eager", "AFT-full in PyTorch", "tab:orange", "--"))
 CONTEXTS = (("sdpa", "attention with a cache (PyTorch)", "tab:red", "--"),
             ("eager", "attention, two products", "tab:orange", "--"), ("aft_full", "AFT-full", "tab:blue", "-"),
-            ("aft_conv32", "AFT-conv, 32 taps", "tab:purple", "-"), ("aft_local32", "AFT-local, 32 keys", "tab:green", "-"),
+            ("aft_conv32", "AFT-conv, 32 taps", "tab:purple", "-"), ("aft_local32", "AFT-local, 32 keys", "tab:green", "-."),
             ("aft_simple", "AFT-simple", "tab:olive", "-"))
 IMAGES = ("growth", "roofline", "ceilings", "peers", "threads")
 INFERENCE_IMAGES = ("contexts",)
@@ -88,7 +88,7 @@ def draw_contexts(plt, result):
             axis.text(0.5, 0.5, "not measured", ha="center", transform=axis.transAxes)
         else:
             axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_formatter("{x:g}")
+            axis.set_xticks([T for T, _ in races], [str(T) for T, _ in races], minor=False)
             axis.set_yscale("log")
         axis.set_xlabel("positions of context")
         axis.grid(alpha=0.25)
