@@ -131,6 +131,7 @@ class fold_lane {
 template <class C>
 class fold_column {
  public:
+  fold_column() = default;
   fold_column(const C* at, index_t step)
       : num_(load(at + num * step)),
         den_(load(at + den * step)),
@@ -162,6 +163,23 @@ class fold_column {
     }
     return ordinary;
   }
+  /// The same for many positions: sums that count only if all lanes were near each time and had begun near. Of a it is
+  /// known that it is 2^-60 or more and no more than 2^25.
+  AFT_INLINE vec_mask<C> add_near(const vec<C>& a, const vec<C>& e, const vec<C>& value) {
+    using bounds = near_numbers<C>;
+    const vec<C> size = (xsimd::abs)(value), term = times_pow2<C>(a, e - reference_);
+    num_ = mul_add(term, value, num_);
+    den_ = den_ + term;
+    return (term <= vec<C>(bounds::above)) & (size <= vec<C>(bounds::most_in_burst)) &
+           ((size >= vec<C>(bounds::least)) | (size == vec<C>(C(0))));
+  }
+  /// Whether they begin, and end, so far inside the bounds of a row's proof that sums of a burst stay inside.
+  AFT_INLINE vec_mask<C> begins_near() const {
+    using bounds = near_numbers<C>;
+    return (reference_ < vec<C>(empty_mark<C>)) & (total_den() >= vec<C>(bounds::proof)) &
+           ((xsimd::abs)(total_num()) <= vec<C>(bounds::largest_num * C(0.5)));
+  }
+  AFT_INLINE vec_mask<C> ends_near() const { return total_den() <= vec<C>(near_numbers<C>::largest_den); }
   void write(C* at, index_t step, index_t count) const {
     store_some(at + num * step, num_, count);
     store_some(at + den * step, den_, count);

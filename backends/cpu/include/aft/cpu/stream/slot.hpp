@@ -20,12 +20,13 @@ template <class C>
 struct near_numbers {
   static constexpr C key = C(1024);  ///< |k| whose exponential has a whole power of two
   static constexpr C least = C(0x1p-60), most = C(0x1p60);
-  static constexpr C above = C(0x1p16);        ///< how far a term may stand above the reference of the fold
-  static constexpr C slack = C(16);            ///< powers of two that a block's reference
-                                               ///< is set above its first key
-  static constexpr C above_reference = C(24);  ///< and those that a key may stand above that
-  static constexpr C deepest = C(-377);        ///< references from which on keys below
-                                               ///< -1024 are nothing, in double too
+  static constexpr C most_in_burst = C(0x1p46);  ///< a value that 64 rows of keep num within half its bound
+  static constexpr C above = C(0x1p16);          ///< how far a term may stand above the reference of the fold
+  static constexpr C slack = C(16);              ///< powers of two that a block's reference
+                                                 ///< is set above its first key
+  static constexpr C above_reference = C(24);    ///< and those that a key may stand above that
+  static constexpr C deepest = C(-377);          ///< references from which on keys below
+                                                 ///< -1024 are nothing, in double too
   static constexpr C smallest_average = sizeof(C) == 4 ? C(0x1p-40) : C(0x1p-400);
   static constexpr C proof = C(0x1p-56), largest_den = C(0x1p75), largest_num = C(0x1p70);
 };

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file stream/worker.hpp  Rows of one call, through the buffers of one
+/// thread: in bursts where enough of them come and their numbers are near, else
+/// one by one.
+#pragma once
+
+#include "call_rows.hpp"
+#include "folded_burst.hpp"
+#include "kept_burst.hpp"
+
+namespace aft::inline AFT_ISA::cpu_impl::stream {
+
+template <class C>
+class stream_worker {
+ public:
+  /// Heads whose weights are kept from row to row.
+  static constexpr index_t most_heads = 16;
+
+  static index_t room(const problem& p, index_t width, index_t reach) {
+    const index_t line = line_of(width), rows = burst_rows(p, width, reach);
+    index_t all = row_buffers<C>::lines * line + weight_sets(p, width) * weight_rows<C>::room(p, reach);
+    if (rows == 0) return all;
+    all += rows * (row_buffers<C>::lines * line + weight_rows<C>::row_room(reach));
+    return all +
+           (p.stream->spec.layout().fold > 0 ? folded_burst<C>::room(reach, rows) : kept_burst<C>::room(width, rows));
+  }
+  stream_worker(const problem& p, C* buffer, index_t width, index_t reach)
+      : p_(p),
+        rows_(p),
+        reach_(reach),
+        line_(line_of(width)),
+        sets_(weight_sets(p, width)),
+        most_rows_(burst_rows(p, width, reach)),
+        buffers_(buffer, line_) {
+    weight_buffers_ = buffer + row_buffers<C>::lines * line_;
+    burst_lines_ = weight_buffers_ + sets_ * weight_rows<C>::room(p, reach);
+    burst_weights_ = burst_lines_ + most_rows_ * row_buffers<C>::lines * line_;
+    burst_buffer_ = burst_weights_ + most_rows_ * weight_rows<C>::row_room(reach);
+  }
+
+  /// The next positions of batch element or packed sequence b, from `position` on, channels [c0, c1).
+  void run(index_t b, index_t position, index_t c0, index_t c1) {
+    b_ = b;
+    rows_.select(b);
+    first_head_ = c0 / (p_.d / p_.bias.heads);
+    const index_t rows = p_.element_rows(b);
+    const slot_arrays<C> slot(*p_.stream, p_.stream->slot(b));
+    if (position == 0 && slot.folds()) clear_fold<C>(slot, c0, c1);
+    for (index_t t = 0; t < rows;) {
+      const index_t n = next_burst(slot, position + t, rows - t);
+      if (n > 0) {
+        take_burst(slot, t, position + t, n, c0, c1);
+      } else {
+        one_by_one(slot, t, position + t, 1, c0, c1);
+      }
+      t += max_of(n, index_t{1});
+    }
+  }
+
+ private:
+  static index_t line_of(index_t width) { return round_up(width, lanes<C>) + lanes<C>; }
+  /// Sets of buffers for weights: of heads whose weights stay the same.
+  static index_t weight_sets(const problem& p, index_t width) {
+    if (!same_for_all_rows(p)) return 1;
+    const index_t heads = min_of(p.bias.heads, width / max_of(index_t{1}, p.d / p.bias.heads) + 2);
+    return heads <= most_heads ? heads : 1;
+  }
+  /// A filter's taps, and a band of one row, are every row's.
+  static bool same_for_all_rows(const problem& p) {
+    return p.bias.kind == bias_kind::filter || (p.bias.kind == bias_kind::banded && p.bias.w.sr == 0);
+  }
+  /// The most rows of a burst: what they read and write, and their weights, stay in the second-level cache.
+  static index_t burst_rows(const problem& p, index_t width, index_t reach) {
+    constexpr index_t many = rows_together<C>, numbers = index_t{1} << 20, pieces = burst<C>::most * 128;
+    index_t rows = min_of(p.Tq, burst<C>::most);
+    if (width > 0) rows = min_of(rows, max_of(many, pieces / width));
+    rows = min_of(rows, max_of(many, numbers / weight_rows<C>::row_room(reach)));
+    return rows / many * many;
+  }
+  /// Rows of the burst that begins at a position; 0: go one by one. They are of one block of kept positions, and their
+  /// fold has no sums to move before its last.
+  index_t next_burst(const slot_arrays<C>& slot, index_t position, index_t rows) const {
+    constexpr index_t block = checks::slot_layout::block;
+    index_t n = min_of(rows, most_rows_);
+    if (slot.kept() > 0) n = min_of(n, block - position % block);
+    if (slot.folds()) {
+      const index_t left = position - slot.kept();
+      // The first position to leave is no near one yet.
+      n = min_of(n, left < 0 ? -left : left == 0 ? index_t{0} : fold_block - left % fold_block);
+    }
+    return n / rows_together<C> * rows_together<C>;
+  }
+
+  /// n positions, channels [c0, c1).
+  void one_by_one(const slot_arrays<C>& slot, index_t t, index_t position, index_t n, index_t c0, index_t c1) {
+    for (index_t r = 0; r < n; ++r) {
+      if (slot.kept() == 0) {
+        folded_row(slot, t + r, c0, c1);
+      } else {
+        take(slot, t + r, position + r, c0, c1);
+        row(slot, t + r, position + r, c0, c1);
+      }
+      carry(slot, position + r + 1, c0, c1);
+    }
+  }
+  /// After so many positions.
+  AFT_INLINE void carry(const slot_arrays<C>& slot, index_t positions, index_t c0, index_t c1) const {
+    const index_t left = positions - slot.kept();
+    if (slot.folds() && left > 0 && left % fold_block == 0) carry_blocks<C>(slot, c0, c1, left);
+  }
+
+  /// Its key and value. Position `position` comes, and with it the one that
+  /// leaves the window goes into the fold.
+  AFT_INLINE void take(const slot_arrays<C>& slot, index_t t, index_t position, index_t c0, index_t c1) {
+    enter(slot, position, c0, c1, rows_.keys(t, c0, c1, buffers_), rows_.values(t, c0, c1, buffers_.v));
+  }
+  AFT_INLINE void enter(const slot_arrays<C>& slot, index_t position, index_t c0, index_t c1, const C* k,
+                        const C* v) const {
+    constexpr index_t L = lanes<C>;
+    const index_t kept = slot.kept(), place = position % kept, left = position - kept;
+    for (index_t c = c0; left >= 0 && c < c1; c += L) release_position<C>(slot, left, place, c, min_of(L, c1 - c));
+    for (index_t c = c0; c < c1; c += L)
+      keep_position<C>(slot, position, place, c, min_of(L, c1 - c), load(k + (c - c0)), load(v + (c - c0)));
+  }
+
+  AFT_COMPILE_ONCE void folded_row(const slot_arrays<C>& slot, index_t t, index_t c0, index_t c1) {
+    const C *const k = rows_.keys(t, c0, c1, buffers_), *const v = rows_.values(t, c0, c1, buffers_.v);
+    const row_results<C> out = rows_.results(t, c0, c1, buffers_);
+    const row_weights<C> w{0, 0, !p_.excluded, nullptr, nullptr, C(0), true, false};
+    for (index_t at = 0; at < c1 - c0; at += lanes<C>)
+      finish_folded<C>(slot, c0 + at, min_of(lanes<C>, c1 - c0 - at), w, load(k + at), load(v + at), at, out);
+    rows_.write(t, c0, c1, out);
+  }
+
+  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t t, index_t position, index_t c0, index_t c1) {
+    const index_t kept = slot.kept(), dh = p_.d / p_.bias.heads, last = position + 1;
+    const bool with_fold = slot.folds() && !p_.excluded && position >= kept;
+    // From the second row on that sees a whole window and a fold, or none where
+    // there is none.
+    const bool stays = sets_ > 1 || (same_for_all_rows(p_) && p_.bias.heads == 1);
+    const bool whole = stays && position >= kept;
+    const row_results<C> out = rows_.results(t, c0, c1, buffers_);
+    for (index_t c = c0; c < c1;) {
+      const index_t h = c / dh, end = min_of(c1, (h + 1) * dh), set = whole ? h - first_head_ : 0;
+      row_weights<C> w;
+      if (whole && ready_[set]) {
+        w = ready_weights_[set];
+        w.first = last - kept;
+        w.last = last;
+      } else {
+        weight_rows<C> weights(p_, weight_buffers_ + set * weight_rows<C>::room(p_, reach_), reach_);
+        w = weights.row(b_, h, position, max_of(index_t{0}, last - kept), last, with_fold);
+        if (whole) {
+          ready_weights_[set] = w;
+          ready_[set] = true;
+        }
+      }
+      finish_head<C>(slot, c, end, c0, w, out);
+      c = end;
+    }
+    rows_.write(t, c0, c1, out);
+  }
+
+  AFT_COMPILE_ONCE void take_burst(const slot_arrays<C>& slot, index_t t, index_t position, index_t n, index_t c0,
+                                   index_t c1) {
+    burst<C> rows;
+    rows.position = position;
+    rows.rows = n;
+    for (index_t r = 0; r < n; ++r) {
+      const row_buffers<C> buffers(burst_lines_ + r * row_buffers<C>::lines * line_, line_);
+      rows.k[r] = rows_.keys(t + r, c0, c1, buffers);
+      rows.v[r] = rows_.values(t + r, c0, c1, buffers.v);
+      rows.out[r] = rows_.results(t + r, c0, c1, buffers);
+      if (!slot.folds()) enter(slot, position + r, c0, c1, rows.k[r], rows.v[r]);
+    }
+    const index_t dh = p_.d / p_.bias.heads;
+    for (index_t c = c0; c < c1;) {
+      const index_t h = c / dh, end = min_of(c1, (h + 1) * dh);
+      bool done = weigh(slot, h, rows);
+      if (done && slot.folds()) {
+        run_folded(slot, t, c, end, c0, rows);
+      } else {
+        done = done && kept_burst<C>(slot, rows, burst_buffer_).run(c, end, c - c0);
+        if (done) {
+          write(t, c, end, c0, rows);
+        } else {
+          one_by_one(slot, t, position, n, c, end);
+        }
+      }
+      c = end;
+    }
+  }
+
+  /// Channels [c, end) of one head of an operator with a fold.
+  AFT_INLINE void run_folded(const slot_arrays<C>& slot, index_t t, index_t c, index_t end, index_t c0,
+                             const burst<C>& rows) {
+    constexpr index_t L = lanes<C>, many = columns_together<C> * L;
+    folded_burst<C> columns(slot, rows, burst_buffer_);
+    for (index_t n; c < end; c += n) {
+      n = many;
+      bool done = c + many <= end && columns.template run<columns_together<C>>(c, c - c0, many);
+      if (!done) {
+        n = min_of(L, end - c);
+        done = columns.template run<1>(c, c - c0, n);
+      }
+      if (done) {
+        carry(slot, rows.position + rows.rows, c, c + n);
+        write(t, c, c + n, c0, rows);
+      } else {
+        one_by_one(slot, t, rows.position, rows.rows, c, c + n);
+      }
+    }
+  }
+  AFT_INLINE void write(index_t t, index_t c, index_t end, index_t c0, const burst<C>& rows) const {
+    for (index_t r = 0; r < rows.rows; ++r) rows_.write(t + r, c, end, rows.out[r].from(c - c0));
+  }
+
+  /// The rows' weights of a head; false: some can not be used.
+  AFT_INLINE bool weigh(const slot_arrays<C>& slot, index_t h, burst<C>& rows) {
+    const index_t kept = slot.kept(), apart = weight_rows<C>::row_room(reach_);
+    const bool with_fold = slot.folds() && !p_.excluded && rows.position >= kept;
+    const bool stays = same_for_all_rows(p_) && rows.position >= kept;
+    weight_rows<C> weights(p_, weight_buffers_, reach_);
+    for (index_t set = 0; set < most_heads; ++set) ready_[set] = false;
+    for (index_t r = 0; r < rows.rows; ++r) {
+      const index_t position = rows.position + r, last = kept == 0 ? position : position + 1;
+      const index_t first = max_of(index_t{0}, last - kept);
+      row_weights<C>& w = rows.w[r];
+      if (kept == 0) {
+        w = {last, last, with_fold, nullptr, nullptr, C(0), true, false};
+      } else if (stays && r > 0) {
+        w = rows.w[0];
+        w.first = first;
+        w.last = last;
+      } else {
+        C* const scaled = burst_weights_ + r * apart;
+        weights.scale_into(scaled);
+        w = weights.row(b_, h, position, first, last, with_fold);
+        if (!w.usable) return false;
+        // What is hidden has no weight, where e^k v is a number.
+        for (index_t i = 0; w.hides && i < last - first; ++i) scaled[i] = scaled[i] < C(0) ? C(0) : scaled[i];
+      }
+    }
+    return true;
+  }
+
+  const problem& p_;
+  call_rows<C> rows_;
+  index_t reach_, line_, sets_, most_rows_;
+  index_t b_ = 0, first_head_ = 0;
+  row_buffers<C> buffers_;
+  C *weight_buffers_ = nullptr, *burst_lines_ = nullptr, *burst_weights_ = nullptr, *burst_buffer_ = nullptr;
+  /// Of the heads of the block those that are known.
+  row_weights<C> ready_weights_[most_heads];
+  bool ready_[most_heads] = {};
+};
+
+}  // namespace aft::inline AFT_ISA::cpu_impl::stream
