@@ -9,9 +9,11 @@
 #include "common/support/user_error.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <new>
+#include <optional>
 
 namespace {
 
@@ -32,7 +34,7 @@ constexpr int exit_interrupted = 130;
 void train(training& run, const command_line& line, const std::filesystem::path& save) {
   const training_settings& s = run.settings();
   const std::int64_t end = line.stop_at > 0 ? std::min(line.stop_at, s.steps) : s.steps;
-  progress display(std::string(name_of(s.shape.mixer)), s.steps, run.steps_done());
+  progress display(std::string(name_of(s.shape.mixer)), "step", s.steps, run.steps_done());
   while (run.steps_done() < end && interrupted == 0) {
     const double bits = run.step();
     const double seconds = run.step_milliseconds() / 1e3;
@@ -44,6 +46,29 @@ void train(training& run, const command_line& line, const std::filesystem::path&
   if (!save.empty()) run.save(save);
 }
 
+/// Writes with the model, and says so if it takes long.
+void write(training& run, const command_line& line, result& r) {
+  using clock = std::chrono::steady_clock;
+  if (line.generate == 0) return;
+  r.recomputing_seconds = recomputing_seconds(run.network());
+  const auto start = clock::now();
+  writer<float> text = run.start_writing(line.prompt, line.temperature);
+  std::optional<progress> display;
+  for (index_t done = 1; done <= line.generate && interrupted == 0; ++done) {
+    text.next();
+    const double seconds = std::chrono::duration<double>(clock::now() - start).count();
+    const double rate = static_cast<double>(done) / seconds;
+    r.characters_per_second = rate;
+    if (!display && seconds > 1)
+      display.emplace(std::string(name_of(r.settings.shape.mixer)) + " writes", "character", line.generate, done);
+    if (display) display->step(done, rate, static_cast<double>(line.generate - done) / rate);
+  }
+  if (display) display->finish();
+  r.state_bytes = text.state_bytes();
+  r.written = text.text();
+  run.network().take_mixer_seconds();
+}
+
 result result_of(training& run, const command_line& line) {
   result r;
   r.settings = run.settings();
@@ -53,7 +78,7 @@ result result_of(training& run, const command_line& line) {
   r.step_milliseconds = run.step_milliseconds();
   r.past = run.past();
   r.held_out_bits = run.held_out_bits();
-  r.written = run.write(line.prompt, line.generate, line.temperature);
+  write(run, line, r);
   for (index_t layer = 0; layer < r.settings.shape.layers; ++layer)
     if (const parameter<float>* bias = run.network().position_bias(layer))
       r.biases.push_back({bias->shape, {bias->value.begin(), bias->value.end()}});
@@ -91,6 +116,12 @@ int run(const command_line& line) {
       return exit_interrupted;
     }
     results.push_back(result_of(*one, line));
+    if (interrupted != 0) {
+      std::printf("interrupted after %zu of %lld characters:\n%s%s\n", results.back().written.size(),
+                  static_cast<long long>(line.generate), line.prompt.c_str(),
+                  printable(results.back().written).c_str());
+      return exit_interrupted;
+    }
     // After each mixer: what is finished is not lost with what is not.
     if (!line.out.empty())
       write_json(line.out / "results.json", results, line.text.filename().string(), line.threads, order1);

@@ -95,10 +95,34 @@ TEST_CASE("program: trains, writes results, and goes on from a checkpoint to the
   CHECK(results("whole")["held_out_bits"] == results("rest")["held_out_bits"]);
   CHECK(results("whole")["biases"] == results("rest")["biases"]);
   CHECK(results("whole")["text"] == results("rest")["text"]);
+  CHECK(results("whole")["characters"] == 30);
+  CHECK(results("whole")["state_bytes"] == results("rest")["state_bytes"]);
+  CHECK(results("whole")["characters_per_second"] > 0);
 
   const outcome evaluated = run_command(base + load + " --eval-only --generate 30" + out("eval"));
   REQUIRE(evaluated.status == 0);
   CHECK(results("eval")["held_out_bits"] == results("whole")["held_out_bits"]);
+}
+
+TEST_CASE("program: conv writes far beyond its context, and says how fast") {
+  const scratch_directory directory;
+  const std::string text = text_in(directory);
+  const std::string file = (directory / "run.safetensors").string();
+  const outcome whole = run_command(program() + text + small + " --mixer conv --steps 1 --generate 3000 --save " +
+                                    file + " --out " + (directory / "o").string());
+  INFO(whole.output);
+  REQUIRE(whole.status == 0);
+  CHECK(whole.output.find("chars/s") != std::string::npos);
+  const auto result = nlohmann::json::parse(read_file(directory / "o" / "results.json"))["results"][0];
+  CHECK(result["text"].get<std::string>().size() == 3000);
+  // Long enough to be watched, and to be interrupted: what was written by then is printed.
+  const outcome stopped = run_command(
+      "sh -c 'echo $$ >" + (directory / "pid").string() + "; exec " + program() + text + " --load " + file +
+      " --eval-only --generate 100000000' & sleep 3; kill -INT $(cat " + (directory / "pid").string() + "); wait");
+  INFO(stopped.output);
+  CHECK(stopped.output.find("conv writes character") != std::string::npos);
+  CHECK(stopped.output.find("/s") != std::string::npos);
+  CHECK(stopped.output.find("of 100000000 characters") != std::string::npos);
 }
 
 TEST_CASE("program: several mixers have a checkpoint each") {

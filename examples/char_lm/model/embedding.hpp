@@ -28,12 +28,15 @@ class embedding {
         dlogits_(max_rows * vocabulary),
         loss_(row_pieces(max_rows)) {}
 
-  void forward(sequences s, const std::uint8_t* text, Real* x, int threads) const {
+  /// `first` bytes of each sequence came before. Behind the table's end every byte is at its last position: the model
+  /// has learned no other for a byte with so much text before it.
+  void forward(sequences s, index_t first, const std::uint8_t* text, Real* x, int threads) const {
     const index_t d = channels_;
+    const index_t last = positions.shape[0] - 1;
     parallel_rows(s.rows(), threads, [&](row_range r) {
       for (index_t row = r.first; row < r.first + r.count; ++row) {
         const Real* e = bytes.value.data() + text[row] * d;
-        const Real* p = positions.value.data() + row % s.time * d;
+        const Real* p = positions.value.data() + std::min(first + row % s.time, last) * d;
         for (index_t c = 0; c < d; ++c) x[row * d + c] = e[c] + p[c];
       }
     });

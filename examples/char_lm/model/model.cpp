@@ -2,6 +2,8 @@
 
 #include "char_lm/model/model.hpp"
 
+#include <stdexcept>
+
 namespace examples::char_lm {
 
 namespace {
@@ -37,18 +39,30 @@ mixing<Real>::mixing(const std::string& name, const model_shape& shape, index_t 
       mixed_(max_batch * shape.context * shape.channels) {}
 
 template <class Real>
-void mixing<Real>::forward(sequences s, const Real* x, Real* out, const aft::cpu& exec) {
+void mixing<Real>::forward(sequences s, const Real* x, Real* out, const aft::cpu& exec, mixer_stream<Real>* stream) {
   const index_t d = channels_;
   const index_t width = mix->input_width();
+  const auto mix_rows = [&] {
+    const stopwatch watch(seconds);
+    if (stream != nullptr)
+      stream->forward(s, projected_.data(), mixed_.data(), exec);
+    else
+      mix->forward(s, projected_.data(), mixed_.data(), exec);
+  };
+  if (s.rows() == 1) {
+    norm.forward({0, 1, 0, 0}, x, normed_.data());
+    row_through<Real>(d, width, normed_.data(), project.value.data(), Real(0), projected_.data(), exec.threads);
+    mix_rows();
+    std::copy(x, x + d, out);
+    row_through<Real>(d, d, mixed_.data(), output.value.data(), Real(1), out, exec.threads);
+    return;
+  }
   parallel_rows(s.rows(), exec.threads, [&](row_range r) {
     Real* normed = normed_.data() + r.first * d;
     norm.forward(r, x, normed);
     through<Real>(r.count, d, width, normed, project.value.data(), Real(0), projected_.data() + r.first * width);
   });
-  {
-    const stopwatch watch(seconds);
-    mix->forward(s, projected_.data(), mixed_.data(), exec);
-  }
+  mix_rows();
   parallel_rows(s.rows(), exec.threads, [&](row_range r) {
     std::copy(x + r.first * d, x + (r.first + r.count) * d, out + r.first * d);
     through<Real>(r.count, d, d, mixed_.data() + r.first * d, output.value.data(), Real(1), out + r.first * d);
@@ -127,11 +141,12 @@ void model<Real>::initialize(std::uint64_t seed) {
 }
 
 template <class Real>
-const Real* model<Real>::run(sequences s, const std::uint8_t* text) {
-  embedding_.forward(s, text, embedded_.data(), exec_.threads);
+const Real* model<Real>::run(sequences s, const std::uint8_t* text, model_stream<Real>* stream) {
+  embedding_.forward(s, stream == nullptr ? 0 : stream->position, text, embedded_.data(), exec_.threads);
   const Real* x = embedded_.data();
-  for (block& b : blocks_) {
-    b.mix.forward(s, x, b.middle.data(), exec_);
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    block& b = blocks_[layer];
+    b.mix.forward(s, x, b.middle.data(), exec_, stream == nullptr ? nullptr : stream->layers[layer].get());
     b.feed_forward.forward(s.rows(), b.middle.data(), b.out.data(), work_, exec_.threads);
     x = b.out.data();
   }
@@ -160,7 +175,25 @@ double model<Real>::loss_and_gradient(sequences s, const std::uint8_t* text, con
 
 template <class Real>
 void model<Real>::logits(index_t time, const std::uint8_t* text, index_t t, Real* out) {
+  const index_t most = unlimited() ? embedded_.size() / shape_.channels : shape_.context;
+  if (time > most)
+    throw std::length_error("model: " + std::to_string(time) + " bytes are more than the " + std::to_string(most) +
+                            " that there is room for");
   embedding_.logits(t, run({1, time}, text), out);
+}
+
+template <class Real>
+model_stream<Real> model<Real>::make_stream() {
+  model_stream<Real> result;
+  for (block& b : blocks_) result.layers.push_back(b.mix.mix->make_stream(1));
+  return result;
+}
+
+template <class Real>
+void model<Real>::logits(model_stream<Real>& stream, const std::uint8_t* text, index_t count, Real* out) {
+  const Real* x = run({1, count}, text, &stream);
+  stream.position += count;
+  embedding_.logits(count - 1, x, out);
 }
 
 template <class Real>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "char_lm/model/embedding.hpp"
+#include "char_lm/model/model_stream.hpp"
 #include "common/layers/mlp.hpp"
 #include "common/mixers/mixer.hpp"
 
@@ -28,7 +29,8 @@ class mixing {
  public:
   mixing(const std::string& name, const model_shape& shape, index_t max_batch);
 
-  void forward(sequences s, const Real* x, Real* out, const aft::cpu& exec);
+  /// With a stream the rows are the next of its sequences.
+  void forward(sequences s, const Real* x, Real* out, const aft::cpu& exec, mixer_stream<Real>* stream);
   /// `d_out` is the gradient of the output; it becomes that of x.
   void backward(sequences s, const Real* x, Real* d_out, workspace<Real>& work, const aft::cpu& exec);
   void collect(parameter_list<Real>& all);
@@ -60,8 +62,16 @@ class model {
   double loss(sequences s, const std::uint8_t* text, const std::uint8_t* next);
   /// As above; every parameter's `grad` becomes the gradient of the mean.
   double loss_and_gradient(sequences s, const std::uint8_t* text, const std::uint8_t* next);
-  /// The logits that follow position t of each of the first `time` bytes of one sequence.
+  /// The logits that follow byte t of a text of `time` bytes, which are at most max_batch * context, and at most
+  /// context unless the model is unlimited().
   void logits(index_t time, const std::uint8_t* text, index_t t, Real* out);
+
+  /// Remembers a text of at most `context` bytes, or of any length if the model is unlimited().
+  model_stream<Real> make_stream();
+  bool unlimited() const { return blocks_.front().mix.mix->unlimited(); }
+  /// The logits that follow the stream's text and the next `count` bytes, of which 1 to context come in one call. As
+  /// above up to rounding; the cost of a byte does not grow with the text for AFT's operators but full.
+  void logits(model_stream<Real>& stream, const std::uint8_t* text, index_t count, Real* out);
 
   const parameter_list<Real>& parameters() const { return parameters_; }
   index_t parameter_count() const;
@@ -78,7 +88,7 @@ class model {
     buffer<Real> middle;
     buffer<Real> out;
   };
-  const Real* run(sequences s, const std::uint8_t* text);
+  const Real* run(sequences s, const std::uint8_t* text, model_stream<Real>* stream = nullptr);
 
   model_shape shape_;
   metered_memory memory_;

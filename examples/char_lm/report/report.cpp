@@ -9,12 +9,17 @@
 namespace examples::char_lm {
 
 void print_table(std::FILE* out, const std::vector<result>& results) {
-  std::fprintf(out, "%-10s %12s %10s %14s %14s %12s\n", "mixer", "parameters", "bits/char", "mixer ms/step",
-               "whole ms/step", "peak memory");
-  for (const result& r : results)
-    std::fprintf(out, "%-10s %12lld %10.3f %14.1f %14.1f %9.0f MB\n",
+  std::fprintf(out, "%-10s %12s %10s %14s %14s %12s %10s %12s\n", "mixer", "parameters", "bits/char", "mixer ms/step",
+               "whole ms/step", "peak memory", "chars/s", "state");
+  for (const result& r : results) {
+    std::fprintf(out, "%-10s %12lld %10.3f %14.1f %14.1f %9.0f MB",
                  std::string(name_of(r.settings.shape.mixer)).c_str(), static_cast<long long>(r.parameters),
                  r.held_out_bits, r.mixer_milliseconds, r.step_milliseconds, static_cast<double>(r.peak_bytes) / 1e6);
+    if (r.written.empty())
+      std::fprintf(out, " %10s %12s\n", "-", "-");
+    else
+      std::fprintf(out, " %10.0f %9.0f kB\n", r.characters_per_second, static_cast<double>(r.state_bytes) / 1e3);
+  }
 }
 
 void write_json(const std::filesystem::path& file, const std::vector<result>& results, const std::string& text_name,
@@ -45,6 +50,13 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"seconds", r.past.seconds},
         {"text", printable(r.written)},
     };
+    // Without writing nothing was measured.
+    if (!r.written.empty()) {
+      one["characters_per_second"] = r.characters_per_second;
+      one["recomputed_per_second"] = 1 / r.recomputing_seconds;
+      one["state_bytes"] = r.state_bytes;
+      one["characters"] = r.written.size();
+    }
     for (const result::bias& b : r.biases) one["biases"].push_back({{"shape", b.shape}, {"values", b.values}});
     json["results"].push_back(std::move(one));
   }

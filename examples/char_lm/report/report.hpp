@@ -19,6 +19,9 @@ struct result {
   std::size_t peak_bytes = 0;
   history past;
   std::string written;
+  double characters_per_second = 0;  // of `written`; 0 if nothing was
+  double recomputing_seconds = 0;    // a character's, with a full context
+  index_t state_bytes = 0;           // what the streams remember
   struct bias {
     std::vector<index_t> shape;
     std::vector<float> values;

@@ -80,7 +80,11 @@ parsed parse(int argc, const char* const* argv) {
   app.add_option("--save-every", line.save_every, "Steps between two checkpoints")->check(positive);
   app.add_option("--stop-at", line.stop_at, "Stop after this step as if interrupted")->check(positive);
   app.add_option("--out", line.out, "Directory for results.json");
-  app.add_option("--generate", line.generate, "Characters to write in the end")->check(CLI::NonNegativeNumber);
+  app.add_option(
+         "--generate", line.generate,
+         "Characters to write in the end; behind --context conv and simple still remember them all, the others\n"
+         "begin again with the latter half")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--temperature", line.temperature, "Of the written characters")->check(positive);
   app.add_option("--prompt", line.prompt, "What they go on from");
   app.add_flag("--eval-only", line.eval_only, "With --load: no training");

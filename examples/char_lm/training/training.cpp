@@ -85,23 +85,8 @@ void training::save(const std::filesystem::path& path) {
   save_checkpoint(path, settings_, text_.fingerprint(), optimizer_, history_);
 }
 
-std::string training::write(const std::string& prompt, index_t count, double temperature) {
-  std::vector<std::uint8_t> bytes(prompt.begin(), prompt.end());
-  buffer<float> logits(vocabulary);
-  random_stream random(settings_.seed, purpose::sample);
-  for (index_t i = 0; i < count; ++i) {
-    // The position table ends at `context`: the window of the last bytes slides along.
-    const auto time = std::min(settings_.shape.context, static_cast<index_t>(bytes.size()));
-    model_.logits(time, bytes.data() + (static_cast<index_t>(bytes.size()) - time), time - 1, logits.data());
-    const float top = *std::max_element(logits.begin(), logits.end());
-    std::vector<double> sums;
-    double sum = 0;
-    for (const float x : logits) sums.push_back(sum += std::exp(static_cast<double>(x - top) / temperature));
-    const auto drawn = std::upper_bound(sums.begin(), sums.end(), random.uniform() * sum);
-    bytes.push_back(static_cast<std::uint8_t>(std::min<std::ptrdiff_t>(drawn - sums.begin(), vocabulary - 1)));
-  }
-  model_.take_mixer_seconds();
-  return {bytes.begin() + static_cast<std::ptrdiff_t>(prompt.size()), bytes.end()};
+writer<float> training::start_writing(const std::string& prompt, double temperature) {
+  return {model_, prompt, temperature, settings_.seed};
 }
 
 double training::step_milliseconds() const {

@@ -5,6 +5,7 @@
 
 #include "char_lm/data/text.hpp"
 #include "char_lm/training/checkpoint.hpp"
+#include "char_lm/training/writer.hpp"
 
 #include <optional>
 
@@ -24,8 +25,8 @@ class training {
   /// Bits a character on the held-out part.
   double held_out_bits();
   void save(const std::filesystem::path& path);
-  /// Continues the prompt, each byte drawn from the softmax of logits / temperature.
-  std::string write(const std::string& prompt, index_t count, double temperature);
+  /// Goes on from the prompt with the bytes that the run's seed draws. Refers to the model.
+  writer<float> start_writing(const std::string& prompt, double temperature);
 
   const training_settings& settings() const { return settings_; }
   const history& past() const { return history_; }

@@ -6,6 +6,7 @@
 
 #include "common/layers/gemm.hpp"
 #include "common/support/parallel.hpp"
+#include "common/support/simd.hpp"
 
 namespace examples {
 
@@ -30,6 +31,19 @@ void weight_gradient(index_t rows, index_t in, index_t out, const Real* x, const
 template <class Real>
 void through(index_t rows, index_t in, index_t out, const Real* x, const Real* w, Real beta, Real* y) {
   gemm<Real>(rows, out, in, {x, in}, {w, out}, beta, y, out);
+}
+
+/// The same of one row, which reads the weight once and is as fast as that: threads share its columns, since there
+/// are no rows to share. 128 KiB of weight take 4 us from a third-level cache, twice what a team needs to begin.
+template <class Real>
+void row_through(index_t in, index_t out, const Real* x, const Real* w, Real beta, Real* y, int threads) {
+  constexpr index_t cut = 128 * 1024 / static_cast<index_t>(sizeof(Real));
+  const index_t pieces = std::max(in * out / cut, index_t{1});
+  const index_t columns = ((out + pieces - 1) / pieces + lanes<Real> - 1) / lanes<Real> * lanes<Real>;
+  parallel_for((out + columns - 1) / columns, threads, [&](index_t piece, int) {
+    const index_t first = piece * columns;
+    detail::gemm_eigen<Real>(1, std::min(columns, out - first), in, {x, in}, {w + first, out}, beta, y + first, out);
+  });
 }
 
 /// dx (rows, in) = dy (rows, out) w^T + beta dx.

@@ -50,6 +50,7 @@ class mlp {
   void forward(index_t rows, const Real* x, Real* out, workspace<Real>& work, int threads) {
     const index_t d = channels_;
     const index_t hidden = expansion * d;
+    if (rows == 1) return forward_row(x, out, work, threads);
     parallel_rows(rows, threads, [&](row_range r) {
       Real* normed = normed_.data() + r.first * d;
       Real* pre = pre_.data() + r.first * hidden;
@@ -104,6 +105,17 @@ class mlp {
   parameter<Real> down_bias;
 
  private:
+  // The same arrays are left for the backward.
+  void forward_row(const Real* x, Real* out, workspace<Real>& work, int threads) {
+    const index_t d = channels_;
+    const index_t hidden = expansion * d;
+    Real* active = work.of_thread(0);
+    norm.forward({0, 1, 0, 0}, x, normed_.data());
+    row_through<Real>(d, hidden, normed_.data(), up.value.data(), Real(0), pre_.data(), threads);
+    gelu_forward<Real>(1, hidden, pre_.data(), up_bias.value.data(), active);
+    for (index_t c = 0; c < d; ++c) out[c] = x[c] + down_bias.value[c];
+    row_through<Real>(hidden, d, active, down.value.data(), Real(1), out, threads);
+  }
   void column_sums(index_t rows, const Real* x, Real* out) const {
     std::fill(out, out + channels_, Real(0));
     for (index_t t = 0; t < rows; ++t)

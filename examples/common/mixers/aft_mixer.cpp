@@ -26,25 +26,53 @@ class aft_mixer : public mixer<Real> {
   aft_mixer(const mixer_shape& shape, index_t key_channels)
       : channels_(shape.channels),
         key_channels_(key_channels),
+        context_(shape.context),
         lse_(shape.max_batch * shape.context * key_channels),
         average_(shape.max_batch * shape.context * shape.channels) {}
 
   index_t input_width() const final { return 2 * channels_ + key_channels_; }
 
   void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) final {
-    call(exec, s, split(s, qkv), whole(s, y), options(s));
+    call(exec, s.time, split(s, qkv), whole(s, y), options(s));
   }
   void backward(sequences s, const Real* qkv, const Real*, const Real* dy, Real* dqkv, const aft::cpu& exec) final {
-    call_backward(exec, s, split(s, qkv), whole(s, dy), split(s, dqkv), options(s));
+    call_backward(exec, s.time, split(s, qkv), whole(s, dy), split(s, dqkv), options(s));
+  }
+  std::unique_ptr<mixer_stream<Real>> make_stream(index_t count) final {
+    return std::make_unique<slots>(*this, spec(), count);
   }
 
  protected:
-  virtual void call(const aft::cpu& exec, sequences s, projections<const Real> in, view<Real> y,
+  /// `rows` is the length of the sequences, and with a stream the most that they may come to: what the bias is for.
+  virtual void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
                     const aft::options& o) = 0;
-  virtual void call_backward(const aft::cpu& exec, sequences s, projections<const Real> in, view<const Real> dy,
+  virtual void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
                              projections<Real> d, const aft::options& o) = 0;
+  virtual aft::stream_spec spec() const = 0;
+
+  index_t channels() const { return channels_; }
+  index_t key_channels() const { return key_channels_; }
 
  private:
+  class slots final : public mixer_stream<Real> {
+   public:
+    slots(aft_mixer& of, const aft::stream_spec& spec, index_t count)
+        : of_(of), memory_(spec.bytes() * count), stream_(spec, memory_.data(), count) {
+      slots::reset();
+    }
+    // Neither lse nor average: nobody goes backward from here.
+    void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) override {
+      of_.call(exec, of_.context_, of_.split(s, qkv), of_.whole(s, y), aft::options{.causal = true, .stream = stream_});
+    }
+    void reset() override { aft::reset(aft::cpu{}, stream_); }
+    index_t bytes() const override { return stream_.spec().bytes(); }
+
+   private:
+    aft_mixer& of_;
+    buffer<std::byte> memory_;
+    aft::stream_view<> stream_;
+  };
+
   // The joint projection is one matrix product; strides make three tensors of its columns.
   template <class T>
   projections<T> split(sequences s, T* qkv) const {
@@ -67,6 +95,7 @@ class aft_mixer : public mixer<Real> {
 
   index_t channels_;
   index_t key_channels_;
+  index_t context_;
   buffer<Real> lse_;
   buffer<Real> average_;
 };
@@ -76,11 +105,16 @@ class simple_mixer final : public aft_mixer<Real> {
  public:
   explicit simple_mixer(const mixer_shape& shape) : aft_mixer<Real>(shape, shape.channels) {}
 
+  bool unlimited() const override { return true; }
+
  private:
-  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y, const aft::options& o) override {
+  aft::stream_spec spec() const override {
+    return aft::stream_spec::simple<Real>(this->channels(), this->key_channels());
+  }
+  void call(const aft::cpu& exec, index_t, projections<const Real> in, view<Real> y, const aft::options& o) override {
     aft::simple(exec, in.q, in.k, in.v, y, o);
   }
-  void call_backward(const aft::cpu& exec, sequences, projections<const Real> in, view<const Real> dy,
+  void call_backward(const aft::cpu& exec, index_t, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
     aft::simple_backward(exec, in.q, in.k, in.v, dy, d.q, d.k, d.v, o);
   }
@@ -117,18 +151,21 @@ class full_mixer final : public biased_mixer<Real> {
       : biased_mixer<Real>(shape, shape.channels, name, {shape.context, shape.context}), context_(shape.context) {}
 
  private:
-  void call(const aft::cpu& exec, sequences s, projections<const Real> in, view<Real> y,
-            const aft::options& o) override {
-    aft::full(exec, in.q, in.k, in.v, bias(s, this->value()), y, o);
+  aft::stream_spec spec() const override {
+    return aft::stream_spec::full<Real>(this->channels(), this->key_channels(), context_);
   }
-  void call_backward(const aft::cpu& exec, sequences s, projections<const Real> in, view<const Real> dy,
+  void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
+            const aft::options& o) override {
+    aft::full(exec, in.q, in.k, in.v, bias(rows, this->value()), y, o);
+  }
+  void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
-    aft::full_backward(exec, in.q, in.k, in.v, bias(s, this->value()), dy, d.q, d.k, d.v,
-                       bias(s, this->cleared_gradient()), o);
+    aft::full_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), dy, d.q, d.k, d.v,
+                       bias(rows, this->cleared_gradient()), o);
   }
   template <class T>
-  auto bias(sequences s, T* w) const {
-    return aft::dense_bias{aft::tensor_view<T, 2>(w, {s.time, s.time}, {context_, 1})};
+  auto bias(index_t rows, T* w) const {
+    return aft::dense_bias{aft::tensor_view<T, 2>(w, {rows, rows}, {context_, 1})};
   }
   index_t context_;
 };
@@ -142,20 +179,23 @@ class local_mixer final : public biased_mixer<Real> {
       : biased_mixer<Real>(shape, shape.channels, name, {shape.context, shape.window}), width_(shape.window) {}
 
  private:
-  void call(const aft::cpu& exec, sequences s, projections<const Real> in, view<Real> y,
-            const aft::options& o) override {
-    aft::local(exec, in.q, in.k, in.v, bias(s, this->value()), window(), y, o);
+  aft::stream_spec spec() const override {
+    return aft::stream_spec::local<Real>(this->channels(), this->key_channels(), window());
   }
-  void call_backward(const aft::cpu& exec, sequences s, projections<const Real> in, view<const Real> dy,
+  void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
+            const aft::options& o) override {
+    aft::local(exec, in.q, in.k, in.v, bias(rows, this->value()), window(), y, o);
+  }
+  void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
-    aft::local_backward(exec, in.q, in.k, in.v, bias(s, this->value()), window(), dy, d.q, d.k, d.v,
-                        bias(s, this->cleared_gradient()), o);
+    aft::local_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), window(), dy, d.q, d.k, d.v,
+                        bias(rows, this->cleared_gradient()), o);
   }
   // The causal half of window::strict(width).
   aft::window window() const { return {.before = width_ - 1, .after = 0}; }
   template <class T>
-  auto bias(sequences s, T* w) const {
-    return aft::banded_bias{aft::tensor_view<T, 2>(w, {s.time, width_})};
+  auto bias(index_t rows, T* w) const {
+    return aft::banded_bias{aft::tensor_view<T, 2>(w, {rows, width_})};
   }
   index_t width_;
 };
@@ -171,12 +211,16 @@ class conv_mixer final : public biased_mixer<Real> {
 
   // The papers start filters at 0: every tap then begins as the plain global average.
   double bias_deviation() const override { return 0.0; }
+  bool unlimited() const override { return true; }
 
  private:
-  void call(const aft::cpu& exec, sequences, projections<const Real> in, view<Real> y, const aft::options& o) override {
+  aft::stream_spec spec() const override {
+    return aft::stream_spec::conv<Real>(this->channels(), this->key_channels(), taps_);
+  }
+  void call(const aft::cpu& exec, index_t, projections<const Real> in, view<Real> y, const aft::options& o) override {
     aft::conv(exec, in.q, in.k, in.v, filter(this->value()), y, o);
   }
-  void call_backward(const aft::cpu& exec, sequences, projections<const Real> in, view<const Real> dy,
+  void call_backward(const aft::cpu& exec, index_t, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
     aft::conv_backward(exec, in.q, in.k, in.v, filter(this->value()), dy, d.q, d.k, d.v,
                        filter(this->cleared_gradient()), o);

@@ -2,6 +2,7 @@
 
 #include "common/mixers/attention.hpp"
 
+#include "common/mixers/attention_cache.hpp"
 #include "common/mixers/tile_gemm.hpp"
 
 #include <cmath>
@@ -19,7 +20,8 @@ index_t round_up(index_t n, index_t multiple) {
 
 template <class Real>
 attention<Real>::attention(const mixer_shape& shape)
-    : channels_(shape.channels),
+    : shape_(shape),
+      channels_(shape.channels),
       heads_(shape.heads),
       width_(shape.channels / shape.heads),
       padded_(round_up(width_, lanes<Real>)),
@@ -244,6 +246,11 @@ void attention<Real>::unfold_tile(index_t query, bool diagonal, const head_array
       store(dweight, a * (load(dweight) - mean));
     }
   }
+}
+
+template <class Real>
+std::unique_ptr<mixer_stream<Real>> attention<Real>::make_stream(index_t count) {
+  return std::make_unique<attention_cache<Real>>(shape_, count);
 }
 
 template class attention<float>;

@@ -20,6 +20,7 @@ class attention final : public mixer<Real> {
   index_t input_width() const override { return 3 * channels_; }
   void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) override;
   void backward(sequences s, const Real* qkv, const Real* y, const Real* dy, Real* dqkv, const aft::cpu& exec) override;
+  std::unique_ptr<mixer_stream<Real>> make_stream(index_t count) override;
 
  private:
   // Rows and columns of a tile: two tiles of weights and the operands of one product stay in a 32 KiB L1.
@@ -60,6 +61,7 @@ class attention final : public mixer<Real> {
   void backward_head(index_t time, const head_arrays& h) const;
   void unfold_tile(index_t query, bool diagonal, const head_arrays& h) const;
 
+  mixer_shape shape_;
   index_t channels_;
   index_t heads_;
   index_t width_;   // channels of a head

@@ -37,6 +37,21 @@ struct sequences {
   index_t rows() const { return batch * time; }
 };
 
+/// What a mixer remembers of sequences whose rows come in parts. It belongs to the mixer that made it, and reads the
+/// mixer's parameters at every call.
+template <class Real>
+class mixer_stream {
+ public:
+  virtual ~mixer_stream() = default;
+
+  /// The next s.time rows of each of the sequences, as mixer::forward would compute them with all rows before.
+  virtual void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) = 0;
+  /// Every sequence begins again.
+  virtual void reset() = 0;
+  /// Bytes kept of one sequence.
+  virtual index_t bytes() const = 0;
+};
+
 template <class Real>
 class mixer {
  public:
@@ -48,6 +63,10 @@ class mixer {
   /// qkv and y as they were in the forward call.
   virtual void backward(sequences s, const Real* qkv, const Real* y, const Real* dy, Real* dqkv,
                         const aft::cpu& exec) = 0;
+  /// Remembers `count` sequences at once.
+  virtual std::unique_ptr<mixer_stream<Real>> make_stream(index_t count) = 0;
+  /// Whether a stream goes on behind row `context`. A bias or a cache with a place for each row ends there.
+  virtual bool unlimited() const { return false; }
   virtual void collect(parameter_list<Real>&) {}
   /// The learned position bias; none for attention and AFT-simple.
   virtual parameter<Real>* position_bias() { return nullptr; }

@@ -30,6 +30,12 @@ std::string status_text(double bits, double tokens_per_second, double seconds_le
   return text;
 }
 
+std::string status_text(double per_second, double seconds_left) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.0f/s  %s left", per_second, duration_text(seconds_left).c_str());
+  return text;
+}
+
 using clock = std::chrono::steady_clock;
 
 }  // namespace
@@ -45,7 +51,8 @@ namespace {
 
 class plain_lines final : public progress_display {
  public:
-  plain_lines(std::string name, std::int64_t total) : name_(std::move(name)), total_(total) {}
+  plain_lines(std::string name, std::string unit, std::int64_t total)
+      : name_(std::move(name)), unit_(std::move(unit)), total_(total) {}
 
   // Every few seconds, and the last: a log of a thousand steps should still be readable.
   void step(std::int64_t done, const std::string& status) override {
@@ -53,7 +60,7 @@ class plain_lines final : public progress_display {
     if (done != total_ && printed_ && now - last_ < std::chrono::seconds(5)) return;
     printed_ = true;
     last_ = now;
-    std::printf("%-9s step %5lld/%lld  %s\n", name_.c_str(), static_cast<long long>(done),
+    std::printf("%-9s %s %5lld/%lld  %s\n", name_.c_str(), unit_.c_str(), static_cast<long long>(done),
                 static_cast<long long>(total_), status.c_str());
     std::fflush(stdout);
   }
@@ -61,6 +68,7 @@ class plain_lines final : public progress_display {
 
  private:
   std::string name_;
+  std::string unit_;
   std::int64_t total_;
   bool printed_ = false;
   clock::time_point last_{};
@@ -99,7 +107,7 @@ class bar final : public progress_display {
 
 }  // namespace
 
-progress::progress(const std::string& name, std::int64_t total, std::int64_t done) {
+progress::progress(const std::string& name, const std::string& unit, std::int64_t total, std::int64_t done) {
 #ifdef EXAMPLES_WITH_BARKEEP
   if (isatty(STDOUT_FILENO) != 0) {
     display_ = std::make_unique<bar>(name, total, done);
@@ -107,13 +115,17 @@ progress::progress(const std::string& name, std::int64_t total, std::int64_t don
   }
 #endif
   (void)done;
-  display_ = std::make_unique<plain_lines>(name, total);
+  display_ = std::make_unique<plain_lines>(name, unit, total);
 }
 
 progress::~progress() = default;
 
 void progress::step(std::int64_t done, double bits, double tokens_per_second, double seconds_left) {
   display_->step(done, status_text(bits, tokens_per_second, seconds_left));
+}
+
+void progress::step(std::int64_t done, double per_second, double seconds_left) {
+  display_->step(done, status_text(per_second, seconds_left));
 }
 
 void progress::finish() {

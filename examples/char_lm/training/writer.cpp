@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "char_lm/training/writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+namespace examples::char_lm {
+
+template <class Real>
+writer<Real>::writer(model<Real>& network, const std::string& prompt, double temperature, std::uint64_t seed,
+                     decoding how)
+    : model_(network),
+      bytes_(prompt.begin(), prompt.end()),
+      prompt_size_(prompt.size()),
+      temperature_(temperature),
+      how_(how),
+      random_(seed, purpose::sample),
+      stream_(network.make_stream()),
+      logits_(vocabulary),
+      sums_(vocabulary) {}
+
+template <class Real>
+std::uint8_t writer<Real>::next() {
+  const auto size = static_cast<index_t>(bytes_.size());
+  const index_t context = model_.shape().context;
+  if (!model_.unlimited() && size - begin_ > context) {
+    begin_ = size - (context + 1) / 2;
+    stream_.reset();
+  }
+  if (how_ == decoding::stream)
+    go_on();
+  else
+    model_.logits(size - begin_, bytes_.data() + begin_, size - begin_ - 1, logits_.data());
+  bytes_.push_back(draw());
+  return bytes_.back();
+}
+
+/// Shows the stream what it has not seen: a byte, or as many as a call takes of a prompt.
+template <class Real>
+void writer<Real>::go_on() {
+  const index_t end = static_cast<index_t>(bytes_.size()) - begin_;
+  while (stream_.position < end) {
+    const index_t count = std::min(end - stream_.position, model_.shape().context);
+    model_.logits(stream_, bytes_.data() + begin_ + stream_.position, count, logits_.data());
+  }
+}
+
+template <class Real>
+std::uint8_t writer<Real>::draw() {
+  const Real top = *std::max_element(logits_.begin(), logits_.end());
+  double sum = 0;
+  for (index_t i = 0; i < vocabulary; ++i)
+    sums_[i] = sum += std::exp(static_cast<double>(logits_[i] - top) / temperature_);
+  const auto drawn = std::upper_bound(sums_.begin(), sums_.end(), random_.uniform() * sum);
+  return static_cast<std::uint8_t>(std::min<std::ptrdiff_t>(drawn - sums_.begin(), vocabulary - 1));
+}
+
+template <class Real>
+std::string writer<Real>::text() const {
+  return {bytes_.begin() + static_cast<std::ptrdiff_t>(prompt_size_), bytes_.end()};
+}
+
+double recomputing_seconds(model<float>& network) {
+  using clock = std::chrono::steady_clock;
+  const index_t context = network.shape().context;
+  const std::vector<std::uint8_t> text(static_cast<std::size_t>(context), ' ');
+  buffer<float> logits(vocabulary);
+  std::array<double, 9> seconds{};
+  for (double& one : seconds) {
+    const auto start = clock::now();
+    network.logits(context, text.data(), context - 1, logits.data());
+    one = std::chrono::duration<double>(clock::now() - start).count();
+  }
+  return *std::min_element(seconds.begin(), seconds.end());
+}
+
+template class writer<float>;
+template class writer<double>;
+
+}  // namespace examples::char_lm

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a model writes: byte after byte, each drawn from the softmax of logits / temperature.
+#pragma once
+
+#include "char_lm/model/model.hpp"
+
+#include <string>
+
+namespace examples::char_lm {
+
+/// Where the logits of the next byte come from: both give the same text, up to the rounding of the logits.
+enum class decoding {
+  stream,    ///< from what the layers remember: a byte goes through the model once
+  recompute  ///< from the whole text before it: what a model without streams has to do
+};
+
+/// A model that is unlimited() goes on from all of its text. Another one has a place for `context` bytes: when they are
+/// full it begins again with the latter half of them, so that each byte follows at least half a context and, by
+/// streams, costs as much as two.
+template <class Real>
+class writer {
+ public:
+  /// Goes on from the prompt, which is not empty. The same seed draws the same bytes from the same logits.
+  writer(model<Real>& network, const std::string& prompt, double temperature, std::uint64_t seed,
+         decoding how = decoding::stream);
+
+  /// Writes one more byte. Throws std::length_error where recomputing needs more rows than the model has room for.
+  std::uint8_t next();
+
+  /// What was written, without the prompt.
+  std::string text() const;
+  /// The logits that the last byte was drawn from.
+  const buffer<Real>& logits() const { return logits_; }
+  /// Bytes that the streams remember of the text, in all layers.
+  index_t state_bytes() const { return stream_.bytes(); }
+
+ private:
+  void go_on();
+  std::uint8_t draw();
+
+  model<Real>& model_;
+  std::vector<std::uint8_t> bytes_;
+  std::size_t prompt_size_;
+  double temperature_;
+  decoding how_;
+  random_stream random_;
+  model_stream<Real> stream_;
+  buffer<Real> logits_;
+  buffer<double> sums_;
+  index_t begin_ = 0;  // of what the model sees of bytes_
+};
+
+/// Seconds that the logits behind `context` bytes take when they are all recomputed: the shortest of a few, which is what it takes where
+/// nothing else runs.
+double recomputing_seconds(model<float>& network);
+
+extern template class writer<float>;
+extern template class writer<double>;
+
+}  // namespace examples::char_lm
