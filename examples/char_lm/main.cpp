@@ -52,7 +52,7 @@ void write(training& run, const command_line& line, result& r) {
   if (line.generate == 0) return;
   r.recomputing_seconds = recomputing_seconds(run.network());
   const auto start = clock::now();
-  writer<float> text = run.start_writing(line.prompt, line.temperature);
+  writer<float> text = run.start_writing(line.prompt, line.temperature, line.restart);
   std::optional<progress> display;
   for (index_t done = 1; done <= line.generate && interrupted == 0; ++done) {
     text.next();

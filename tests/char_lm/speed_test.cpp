@@ -20,7 +20,7 @@ TEST_CASE("speed: a stream writes 10 times as fast as recomputing at context 256
     s.shape.mixer = kind;
     model<float> network(s.shape, 1, 1);
     network.initialize(1);
-    writer<float> fast(network, "In the beginning ", 0.8, 1);
+    writer<float> fast(network, "In the beginning ", {.temperature = 0.8});
     // The shortest on both sides: tests beside this one take time from either.
     double shortest = 1;
     for (int i = 0; i < 256; ++i) {

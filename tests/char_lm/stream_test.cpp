@@ -80,11 +80,15 @@ class random_model : public model<Real> {
   }
 };
 
+constexpr writing by(decoding how) {
+  return {.temperature = 0.8, .seed = 7, .restart = false, .how = how};
+}
+
 /// Two writers of one model, byte by byte, the second one by streams.
 template <class Real>
 void check_same_text(model<Real>& network, const std::string& prompt, index_t count, Real tolerance) {
-  writer<Real> slow(network, prompt, 0.8, 7, decoding::recompute);
-  writer<Real> fast(network, prompt, 0.8, 7);
+  writer<Real> slow(network, prompt, by(decoding::recompute));
+  writer<Real> fast(network, prompt, by(decoding::stream));
   Real worst = 0;
   for (index_t i = 0; i < count; ++i) {
     slow.next();
@@ -94,7 +98,7 @@ void check_same_text(model<Real>& network, const std::string& prompt, index_t co
   CHECK(slow.text() == fast.text());
   CHECK(worst <= tolerance);
   // Another text would be drawn from other numbers: the comparison is not one of two constants.
-  writer<Real> other(network, prompt, 0.8, 8);
+  writer<Real> other(network, prompt, {.temperature = 0.8, .seed = 8});
   for (index_t i = 0; i < count; ++i) other.next();
   CHECK(other.text() != fast.text());
 }
@@ -177,11 +181,29 @@ TEST_CASE("writer: prompts of one byte and longer than the context") {
   }
 }
 
+TEST_CASE("writer: what is unlimited begins again when asked, and then writes what it would have seen alone") {
+  random_model<double> network(mixer_kind::conv);
+  writer<double> on(network, "and ", by(decoding::stream));
+  writer<double> again(network, "and ", {.temperature = 0.8, .seed = 7, .restart = true});
+  for (int i = 0; i < 45; ++i) {
+    on.next();
+    again.next();
+    REQUIRE(std::equal(on.logits().begin(), on.logits().end(), again.logits().begin()));
+  }
+  const std::string seen = ("and " + again.text()).substr(49 - 24);
+  on.next();
+  again.next();
+  CHECK_FALSE(std::equal(on.logits().begin(), on.logits().end(), again.logits().begin()));
+  writer<double> alone(network, seen, by(decoding::stream));
+  alone.next();
+  CHECK(std::equal(alone.logits().begin(), alone.logits().end(), again.logits().begin()));
+}
+
 TEST_CASE("writer: the same bits for any number of threads") {
   for (const mixer_kind kind : all_mixers) {
     INFO(name_of(kind));
     random_model<float> one(kind, 1), three(kind, 3);
-    writer<float> a(one, "and ", 0.8, 7), b(three, "and ", 0.8, 7);
+    writer<float> a(one, "and ", by(decoding::stream)), b(three, "and ", by(decoding::stream));
     for (int i = 0; i < 60; ++i) {
       a.next();
       b.next();
@@ -192,11 +214,11 @@ TEST_CASE("writer: the same bits for any number of threads") {
 
 TEST_CASE("writer: a stream goes on where recomputing has no more room") {
   random_model<float> network(mixer_kind::conv);
-  writer<float> slow(network, "and ", 0.8, 7, decoding::recompute), fast(network, "and ", 0.8, 7);
+  writer<float> slow(network, "and ", by(decoding::recompute)), fast(network, "and ", by(decoding::stream));
   const index_t room = small_settings(mixer_kind::conv).batch * network.shape().context;
   for (index_t i = 0; i < room - 3; ++i) slow.next();
   CHECK_THROWS_AS(slow.next(), std::length_error);
   for (index_t i = 0; i < 5 * room; ++i) fast.next();
   for (const float x : fast.logits()) CHECK(std::isfinite(x));
-  CHECK(fast.state_bytes() == writer<float>(network, "and ", 0.8, 7).state_bytes());
+  CHECK(fast.state_bytes() == writer<float>(network, "and ", by(decoding::stream)).state_bytes());
 }

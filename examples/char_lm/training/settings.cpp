@@ -86,6 +86,7 @@ parsed parse(int argc, const char* const* argv) {
          "begin again with the latter half")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--temperature", line.temperature, "Of the written characters")->check(positive);
+  app.add_flag("--restart", line.restart, "conv and simple begin again there, too");
   app.add_option("--prompt", line.prompt, "What they go on from");
   app.add_flag("--eval-only", line.eval_only, "With --load: no training");
   CLI::Option* quick = app.add_flag("--quick", line.quick, "Small models, a minute in all");

@@ -42,6 +42,7 @@ struct command_line {
   index_t generate = 400;
   double temperature = 0.8;
   std::string prompt = "In the beginning ";
+  bool restart = false;
   bool quick = false;
   bool eval_only = false;
 };

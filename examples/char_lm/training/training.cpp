@@ -85,8 +85,8 @@ void training::save(const std::filesystem::path& path) {
   save_checkpoint(path, settings_, text_.fingerprint(), optimizer_, history_);
 }
 
-writer<float> training::start_writing(const std::string& prompt, double temperature) {
-  return {model_, prompt, temperature, settings_.seed};
+writer<float> training::start_writing(const std::string& prompt, double temperature, bool restart) {
+  return {model_, prompt, {.temperature = temperature, .seed = settings_.seed, .restart = restart}};
 }
 
 double training::step_milliseconds() const {

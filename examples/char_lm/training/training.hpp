@@ -26,7 +26,7 @@ class training {
   double held_out_bits();
   void save(const std::filesystem::path& path);
   /// Goes on from the prompt with the bytes that the run's seed draws. Refers to the model.
-  writer<float> start_writing(const std::string& prompt, double temperature);
+  writer<float> start_writing(const std::string& prompt, double temperature, bool restart);
 
   const training_settings& settings() const { return settings_; }
   const history& past() const { return history_; }

@@ -10,14 +10,12 @@
 namespace examples::char_lm {
 
 template <class Real>
-writer<Real>::writer(model<Real>& network, const std::string& prompt, double temperature, std::uint64_t seed,
-                     decoding how)
+writer<Real>::writer(model<Real>& network, const std::string& prompt, const writing& how)
     : model_(network),
       bytes_(prompt.begin(), prompt.end()),
       prompt_size_(prompt.size()),
-      temperature_(temperature),
       how_(how),
-      random_(seed, purpose::sample),
+      random_(how.seed, purpose::sample),
       stream_(network.make_stream()),
       logits_(vocabulary),
       sums_(vocabulary) {}
@@ -26,11 +24,11 @@ template <class Real>
 std::uint8_t writer<Real>::next() {
   const auto size = static_cast<index_t>(bytes_.size());
   const index_t context = model_.shape().context;
-  if (!model_.unlimited() && size - begin_ > context) {
+  if ((how_.restart || !model_.unlimited()) && size - begin_ > context) {
     begin_ = size - (context + 1) / 2;
     stream_.reset();
   }
-  if (how_ == decoding::stream)
+  if (how_.how == decoding::stream)
     go_on();
   else
     model_.logits(size - begin_, bytes_.data() + begin_, size - begin_ - 1, logits_.data());
@@ -53,7 +51,7 @@ std::uint8_t writer<Real>::draw() {
   const Real top = *std::max_element(logits_.begin(), logits_.end());
   double sum = 0;
   for (index_t i = 0; i < vocabulary; ++i)
-    sums_[i] = sum += std::exp(static_cast<double>(logits_[i] - top) / temperature_);
+    sums_[i] = sum += std::exp(static_cast<double>(logits_[i] - top) / how_.temperature);
   const auto drawn = std::upper_bound(sums_.begin(), sums_.end(), random_.uniform() * sum);
   return static_cast<std::uint8_t>(std::min<std::ptrdiff_t>(drawn - sums_.begin(), vocabulary - 1));
 }

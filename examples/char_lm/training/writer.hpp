@@ -15,15 +15,21 @@ enum class decoding {
   recompute  ///< from the whole text before it: what a model without streams has to do
 };
 
+struct writing {
+  double temperature = 1;
+  std::uint64_t seed = 1;  // the same draws the same bytes from the same logits
+  bool restart = false;    // also of a model that is unlimited()
+  decoding how = decoding::stream;
+};
+
 /// A model that is unlimited() goes on from all of its text. Another one has a place for `context` bytes: when they are
 /// full it begins again with the latter half of them, so that each byte follows at least half a context and, by
 /// streams, costs as much as two.
 template <class Real>
 class writer {
  public:
-  /// Goes on from the prompt, which is not empty. The same seed draws the same bytes from the same logits.
-  writer(model<Real>& network, const std::string& prompt, double temperature, std::uint64_t seed,
-         decoding how = decoding::stream);
+  /// Goes on from the prompt, which is not empty. Refers to the model.
+  writer(model<Real>& network, const std::string& prompt, const writing& how);
 
   /// Writes one more byte. Throws std::length_error where recomputing needs more rows than the model has room for.
   std::uint8_t next();
@@ -42,8 +48,7 @@ class writer {
   model<Real>& model_;
   std::vector<std::uint8_t> bytes_;
   std::size_t prompt_size_;
-  double temperature_;
-  decoding how_;
+  writing how_;
   random_stream random_;
   model_stream<Real> stream_;
   buffer<Real> logits_;
@@ -51,8 +56,8 @@ class writer {
   index_t begin_ = 0;  // of what the model sees of bytes_
 };
 
-/// Seconds that the logits behind `context` bytes take when they are all recomputed: the shortest of a few, which is what it takes where
-/// nothing else runs.
+/// Seconds that the logits behind `context` bytes take when they are all recomputed: the shortest of a few, which is
+/// what it takes where nothing else runs.
 double recomputing_seconds(model<float>& network);
 
 extern template class writer<float>;
