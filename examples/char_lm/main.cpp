@@ -50,7 +50,7 @@ void train(training& run, const command_line& line, const std::filesystem::path&
 void write(training& run, const command_line& line, result& r) {
   using clock = std::chrono::steady_clock;
   if (line.generate == 0) return;
-  r.recomputing_seconds = recomputing_seconds(run.network());
+  r.decoding = measure_decoding(run.network());
   const auto start = clock::now();
   writer<float> text = run.start_writing(line.prompt, line.temperature, line.restart);
   std::optional<progress> display;

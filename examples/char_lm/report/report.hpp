@@ -5,6 +5,7 @@
 
 #include "char_lm/training/checkpoint.hpp"
 #include "char_lm/training/settings.hpp"
+#include "char_lm/training/writer.hpp"
 
 #include <cstdio>
 
@@ -20,7 +21,7 @@ struct result {
   history past;
   std::string written;
   double characters_per_second = 0;  // of `written`; 0 if nothing was
-  double recomputing_seconds = 0;    // a character's, with a full context
+  decoding_seconds decoding;         // of a character with a full context
   index_t state_bytes = 0;           // what the streams remember
   struct bias {
     std::vector<index_t> shape;

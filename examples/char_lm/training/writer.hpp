@@ -56,9 +56,13 @@ class writer {
   index_t begin_ = 0;  // of what the model sees of bytes_
 };
 
-/// Seconds that the logits behind `context` bytes take when they are all recomputed: the shortest of a few, which is
-/// what it takes where nothing else runs.
-double recomputing_seconds(model<float>& network);
+/// Seconds that the logits of one byte take with a full context, either way: the shortest of a few, which is what it
+/// takes where nothing else runs.
+struct decoding_seconds {
+  double stream = 0;
+  double recompute = 0;
+};
+decoding_seconds measure_decoding(model<float>& network);
 
 extern template class writer<float>;
 extern template class writer<double>;
