@@ -30,14 +30,15 @@ inline device_slots to_slots(const stream_ref& s) {
 /// in launches of most_sequences.
 template <class C>
 void stream_forward(const problem& p, const call_stream& stream) {
-  if (p.d == 0 || p.Tq == 0) return;
+  if (p.Tq == 0) return;
   const device_call<C> call = to_call<C>(p);
   const device_slots slots = to_slots(*p.stream);
   static_assert(sizeof call + sizeof slots + sizeof(stream_elements) <= 4096, "more than every device takes");
   const bool full = p.stream->spec.op() == stream_operator::full;
   stream_elements elements;
   elements.packed = p.packed != nullptr;
-  elements.channels = full ? warp_size : min_of(round_up(p.d, index_t{warp_size}), index_t{stream_threads});
+  const index_t whole = round_up(max_of(p.d, index_t{1}), index_t{warp_size});
+  elements.channels = full ? warp_size : min_of(whole, index_t{stream_threads});
   elements.blocks = ceil_div(p.d, elements.channels);
   const int threads = full ? warp_size * stream_warps : static_cast<int>(elements.channels);
   const index_t step = elements.packed ? index_t{most_sequences} : p.elements();
@@ -47,7 +48,7 @@ void stream_forward(const problem& p, const call_stream& stream) {
       elements.offsets[i] = p.packed->queries.at(elements.first + i);
     stream.launch(full ? stream_full_kernel<C> : stream_kernel<C>, elements.count * elements.blocks, threads, call,
                   slots, elements);
-    if (elements.blocks > 1)
+    if (elements.blocks != 1)
       stream.launch_each(stream_position_kernel<C>, elements.count, stream_threads, call, slots, elements);
   }
 }

@@ -29,6 +29,8 @@ AFT_DEVICE void continue_channel(const device_call<C>& p, const device_slots& sl
   const kept_keys<C> kept(slots, at.slot, c);
   slot_fold<C> fold;
   if (taken > 0 && at.position > 0) fold.read(at.slot, slots.channels, c);
+  const index_t head = c / (p.d / p.bias.heads);
+  index_t place = slots.kept == 0 ? 0 : at.position % slots.kept;
   for (index_t i = 0; i < at.rows; ++i) {
     const index_t t = at.first_row + i;
     row_result<C> result;
@@ -42,11 +44,12 @@ AFT_DEVICE void continue_channel(const device_call<C>& p, const device_slots& sl
       } else {
         const index_t left = position - slots.kept;
         if (left >= 0) {
-          const C* const old = kept.of(left);
+          const C* const old = kept.at_place(place);
           fold.add(old[2 * kept.step], old[kept.step], left + 1);
         }
-        kept.keep(position, key, value);
-        const stream_row<C> row{at.element, c / (p.d / p.bias.heads), position, left < 0 ? 0 : left + 1};
+        kept.keep(place, key, value);
+        place = place + 1 < slots.kept ? place + 1 : 0;
+        const stream_row<C> row{at.element, head, position, left < 0 ? 0 : left + 1};
         const slot_fold<C> seen = p.excluded ? slot_fold<C>{} : fold;
         key_sum<C> sum;
         for (index_t block = row.first / kept_block; block <= position / kept_block; ++block)
@@ -97,6 +100,7 @@ stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER dev
   const index_t c = (block_index() - element * elements.blocks) * elements.channels + lane;
   const bool exists = c < p.d;
   const index_t taken = at.taken(slots);
+  const index_t head = exists ? c / (p.d / p.bias.heads) : 0;
   const kept_keys<C> kept(slots, at.slot, exists ? c : 0);
   for (index_t i = warp; exists && i < taken; i += stream_warps) {
     const C key = load_key(p, at.b, at.first_row + i, c);
@@ -105,7 +109,7 @@ stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER dev
   }
   sync();
   for (index_t i = 0; i < at.rows; ++i) {
-    const stream_row<C> row{at.element, exists ? c / (p.d / p.bias.heads) : 0, at.position + i, 0};
+    const stream_row<C> row{at.element, head, at.position + i, 0};
     if (i < taken) {
       key_sum<C> sum;
       for (index_t block = warp; exists && block <= row.position / kept_block; block += stream_warps)

@@ -19,17 +19,32 @@ struct stream_row {
   index_t element, head, position;
   index_t first;  ///< of the kept positions that it sees
 
-  /// Calls f(mantissa of e^k, v, k, w) for the positions of a block that the row sees.
+  /// Calls f(mantissa of e^k, v, k, w) for the positions of a block that the row sees, in their order. A few are read
+  /// ahead, so that their memory answers together; not measured.
   template <class F>
   AFT_DEVICE void each_of_block(const device_call<C>& p, const kept_keys<C>& kept, index_t block, const F& f) const {
-    const index_t begin = block * kept_block, end = begin + kept_block;
-    for (index_t s = begin < first ? first : begin; s < end && s <= position; ++s) {
-      const C* const at = kept.of(s);
-      const C key = at[2 * kept.step];
-      if (key == -number<C>::infinity) continue;
-      const C w = visible_weight(p, element, head, position, s);
-      if (w == -number<C>::infinity) continue;
-      f(at[0], at[kept.step], key, w);
+    constexpr int ahead = 4;
+    const index_t begin = max_of(block * kept_block, first);
+    const index_t last = min_of((block + 1) * kept_block - 1, position);
+    // Less than `kept` positions are seen, so that places wrap once at most.
+    const index_t place = begin % kept.kept;
+    for (index_t s0 = begin; s0 <= last; s0 += ahead) {
+      C mantissas[ahead], values[ahead], keys[ahead], biases[ahead];
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < ahead; ++i) {
+        const index_t s = min_of(s0 + i, last);
+        const index_t at = place + (s - begin);
+        const C* const from = kept.at_place(at < kept.kept ? at : at - kept.kept);
+        mantissas[i] = from[0];
+        values[i] = from[kept.step];
+        keys[i] = from[2 * kept.step];
+        biases[i] = visible_weight(p, element, head, position, s);
+      }
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < ahead; ++i) {
+        if (s0 + i > last || keys[i] == -number<C>::infinity || biases[i] == -number<C>::infinity) continue;
+        f(mantissas[i], values[i], keys[i], biases[i]);
+      }
     }
   }
 };

@@ -101,11 +101,11 @@ struct kept_keys {
         step(slots.channels),
         kept(slots.kept) {}
 
-  /// Mantissa, v and k of position s lie `step` apart from here on.
-  AFT_DEVICE C* of(index_t s) const { return first + 3 * (s % kept) * step; }
+  /// Mantissa, v and k of the position at a place lie `step` apart from here on.
+  AFT_DEVICE C* at_place(index_t place) const { return first + 3 * place * step; }
   /// What lies behind a hidden key is no number, maybe, and stays with the caller.
-  AFT_DEVICE void keep(index_t s, C key, C value) const {
-    C* const at = of(s);
+  AFT_DEVICE void keep(index_t place, C key, C value) const {
+    C* const at = at_place(place);
     at[0] = stage_logit(key).mantissa;
     at[step] = value;
     at[2 * step] = key;
