@@ -13,20 +13,22 @@ namespace aft::inline AFT_ISA::cuda_impl {
 /// round 10^5 times.
 inline constexpr index_t kept_block = checks::slot_layout::block;
 
+/// Four keep the registers of double below 255, with 256 threads a block. Not measured.
+inline constexpr int reads_ahead = 4;
+
 /// A row at an absolute position, of one channel of an element.
 template <class C>
 struct stream_row {
   index_t element, head, position;
   index_t first;  ///< of the kept positions that it sees
 
-  /// Calls f(mantissa of e^k, v, k, w) for the positions of a block that the row sees, in their order. A few are read
-  /// ahead, so that their memory answers together; not measured.
-  template <class F>
+  /// Calls f(mantissa of e^k, v, k, w) for the positions of a block that the row sees, in their order. `ahead` of
+  /// them are read before the first is used, so that their memory answers together.
+  template <int ahead, class F>
   AFT_DEVICE void each_of_block(const device_call<C>& p, const kept_keys<C>& kept, index_t block, const F& f) const {
-    constexpr int ahead = 4;
     const index_t begin = max_of(block * kept_block, first);
     const index_t last = min_of((block + 1) * kept_block - 1, position);
-    // Less than `kept` positions are seen, so that places wrap once at most.
+    // No more than `kept` positions are seen, so that a place wraps once at most.
     const index_t place = begin % kept.kept;
     for (index_t s0 = begin; s0 <= last; s0 += ahead) {
       C mantissas[ahead], values[ahead], keys[ahead], biases[ahead];
@@ -54,7 +56,7 @@ template <class C>
 AFT_DEVICE key_sum<C> sum_of_block(const device_call<C>& p, const stream_row<C>& row, const kept_keys<C>& kept,
                                    index_t block) {
   key_sum<C> sum;
-  row.each_of_block(p, kept, block, [&](C mantissa, C value, C key, C w) {
+  row.template each_of_block<reads_ahead>(p, kept, block, [&](C mantissa, C value, C key, C w) {
     const split_exp<C> weight = stage_logit(w);
     // exp_split's own, of which the mantissa is kept.
     const C key_exponent = fused(key, number<C>::log2e, number<C>::magic) - number<C>::magic;
@@ -94,7 +96,8 @@ AFT_DEVICE row_result<C> exact_stream_row(const device_call<C>& p, const stream_
   };
   const index_t first_block = row.first / kept_block, last_block = row.position / kept_block;
   for (index_t block = first_block; block <= last_block; ++block)
-    row.each_of_block(p, kept, block, [&](C, C value, C key, C w) { see(add_halves<C>(key, w), magnitude(value)); });
+    row.template each_of_block<1>(p, kept, block,
+                                  [&](C, C value, C key, C w) { see(add_halves<C>(key, w), magnitude(value)); });
   const half_sum<C> of_fold = fold.half_unit();
   const C fold_den = fold.total_den();
   if (!fold.empty()) {
@@ -119,7 +122,7 @@ AFT_DEVICE row_result<C> exact_stream_row(const device_call<C>& p, const stream_
   }
   for (index_t block = first_block; block <= last_block; ++block) {
     C part_num = C(0), part_den = C(0);
-    row.each_of_block(p, kept, block, [&](C, C value, C key, C w) {
+    row.template each_of_block<1>(p, kept, block, [&](C, C value, C key, C w) {
       const C factor = above(add_halves<C>(key, w));
       part_num = fused(factor, value * scale, part_num);
       part_den += factor;
