@@ -162,6 +162,47 @@ TEST_CASE("gpu: so does one of a bfloat16 product, whose kernels ask for more sh
   CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
+TEST_CASE("gpu: each replay of a captured step takes the next position of its slots") {
+  constexpr index_t steps = 12, window = 3;
+  const aft::stream_spec spec = aft::stream_spec::local<float>(d, d, {window, 0});
+  const device_array<std::byte> slots(std::vector<std::byte>(static_cast<std::size_t>(spec.bytes() * B)));
+  const device_floats q(ramp(B * d, 0.1f)), k(ramp(B * d, 0.3f)), v(ramp(B * d, 0.7f)), y(ramp(B * d, 0));
+  const device_floats band(ramp(static_cast<std::size_t>(steps * (window + 1)), 0.2f));
+  const aft::stream_view<aft::device_space> st{spec, slots.data(), B};
+  const auto in = [](const device_floats& x) {
+    return aft::tensor_view<const float, 3, aft::device_space>{x.data(), {B, 1, d}};
+  };
+  const auto step = [&](cudaStream_t s) {
+    const aft::banded_bias bias{aft::tensor_view<const float, 2, aft::device_space>{band.data(), {steps, window + 1}}};
+    aft::local(aft::cuda{s}, in(q), in(k), in(v), bias, {window, 0},
+               aft::tensor_view<float, 3, aft::device_space>{y.data(), {B, 1, d}},
+               aft::options{.causal = true, .stream = st});
+  };
+  cudaStream_t stream = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  const cudaGraph_t graph = captured(stream, step);
+  cudaGraphExec_t instance = nullptr;
+  REQUIRE(cudaGraphInstantiate(&instance, graph, 0) == cudaSuccess);
+  std::vector<std::vector<float>> results[2];
+  for (const bool replayed : {false, true}) {
+    aft::reset(aft::cuda{stream}, st);
+    for (index_t t = 0; t < steps; ++t) {
+      if (replayed) {
+        REQUIRE(cudaGraphLaunch(instance, stream) == cudaSuccess);
+      } else {
+        step(stream);
+      }
+      CHECK(aft::position(aft::cuda{stream}, st, 1) == t + 1);
+      results[replayed ? 1 : 0].push_back(y.read());
+    }
+  }
+  CHECK(results[0] == results[1]);
+  CHECK(results[0][0] != results[0][1]);
+  CHECK(cudaGraphExecDestroy(instance) == cudaSuccess);
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
 TEST_CASE("gpu: calls on several streams at once give the same bits") {
   tensors x, other;
   x.run(nullptr);

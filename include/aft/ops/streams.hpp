@@ -2,7 +2,10 @@
 /// @file streams.hpp  Slots of a stream: made ready, copied, asked where they stand.
 #pragma once
 
+#include <cstring>
+
 #include <aft/core/checks/stream.hpp>
+#include <aft/core/problem/dispatch.hpp>
 #include <aft/math/window.hpp>
 
 namespace aft {
@@ -20,11 +23,30 @@ namespace checks {
 template <class E>
 void require_stream(const char* op, const E& exec, const any_stream& st) {
   require_executor(op, exec);
-  if constexpr (std::is_same_v<E, cuda>)
-    fail(op, {"exec"}, "aft::cpu, as streams of the device are not in this version", "aft::cuda");
   if (st.empty()) fail(op, {"stream"}, "a stream", "none");
-  require_slots_of_host(op, st);
+  require_slots(op, st, std::is_same_v<E, cuda>);
 }
+
+/// Whether slots are a device's: what is left of a call on others is its message.
+template <class E, class Space>
+constexpr bool runs_on_device = std::is_same_v<E, cuda>&& std::is_same_v<Space, device_space>;
+
+/// What a device's slots are asked with: headers are of no type, so any will do, but it has to depend on the call.
+template <class E>
+using any_arithmetic = std::conditional_t<std::is_same_v<E, cuda>, float, void>;
+
+inline stream_ref to_stream_ref(const any_stream& st) {
+  stream_ref slots;
+  slots.data = static_cast<std::byte*>(st.data());
+  slots.spec = st.spec();
+  slots.count = st.count();
+  slots.digest = digest_of(st.spec(), st.on_device());
+  return slots;
+}
+
+/// Slots [first, last) of either space.
+template <class E, class Space>
+void reset_in_space(const E& exec, const stream_view<Space>& st, index_t first, index_t last);
 
 [[gnu::cold]] inline void require_slot(const char* op, const char* name, const any_stream& st, index_t slot) {
   if (slot < 0 || slot >= st.count()) fail(op, {name}, text("slots from 0 to ") << st.count() - 1, slot);
@@ -42,11 +64,12 @@ struct slot_pairs {
   index_t count = 0;
 };
 
-[[gnu::cold]] inline slot_pairs require_copy(const char* op, const any_stream& st, const any_view& from,
-                                             const any_view& to) {
+/// What can be said of them without a look at their numbers.
+[[gnu::cold]] inline slot_pairs require_ids(const char* op, const any_view& from, const any_view& to, bool on_device) {
   const argument named[] = {{"from", from}, {"to", to}};
   for (const argument& a : named) {
-    if (a.view.on_device()) fail(op, a, "a host view", "a device view");
+    if (a.view.on_device() != on_device)
+      fail(op, a, on_device ? "a device view" : "a host view", on_device ? "a host view" : "a device view");
     if (a.view.type() != dtype::i64 && a.view.type() != dtype::i32)
       fail(op, a, "int64 or int32", name_of(a.view.type()));
     if (a.view.rank() != 1) fail(op, a, "rank 1", static_cast<index_t>(a.view.rank()));
@@ -55,7 +78,13 @@ struct slot_pairs {
   }
   if (to.extent(0) != from.extent(0))
     fail(op, named[1], axis_text(0, "n") << " to be " << from.extent(0) << " as in 'from'", to.extent(0));
-  const slot_pairs pairs{to_lengths(from), to_lengths(to), from.extent(0)};
+  return {to_lengths(from), to_lengths(to), from.extent(0)};
+}
+
+[[gnu::cold]] inline slot_pairs require_copy(const char* op, const any_stream& st, const any_view& from,
+                                             const any_view& to) {
+  const slot_pairs pairs = require_ids(op, from, to, false);
+  const argument named[] = {{"from", from}, {"to", to}};
   const auto at = [](const length_list& ids, index_t i) {
     stream_ref one;
     one.ids = ids.data;
@@ -101,30 +130,51 @@ struct slot_pairs {
   part(l.references_at(), (seen + slot_layout::block - 1) / slot_layout::block * row);
 }
 
+template <class E, class Space>
+void reset_in_space(const E& exec, const stream_view<Space>& st, index_t first, index_t last) {
+  if constexpr (runs_on_device<E, Space>) {
+    if constexpr (require_cuda_backend<any_arithmetic<E>>())
+      cuda_reset<any_arithmetic<E>>(to_stream_ref(st), first, last, exec);
+  } else {
+    static_cast<void>(exec);
+    reset_slots(st, first, last);
+  }
+}
+
 }  // namespace checks
 
-/// Makes slots empty, at position 0, whatever bytes they hold: without `slot` all of them. Writes a header each.
-/// Errors: shape_error for memory that is null or not aligned to 64 bytes, and for a slot that there is not.
+/// Makes slots empty, at position 0, whatever bytes they hold: without `slot` all of them. Writes a header each. With
+/// aft::cuda it is a launch on the CUDA stream, and the slots are a device's from then on.
+/// Errors: shape_error for memory that is null or not aligned to 64 bytes, or not where the call runs, and for a slot
+/// that there is not.
 template <executor E, class Space>
 void reset(const E& exec, const stream_view<Space>& st) {
   checks::require_stream("aft::reset", exec, st);
-  checks::reset_slots(st, 0, st.count());
+  checks::reset_in_space(exec, st, 0, st.count());
 }
 /// The same of one slot.
 template <executor E, class Space>
 void reset(const E& exec, const stream_view<Space>& st, index_t slot) {
   checks::require_stream("aft::reset", exec, st);
   checks::require_slot("aft::reset", "slot", st, slot);
-  checks::reset_slots(st, slot, slot + 1);
+  checks::reset_in_space(exec, st, slot, slot + 1);
 }
 
 /// Copies slot from[i] to slot to[i], which forks sequences, as a beam search does, and sets candidates of a
 /// speculation back. `from` and `to` are views (n) of int32 or int64. One slot may be copied to several. Cost: the
 /// bytes that the slot has in use. Errors: shape_error before anything is written, for a slot out of range, twice in
-/// `to`, or in both, and for one in `from` without a header.
+/// `to`, or in both, and for one in `from` without a header. With aft::cuda both are device views and it is one launch,
+/// which passes over pairs with a slot out of range; a slot without a header makes another, and what one that is twice
+/// in `to` or in both then holds is not specified.
 template <executor E, class Space>
 void copy(const E& exec, const stream_view<Space>& st, const any_view& from, const any_view& to) {
   checks::require_stream("aft::copy", exec, st);
+  if constexpr (checks::runs_on_device<E, Space>) {
+    using C = checks::any_arithmetic<E>;
+    const checks::slot_pairs ids = checks::require_ids("aft::copy", from, to, true);
+    if constexpr (require_cuda_backend<C>()) cuda_copy<C>(checks::to_stream_ref(st), ids.from, ids.to, ids.count, exec);
+    return;
+  }
   const checks::slot_pairs pairs = checks::require_copy("aft::copy", st, from, to);
   stream_ref source, target;
   source.ids = pairs.from.data, source.id_step = pairs.from.step, source.wide = pairs.from.wide;
@@ -135,11 +185,18 @@ void copy(const E& exec, const stream_view<Space>& st, const any_view& from, con
     checks::copy_slot(st.spec(), first + source.slot(i) * bytes, first + target.slot(i) * bytes);
 }
 
-/// How many positions a slot has seen. Errors: shape_error for a slot that there is not, or without a header.
+/// How many positions a slot has seen. Errors: shape_error for a slot that there is not, or without a header. With
+/// aft::cuda it waits for all that was launched on the CUDA stream before, and cannot be captured.
 template <executor E, class Space>
 index_t position(const E& exec, const stream_view<Space>& st, index_t slot) {
   checks::require_stream("aft::position", exec, st);
   checks::require_slot("aft::position", "slot", st, slot);
+  if constexpr (checks::runs_on_device<E, Space>) {
+    alignas(64) std::byte header[checks::slot_layout::header_bytes];
+    using C = checks::any_arithmetic<E>;
+    if constexpr (require_cuda_backend<C>()) cuda_read<C>(checks::to_stream_ref(st), slot, header, sizeof header, exec);
+    return checks::require_header("aft::position", header, checks::digest_of(st.spec(), true), slot);
+  }
   return checks::require_header("aft::position", st, checks::digest_of(st.spec()), slot);
 }
 

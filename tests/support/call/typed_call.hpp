@@ -151,9 +151,7 @@ struct typed_call {
   void forward(const Exec& exec) {
     const options o = call_options();
     strided<T>& out = s.in_place ? q : y;
-    if constexpr (std::is_same_v<Exec, cpu>) {
-      if (!s.cuts.empty()) return forward_in_pieces(exec, out);
-    }
+    if (!s.cuts.empty()) return forward_in_pieces(exec, out);
     switch (s.call) {
       case op::simple: return aft::simple(exec, in3(q), in3(k), in3(v), out3(out), o);
       case op::full:
@@ -180,17 +178,18 @@ struct typed_call {
   }
 
   /// The positions of `cuts`, each call going on from slots that batch elements share out from the last on.
-  void forward_in_pieces(const cpu& exec, strided<T>& out) {
+  template <class Exec>
+  void forward_in_pieces(const Exec& exec, strided<T>& out) {
     const stream_spec of = spec();
     const auto bytes = static_cast<std::size_t>(of.bytes() * s.B);
-    std::vector<std::byte> memory(bytes + 64, std::byte{0xff});
+    std::vector<std::byte, tensor_allocator<std::byte>> memory(bytes + 64, std::byte{0xff});
     void* first = memory.data();
     std::size_t room = memory.size();
-    const stream_view slots{of, std::align(64, bytes, first, room), s.B};
+    const stream_view<Space> slots{of, std::align(64, bytes, first, room), s.B};
     reset(exec, slots);
     std::vector<std::int64_t> lengths_of_rows;
     if (s.query_lengths) query_lengths.each([&](std::int64_t n) { lengths_of_rows.push_back(n); });
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(s.B));
+    std::vector<std::int32_t, tensor_allocator<std::int32_t>> ids(static_cast<std::size_t>(s.B));
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(ids.size() - 1 - i);
     index_t begin = 0;
     for (index_t n : s.cuts) {
@@ -198,14 +197,15 @@ struct typed_call {
       const auto of_part = [&](auto view) { return view.subview(all, part, all); };
       options o = call_options();
       o.stream = slots;
-      o.slot_ids = tensor_view<const std::int32_t, 1>{ids.data(), {s.B}};
-      if (!o.lse.empty()) o.lse = of_part(lse.template view<3, C>());
+      o.slot_ids = tensor_view<const std::int32_t, 1, Space>{ids.data(), {s.B}};
+      if (!o.lse.empty()) o.lse = of_part(lse.template view<3, C, Space>());
       if (!o.average.empty())
         o.average = s.narrow_average ? any_view(of_part(view<3>(narrow_average)))
-                                     : any_view(of_part(wide_average.template view<3, C>()));
-      std::vector<std::int64_t> counts(s.query_lengths ? static_cast<std::size_t>(s.B) : 0);
+                                     : any_view(of_part(wide_average.template view<3, C, Space>()));
+      std::vector<std::int64_t, tensor_allocator<std::int64_t>> counts(s.query_lengths ? static_cast<std::size_t>(s.B)
+                                                                                       : 0);
       for (std::size_t b = 0; b < counts.size(); ++b) counts[b] = lengths_of_rows[b] - begin;
-      if (s.query_lengths) o.query_lengths = tensor_view<const std::int64_t, 1>{counts.data(), {s.B}};
+      if (s.query_lengths) o.query_lengths = tensor_view<const std::int64_t, 1, Space>{counts.data(), {s.B}};
       const auto piece = [&](strided<T>& t) { return of_part(in3(t)); };
       const auto y_piece = of_part(out3(out));
       switch (s.call) {
@@ -222,6 +222,7 @@ struct typed_call {
         case op::conv: aft::conv(exec, piece(q), piece(k), piece(v), in<2>(r), y_piece, o); break;
       }
       begin = part.end;
+      finish_device_work();
     }
   }
 

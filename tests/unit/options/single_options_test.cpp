@@ -56,6 +56,12 @@ const std::vector<change>& common_changes() {
       [](setup& s) { s.lengths = s.narrow_integers = true; },
       [](setup& s) { s.save = s.narrow_average = true; },
       [](setup& s) { (s.call == op::conv ? s.queries : s.Tq) = 5; },
+      // A stream is causal, and what is new is query and key at once.
+      [](setup& s) {
+        s.causal = true;
+        s.Tq = s.Tk;
+        s.cuts = {2, 1, s.Tk};
+      },
   };
   return all;
 }

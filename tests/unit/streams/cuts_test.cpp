@@ -64,7 +64,6 @@ std::vector<index_t> random_cuts(std::mt19937& random, index_t T, index_t most) 
 /// The bits of several cuttings, with any number of threads, against those of one call, and these against the
 /// reference.
 void check_cuttings(dtype type, setup s, const numbers& x) {
-  if (on_device()) return;
   std::mt19937 random(s.seed);
   const index_t T = completed(s).Tq;
   s.cuts = {T};
@@ -74,8 +73,9 @@ void check_cuttings(dtype type, setup s, const numbers& x) {
     const results whole = run_forward(type, s, x);
     for (index_t most : {index_t{3}, T}) {
       s.cuts = random_cuts(random, T, most);
-      const std::string difference =
-          first_difference(whole, run_forward(type, s, x, aft::cpu{.threads = static_cast<int>(most % 4) + 1}));
+      any_executor exec = default_executor();
+      if (!on_device()) exec = aft::cpu{.threads = static_cast<int>(most % 4) + 1};
+      const std::string difference = first_difference(whole, run_forward(type, s, x, exec));
       CHECK_MESSAGE(difference.empty(), difference, ' ', describe(completed(s), type));
     }
   });

@@ -341,7 +341,8 @@ TEST_CASE("slots: what reset, copy and position refuse") {
   check_parts(error_of([&] { aft::reset(exec, s.view(), 3); }), {"aft::reset", "'slot'", "slots from 0 to 2, got 3"});
   check_parts(error_of([&] { s.position(-1); }), {"aft::position", "'slot'", "got -1"});
   check_parts(error_of([&] { aft::reset(aft::cpu{.threads = -1}, s.view()); }), {"'exec'", "-1"});
-  check_parts(error_of([&] { aft::reset(aft::cuda{}, s.view()); }), {"'exec'", "not in this version"});
+  check_parts(error_of([&] { aft::reset(aft::cuda{}, s.view()); }),
+              {"'stream'", "slots in device memory", "host memory"});
   check_parts(error_of([&] { aft::reset(exec, aft::stream_view<>{s.spec, s.first + 8, 1}); }), {"aligned to 64 bytes"});
 }
 

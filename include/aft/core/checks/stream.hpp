@@ -2,6 +2,7 @@
 /// @file checks/stream.hpp  Streams: that a call may go on from one, and that its slots and its bias reach so far.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "../stream/slot_header.hpp"
@@ -22,11 +23,11 @@ inline bool streams(const call& c) {
   return any_view(s.data(), dtype::u8, 1, &bytes, nullptr);
 }
 
-/// That there are slots which can be read: of the host, aligned, and not too many.
-[[gnu::cold]] inline void require_slots_of_host(const char* op, const any_stream& s) {
-  if (s.on_device())
-    fail(op, {"stream"}, "slots in host memory, as a stream of the device is not in this version",
-         "a stream in device memory");
+/// That there are slots which can be read: where the call runs, aligned, and not too many.
+[[gnu::cold]] inline void require_slots(const char* op, const any_stream& s, bool on_device) {
+  if (s.on_device() != on_device)
+    fail(op, {"stream"}, on_device ? "slots in device memory, as the call runs there" : "slots in host memory",
+         s.on_device() ? "a stream in device memory" : "a stream in host memory");
   if (s.count() < 0 || s.count() > (index_t{1} << 61) / s.spec().bytes())
     fail(op, {"stream"}, text("0 to 2^61 bytes of slots of ") << s.spec().bytes(), text(s.count()) << " slots");
   if (s.count() == 0) return;
@@ -37,9 +38,9 @@ inline bool streams(const call& c) {
   }
 }
 
-/// The position of a slot that exists, if its header is that of such a stream.
-[[gnu::cold]] inline index_t require_header(const char* op, const any_stream& s, std::uint64_t spec, index_t slot) {
-  const slot_header h = slot_header::read(static_cast<const std::byte*>(s.data()) + slot * s.spec().bytes());
+/// The position that a slot's first bytes say, if they are the header of such a stream.
+[[gnu::cold]] inline index_t require_header(const char* op, const std::byte* bytes, std::uint64_t spec, index_t slot) {
+  const slot_header h = slot_header::read(bytes);
   const char* got = "other bytes";
   switch (h.fault(spec)) {
     case slot_fault::none: return h.position;
@@ -49,6 +50,11 @@ inline bool streams(const call& c) {
     case slot_fault::damaged: got = "a header whose checksum is wrong"; break;
   }
   fail(op, {"stream"}, text("slot ") << slot << " to have the header that aft::reset writes", got);
+}
+
+/// The same of a slot that the host can read.
+[[gnu::cold]] inline index_t require_header(const char* op, const any_stream& s, std::uint64_t spec, index_t slot) {
+  return require_header(op, static_cast<const std::byte*>(s.data()) + slot * s.spec().bytes(), spec, slot);
 }
 
 [[gnu::cold]] inline const char* name_of_operator(stream_operator op) {
@@ -71,16 +77,15 @@ inline stream_operator operator_of(const call& c) {
   }
   const any_stream& s = c.opt->stream;
   if (c.backward) fail(c.op, {"stream"}, "none in a backward call", "a stream");
-  if (c.on_device) fail(c.op, {"stream"}, "none with aft::cuda, whose streams are not in this version", "a stream");
   if (axes != 1)
     fail(c.op, {"stream"}, "none on a grid", text("a stream with ") << static_cast<index_t>(axes) << " axes");
   if (!c.opt->causal) fail(c.op, {"causal"}, "true with a stream", "false");
   if (c.opt->first_query != 0) fail(c.op, {"first_query"}, "0 with a stream", c.opt->first_query);
   for (const argument* a : {&c.mask, &c.key_lengths})
     if (a->given()) fail(c.op, *a, "none with a stream", text("shape ") << shape_text(a->view));
-  require_slots_of_host(c.op, s);
+  require_slots(c.op, s, c.on_device);
 #if !defined(AFT_COMPILED)
-  if (s.spec().engine() == nullptr)
+  if (!c.on_device && s.spec().engine() == nullptr)
     fail(c.op, {"stream"}, "a spec made in a file that compiles kernels, as this one does", "one that brings none");
 #endif
   if (const stream_operator op = operator_of(c); s.spec().op() != op)
@@ -103,6 +108,41 @@ inline stream_operator operator_of(const call& c) {
     same("window.after", s.after(), c.win.after);
   }
   if (c.bias.kind == bias_kind::filter) same("taps", s.taps(), p.taps[2]);
+}
+
+/// Without slot_ids every batch element has a slot.
+[[gnu::cold]] inline void require_enough_slots(const call& c, const problem& p) {
+  const index_t count = c.opt->stream.count();
+  if (c.sequences->slot_ids.given() || count >= p.elements()) return;
+  fail(c.op, {"stream"},
+       text("at least ") << (p.packed != nullptr ? "N = " : "B = ") << p.elements()
+                         << " slots, as there are no slot_ids",
+       text(count) << " slots");
+}
+
+/// Calls f(tensor, axis, name) for each axis of the bias that has an element for every position. One row, or a stride
+/// of 0, is every position's.
+template <class F>
+void for_each_position_axis(const bias_arguments& b, F f) {
+  const auto rows = [&](const argument& a, std::size_t axis, const char* name, bool repeats) {
+    if (!a.given() || (repeats && a.view.extent(axis) > 0 && a.view.stride(axis) == 0)) return;
+    f(a, axis, name);
+  };
+  if (b.w.given()) rows(b.w, row_axis(b.w.view), "Tq", true);
+  if (b.kind == bias_kind::dense) rows(b.w, b.w.view.rank() - 1, "Tk", false);
+  if (b.u.given()) rows(b.u, row_axis(b.u.view), "Tq", true);
+  if (b.v.given()) rows(b.v, row_axis(b.v.view), "Tk", true);
+}
+
+/// How many positions of a sequence find room in a slot and rows in the bias. On a device the position lives in the
+/// slot, so rows from there on are the kernel's to refuse.
+[[gnu::cold]] inline index_t position_limit(const call& c) {
+  const stream_spec& s = c.opt->stream.spec();
+  index_t limit = s.op() == stream_operator::full ? s.capacity() : std::numeric_limits<index_t>::max();
+  for_each_position_axis(c.bias, [&](const argument& a, std::size_t axis, const char*) {
+    if (a.view.extent(axis) < limit) limit = a.view.extent(axis);
+  });
+  return limit;
 }
 
 /// Slots named once, each with room for the new positions, and the bias with a row for each.
@@ -129,12 +169,7 @@ class slot_checks {
   void require_known(index_t b, index_t slot) const {
     const index_t count = c_.opt->stream.count();
     if (slot >= 0 && slot < count) return;
-    if (!c_.sequences->slot_ids.given()) {
-      fail(c_.op, {"stream"},
-           text("at least ") << (p_.packed != nullptr ? "N = " : "B = ") << p_.elements()
-                             << " slots, as there are no slot_ids",
-           text(count) << " slots");
-    }
+    require_enough_slots(c_, p_);
     fail(c_.op, c_.sequences->slot_ids, text("slots from 0 to ") << count - 1 << ", or -1",
          text("slot ") << slot << " for batch element " << b);
   }
@@ -158,19 +193,12 @@ class slot_checks {
       fail(c_.op, {"stream"},
            text("a capacity of at least ") << end << " for slot " << slot << " at position " << position, s.capacity());
     }
-    // One row, or a stride of 0, is every position's.
-    const auto rows = [&](const argument& a, std::size_t axis, const char* name, bool repeats) {
-      if (!a.given() || a.view.extent(axis) >= end) return;
-      if (repeats && a.view.extent(axis) > 0 && a.view.stride(axis) == 0) return;
+    for_each_position_axis(c_.bias, [&](const argument& a, std::size_t axis, const char* name) {
+      if (a.view.extent(axis) >= end) return;
       fail(c_.op, a,
            axis_text(axis, name) << " to be at least " << end << " for slot " << slot << " at position " << position,
            a.view.extent(axis));
-    };
-    const bias_arguments& b = c_.bias;
-    if (b.w.given()) rows(b.w, row_axis(b.w.view), "Tq", true);
-    if (b.kind == bias_kind::dense) rows(b.w, b.w.view.rank() - 1, "Tk", false);
-    if (b.u.given()) rows(b.u, row_axis(b.u.view), "Tq", true);
-    if (b.v.given()) rows(b.v, row_axis(b.v.view), "Tk", true);
+    });
   }
 
   const call& c_;
@@ -188,11 +216,17 @@ class slot_checks {
   ref.data = static_cast<std::byte*>(s.data());
   ref.spec = s.spec();
   ref.count = s.count();
+  ref.digest = digest_of(s.spec(), c.on_device);
   if (c.sequences->slot_ids.given()) {
     const length_list ids = to_lengths(c.sequences->slot_ids.view);
     ref.ids = ids.data;
     ref.id_step = ids.step;
     ref.wide = ids.wide;
+  }
+  if (c.on_device) {
+    require_enough_slots(c, p);
+    ref.limit = position_limit(c);
+    return;
   }
   slot_checks(c, p).run();
 }

@@ -50,10 +50,11 @@ struct options {
   /// Calls on float and double data do not look at it.
   aft::arithmetic arithmetic = aft::arithmetic::automatic;
   /// What came before: the call's rows are the next positions of sequences that slots of an aft::stream_view remember.
-  /// Causal forward calls on sequences, aft::cpu; see docs/guides/inference.md.
+  /// Causal forward calls on sequences; see docs/guides/inference.md.
   any_stream stream{};
   /// (B), or (N) for packed sequences, of int64 or int32: the slot that each of them continues, -1: nothing of that one
-  /// is read or written. Without it element b continues slot b.
+  /// is read or written. Without it element b continues slot b. In the views' space; on a device one out of range is
+  /// passed over like -1.
   any_view slot_ids{};
   /// (N + 1) of int64 or int32 in host memory, read before the call returns: sequence n is rows [o[n], o[n+1]) of q and
   /// y, which are (total, d) or (1, total, d). Each is a batch element of its own, in which positions begin at 0; a

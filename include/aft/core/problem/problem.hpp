@@ -128,6 +128,8 @@ struct stream_ref {
   std::byte* data = nullptr;
   stream_spec spec{};
   index_t count = 0;
+  std::uint64_t digest = 0;        ///< of the spec, as headers hold it
+  index_t limit = 0;               ///< on a device: positions that slots and bias have room for
   const std::byte* ids = nullptr;  ///< of int64 or int32; null: slot b is batch element b's
   index_t id_step = 0;             ///< bytes from one to the next
   bool wide = false;               ///< int64

@@ -2,8 +2,6 @@
 /// @file stream/slot_header.hpp  The first bytes of a slot: what it is of and how many positions it has seen.
 #pragma once
 
-#include <cstring>
-
 #include "../version.hpp"
 #include "spec.hpp"
 
@@ -14,20 +12,22 @@ namespace checks {
 /// Finds damaged and foreign bytes, which needs no more than a good spread.
 class digest {
  public:
-  digest& add(std::uint64_t word) {
+  AFT_ALSO_ON_DEVICE digest& add(std::uint64_t word) {
     value_ = (value_ ^ word) * 0x9e3779b97f4a7c15u;
     value_ ^= value_ >> 29;
     return *this;
   }
-  digest& add(index_t word) { return add(static_cast<std::uint64_t>(word)); }
-  std::uint64_t value() const { return value_; }
+  AFT_ALSO_ON_DEVICE digest& add(index_t word) { return add(static_cast<std::uint64_t>(word)); }
+  AFT_ALSO_ON_DEVICE std::uint64_t value() const { return value_; }
 
  private:
   std::uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-[[gnu::cold]] inline std::uint64_t digest_of(const stream_spec& s) {
+/// Slots of the host and of a device keep other things in the same bytes: those of one are foreign to the other.
+[[gnu::cold]] inline std::uint64_t digest_of(const stream_spec& s, bool on_device = false) {
   digest sum;
+  if (on_device) sum.add(index_t{1});
   sum.add(static_cast<index_t>(s.op())).add(static_cast<index_t>(s.type())).add(s.d()).add(s.hk());
   sum.add(s.before()).add(s.after()).add(s.taps()).add(s.capacity());
   return sum.value();
@@ -47,25 +47,28 @@ struct slot_header {
   std::uint64_t checksum = 0;
   std::uint64_t unused[3] = {0, 0, 0};
 
-  std::uint64_t sum() const { return digest().add(magic).add(version).add(spec).add(position).value(); }
+  AFT_ALSO_ON_DEVICE std::uint64_t sum() const {
+    return digest().add(magic).add(version).add(spec).add(position).value();
+  }
 
-  static slot_header read(const std::byte* slot) {
+  /// Slots are aligned to 64 bytes, which spares a device 64 loads.
+  AFT_ALSO_ON_DEVICE static slot_header read(const std::byte* slot) {
     slot_header h;
-    std::memcpy(&h, slot, sizeof h);
+    __builtin_memcpy(&h, __builtin_assume_aligned(slot, 64), sizeof h);
     return h;
   }
-  [[gnu::cold]] slot_fault fault(std::uint64_t wanted_spec) const {
+  [[gnu::cold]] AFT_ALSO_ON_DEVICE slot_fault fault(std::uint64_t wanted_spec) const {
     if (magic != magic_word) return slot_fault::foreign;
     if (version != version_word) return slot_fault::version;
     if (checksum != sum() || position < 0) return slot_fault::damaged;
     return spec == wanted_spec ? slot_fault::none : slot_fault::spec;
   }
-  static void write(std::byte* slot, std::uint64_t spec, index_t position) {
+  AFT_ALSO_ON_DEVICE static void write(std::byte* slot, std::uint64_t spec, index_t position) {
     slot_header h;
     h.spec = spec;
     h.position = position;
     h.checksum = h.sum();
-    std::memcpy(slot, &h, sizeof h);
+    __builtin_memcpy(__builtin_assume_aligned(slot, 64), &h, sizeof h);
   }
 };
 static_assert(sizeof(slot_header) == slot_layout::header_bytes);

@@ -115,7 +115,7 @@ class stream_spec {
   /// Positions of full.
   [[gnu::always_inline]] constexpr index_t capacity() const { return capacity_; }
 
-  /// What the CPU runs calls with, see find_stream_engine.
+  /// What the CPU runs calls with, see find_stream_engine; null from a file that nvcc compiles.
   [[gnu::always_inline]] constexpr stream_engine engine() const { return engine_; }
 
   /// Keys p - reach() to p of position p may have a weight of their own; -1: none has.
@@ -148,9 +148,14 @@ class stream_spec {
 
   template <class T>
   [[gnu::always_inline]] stream_spec with_engine() const {
+#if defined(__CUDACC__)
+    // nvcc compiles no kernels of the CPU, and calls with aft::cuda need none.
+    return checked();
+#else
     stream_spec spec = checked();
     spec.engine_ = find_stream_engine<compute_t<T>>();
     return spec;
+#endif
   }
   [[gnu::always_inline]] const stream_spec& checked() const {
     // Half a word's range for the product of channels, positions and bytes.

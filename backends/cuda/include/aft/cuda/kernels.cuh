@@ -5,6 +5,7 @@
 #include "launch/backward.cuh"
 #include "launch/forward.cuh"
 #include "launch/packed.cuh"
+#include "launch/stream.cuh"
 #include "maps/attention_map.cuh"
 #include "maps/reparameterize.cuh"
 
@@ -42,6 +43,9 @@ inline void require_device_memory([[maybe_unused]] const call_stream& stream,
   for (const auto& t : tensors) {
     if (t.data != nullptr) stream.throw_on(pointer_error(t.data), t.name);
   }
+  if (p.stream == nullptr) return;
+  if (p.stream->data != nullptr) stream.throw_on(pointer_error(p.stream->data), "the memory of 'stream'");
+  if (p.stream->ids != nullptr) stream.throw_on(pointer_error(p.stream->ids), "the memory of 'slot_ids'");
 #endif
 }
 
@@ -53,6 +57,7 @@ void run_forward(const problem& p, void* stream) {
   backward_problem all;
   static_cast<problem&>(all) = p;
   require_device_memory(own, all);
+  if (p.stream != nullptr) return stream_forward<C>(p, own);
   if (p.packed != nullptr) return packed_forward<C>(p, own);
   forward<C>(p, own);
 }
@@ -98,7 +103,42 @@ inline void run_reparameterize(const filter_problem& p, void* stream) {
              to_filter_call(p));
 }
 
+inline void run_reset(const stream_ref& slots, index_t first, index_t last, void* stream) {
+  const device_guard guard(stream, "aft::reset");
+  reset_slots_of(slots, first, last, call_stream("aft::reset", stream));
+}
+
+inline void run_copy(const stream_ref& slots, const length_list& from, const length_list& to, index_t n, void* stream) {
+  const device_guard guard(stream, "aft::copy");
+  copy_slots(slots, from, to, n, call_stream("aft::copy", stream));
+}
+
+inline void run_read(const stream_ref& slots, index_t slot, void* to, index_t bytes, void* stream) {
+  const device_guard guard(stream, "aft::position");
+  const call_stream own("aft::position", stream);
+  const std::byte* const from = slots.data + slot * slots.spec.bytes();
+  own.throw_on(device_read(to, from, static_cast<std::size_t>(bytes), stream), "reading a slot");
+}
+
 }  // namespace aft::inline AFT_ISA::cuda_impl
+
+// Weak: each file with instantiations brings them, whatever its types are, and they are the same.
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::reset(const aft::stream_ref& slots,
+                                                                          aft::index_t first, aft::index_t last,
+                                                                          void* stream) {
+  aft::cuda_impl::run_reset(slots, first, last, stream);
+}
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::copy(const aft::stream_ref& slots,
+                                                                         const aft::length_list& from,
+                                                                         const aft::length_list& to, aft::index_t n,
+                                                                         void* stream) {
+  aft::cuda_impl::run_copy(slots, from, to, n, stream);
+}
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::read(const aft::stream_ref& slots,
+                                                                         aft::index_t slot, void* to,
+                                                                         aft::index_t bytes, void* stream) {
+  aft::cuda_impl::run_read(slots, slot, to, bytes, stream);
+}
 
 /// In one .cu file of a program: what its other files link against.
 #define AFT_CUDA_INSTANTIATE(C)                                                                                   \

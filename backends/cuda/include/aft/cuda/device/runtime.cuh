@@ -31,6 +31,11 @@ inline std::string device_clear(void* p, std::size_t bytes, void*) {
   std::memset(p, 0, bytes);
   return {};
 }
+/// To the host, once everything before on the stream is done.
+inline std::string device_read(void* to, const void* from, std::size_t bytes, void*) {
+  std::memcpy(to, from, bytes);
+  return {};
+}
 /// `bytes` of dynamic shared memory.
 template <class... P, class... A>
 std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void*, const A&... arguments) {
@@ -85,6 +90,10 @@ inline void device_release(void* p, std::size_t, void* stream) {
 }
 inline std::string device_clear(void* p, std::size_t bytes, void* stream) {
   return error_text(cudaMemsetAsync(p, 0, bytes, stream_of(stream)));
+}
+inline std::string device_read(void* to, const void* from, std::size_t bytes, void* stream) {
+  const std::string error = error_text(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(stream)));
+  return error.empty() ? error_text(cudaStreamSynchronize(stream_of(stream))) : error;
 }
 template <class... P, class... A>
 std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void* stream,

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file launch/stream.cuh  The launches of a call that goes on from slots, and of what is done with slots.
+///
+/// None needs scratch or the host's look at a slot, so a captured call can be replayed: it goes on where the slots are.
+#pragma once
+
+#include "../device/runtime.cuh"
+#include "../plan/to_call.cuh"
+#include "../stream/copies.cuh"
+#include "../stream/forward.cuh"
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+inline device_slots to_slots(const stream_ref& s) {
+  const checks::slot_layout layout = s.spec.layout();
+  device_slots slots;
+  slots.data = s.data;
+  slots.bytes = layout.bytes();
+  slots.count = s.count;
+  slots.ids = {s.ids, s.id_step, s.wide};
+  slots.digest = s.digest;
+  slots.kept = layout.kept;
+  slots.channels = layout.channels;
+  slots.limit = s.limit;
+  slots.folds = layout.fold > 0;
+  return slots;
+}
+
+/// One launch where a block has all channels of a slot, else one more that moves the positions; packed sequences come
+/// in launches of most_sequences.
+template <class C>
+void stream_forward(const problem& p, const call_stream& stream) {
+  if (p.Tq == 0) return;
+  const device_call<C> call = to_call<C>(p);
+  const device_slots slots = to_slots(*p.stream);
+  static_assert(sizeof call + sizeof slots + sizeof(stream_elements) <= 4096, "more than every device takes");
+  const bool full = p.stream->spec.op() == stream_operator::full;
+  stream_elements elements;
+  elements.packed = p.packed != nullptr;
+  const index_t whole = round_up(max_of(p.d, index_t{1}), index_t{warp_size});
+  elements.channels = full ? warp_size : min_of(whole, index_t{stream_threads});
+  elements.blocks = ceil_div(p.d, elements.channels);
+  const int threads = full ? warp_size * stream_warps : static_cast<int>(elements.channels);
+  const index_t step = elements.packed ? index_t{most_sequences} : p.elements();
+  for (; elements.first < p.elements(); elements.first += step) {
+    elements.count = min_of(step, p.elements() - elements.first);
+    for (index_t i = 0; elements.packed && i <= elements.count; ++i)
+      elements.offsets[i] = p.packed->queries.at(elements.first + i);
+    stream.launch(full ? stream_full_kernel<C> : stream_kernel<C>, elements.count * elements.blocks, threads, call,
+                  slots, elements);
+    if (elements.blocks != 1)
+      stream.launch_each(stream_position_kernel<C>, elements.count, stream_threads, call, slots, elements);
+  }
+}
+
+inline void reset_slots_of(const stream_ref& s, index_t first, index_t last, const call_stream& stream) {
+  stream.launch_each(reset_slots_kernel<float>, last - first, copy_threads, to_slots(s), first, last);
+}
+
+inline void copy_slots(const stream_ref& s, const length_list& from, const length_list& to, index_t n,
+                       const call_stream& stream) {
+  const device_slots slots = to_slots(s);
+  copy_plan plan;
+  plan.from = from;
+  plan.to = to;
+  plan.count = n;
+  if (s.spec.op() == stream_operator::full) plan.row_bytes = 3 * slots.channels * s.spec.layout().element;
+  stream.launch_each(copy_slots_kernel<float>, n * copy_plan::words(slots), copy_threads, slots, plan);
+}
+
+}  // namespace aft::inline AFT_ISA::cuda_impl
