@@ -58,14 +58,14 @@ class stream_mistake {
     if (torn != nullptr) *torn ^= std::byte{1};
     const std::vector<std::byte> before(bytes, bytes + slots.count() * size);
     const auto results = written();
-    std::string said = "a stream call was accepted that has mistake " + std::to_string(kind_);
+    std::string said = "a stream call was accepted that has mistake " + std::to_string(kind_) + "; ";
     try {
       call();
     } catch (const shape_error&) {
       said.clear();
     }
-    if (!std::equal(before.begin(), before.end(), bytes)) said += "slots, by a stream call that was refused";
-    if (results != written()) said += "y, by a stream call that was refused";
+    if (!std::equal(before.begin(), before.end(), bytes)) said += "slots, by a stream call that was refused; ";
+    if (results != written()) said += "y, by a stream call that was refused; ";
     if (torn != nullptr) *torn ^= std::byte{1};
     return said;
   }
