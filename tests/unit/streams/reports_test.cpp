@@ -266,6 +266,7 @@ TEST_CASE("reports: continuous batching, where each slot is at another position 
         free.pop_back();
       }
       std::vector<row> rows;
+      rows.reserve(active.size());
       for (const running& r : active) rows.push_back({r.slot, &x[r.request], r.t});
       std::reverse(rows.begin(), rows.end());
       const auto y = feed(op, s, rows, 1);
