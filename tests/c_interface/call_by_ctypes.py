@@ -20,6 +20,7 @@ UNIT = 2.0 ** -52
 BOUND = B * T * T * D * 64 * UNIT
 DENSE, FACTORIZED, BANDED = 0, 1, 2
 SIGMOID, TANH = 0, 4
+SLOTS = 3
 
 
 class Device(ctypes.Structure):
@@ -49,6 +50,16 @@ class Options(ctypes.Structure):
                 ("first_query", ctypes.c_int64), ("mask", TENSOR), ("key_lengths", TENSOR), ("lse", TENSOR),
                 ("average", TENSOR), ("query_lengths", TENSOR), ("query_offsets", TENSOR), ("key_offsets", TENSOR),
                 ("slot_ids", TENSOR), ("stream", ctypes.c_void_p), ("cuda_stream", ctypes.c_void_p)]
+
+
+class StreamSpec(ctypes.Structure):
+    _fields_ = [("op", ctypes.c_int32), ("dtype", Dtype), ("d", ctypes.c_int64), ("hk", ctypes.c_int64),
+                ("before", ctypes.c_int64), ("after", ctypes.c_int64), ("taps", ctypes.c_int64),
+                ("capacity", ctypes.c_int64)]
+
+
+class Stream(ctypes.Structure):
+    _fields_ = [("spec", ctypes.POINTER(StreamSpec)), ("state", TENSOR)]
 
 
 class Array:
@@ -227,6 +238,74 @@ def conv(library):
         same(f"conv on {points}: dfilter", dr_formula, dr)
 
 
+class Slots:
+    """Memory of a stream of one operator, of three slots."""
+
+    def __init__(self, library, op, **reach):
+        self.library, self.spec = library, StreamSpec(op, Dtype(2, 64, 1), D, HK, **reach)
+        size = ctypes.c_int64()
+        library.aft_stream_bytes(ctypes.byref(self.spec), ctypes.byref(size))
+        self.memory = ctypes.create_string_buffer(SLOTS * size.value + 64)
+        aligned = -(-ctypes.addressof(self.memory) // 64) * 64
+        self.extents = (ctypes.c_int64 * 2)(SLOTS, size.value)
+        self.state = Tensor(aligned, Device(1, 0), 2, Dtype(1, 8, 1), self.extents, None, 0)
+        self.stream = Stream(ctypes.pointer(self.spec), ctypes.pointer(self.state))
+        library.aft_stream_reset(ctypes.byref(self.stream), -1, None)
+
+    def copy(self, source, target):
+        ids = [numbered(source), numbered(target)]
+        self.library.aft_stream_copy(ctypes.byref(self.stream), *(ctypes.byref(i[0]) for i in ids), None)
+
+    def expect_positions(self, *expected):
+        for slot, position in enumerate(expected):
+            came = ctypes.c_int64(-1)
+            self.library.aft_stream_position(ctypes.byref(self.stream), slot, ctypes.byref(came), None)
+            if came.value != position:
+                sys.exit(f"slot {slot} is at position {came.value}, not {position}")
+
+
+def numbered(*slots):
+    """A view of slot ids, with the memory that it is of."""
+    memory, extents = (ctypes.c_int32 * len(slots))(*slots), (ctypes.c_int64 * 1)(len(slots))
+    return Tensor(ctypes.cast(memory, ctypes.c_void_p), Device(1, 0), 1, Dtype(0, 32, 1), extents, None, 0), memory, extents
+
+
+def rows_of(array, first, end):
+    """Positions of a tensor (B, T, channels), with the memory that they are of."""
+    channels = array.shape[-1]
+    extents, strides = (ctypes.c_int64 * 3)(B, end - first, channels), (ctypes.c_int64 * 3)(T * channels, channels, 1)
+    return Tensor(array.tensor.data, Device(1, 0), 3, Dtype(2, 64, 1), extents, strides, 8 * first * channels), array
+
+
+def streams(library):
+    """Every operator one position at a time after three, from slots 2 and 0; slot 1 is a fork of slot 2."""
+    draw, taps = random.Random(60), 3
+    w, band, r = Array(H, T, T, draw=draw), Array(H, T, BEFORE + AFTER + 1, draw=draw), Array(H, taps, draw=draw)
+    dense, banded = Bias(DENSE, w.pointer, None, None), Bias(BANDED, band.pointer, None, None)
+    ids = numbered(2, 0)
+    for name, op, reach, bias, bias_of in (
+            ("full", 0, {"capacity": T}, (ctypes.byref(dense),), lambda h, t, s: w[h, t, s]),
+            ("local", 1, {"before": BEFORE, "after": AFTER}, (ctypes.byref(banded), BEFORE, AFTER),
+             lambda h, t, s: band[h, t, s - t + BEFORE] if in_window(t, s) else 0),
+            ("simple", 2, {}, (), lambda h, t, s: 0),
+            ("conv", 3, {"taps": taps}, (r.pointer,),
+             lambda h, t, s: r[h, s - t + taps - 1] if t - taps < s <= t else 0)):
+        call, slots = Call(60 + op), Slots(library, op, **reach)
+        o = options(causal=1, stream=ctypes.addressof(slots.stream), slot_ids=ctypes.pointer(ids[0]))
+        for first, end in ((0, 3), *((t, t + 1) for t in range(3, T))):
+            held = [rows_of(x, first, end) for x in (call.q, call.k, call.v, call.y)]
+            q, k, v, y = (ctypes.byref(x[0]) for x in held)
+            getattr(library, f"aft_{name}")(q, k, v, *bias, y, o)
+        slots.copy(2, 1)
+        slots.expect_positions(T, T, T)
+        expected = Array(B, T, D)
+        for b, t, c in itertools.product(range(B), range(T), range(D)):
+            seen = [(s, math.exp(call.k[b, s, c * HK // D] + bias_of(c * H // D, t, s))) for s in range(t + 1)]
+            average = sum(weight * call.v[b, s, c] for s, weight in seen) / sum(weight for _, weight in seen)
+            expected[b, t, c] = call.gates(call.q[b, t, c])[0] * average
+        same(f"{name} in a stream: y", expected, call.y)
+
+
 def reparameterize(library):
     draw, taps = random.Random(40), 5
     r, dout = Array(H, taps, draw=draw), Array(H, taps, draw=draw)
@@ -274,7 +353,7 @@ def errors(library):
 
 def main():
     library = Library(sys.argv[1])
-    for part in (dense_and_factorized, simple, conv, reparameterize, attention_map, errors):
+    for part in (dense_and_factorized, simple, conv, streams, reparameterize, attention_map, errors):
         part(library)
     print(f"version {library.library.aft_version()}, {library.library.aft_isa().decode()}: every operator as the formulas")
 

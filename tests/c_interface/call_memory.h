@@ -14,6 +14,9 @@ enum { BATCH = 2, LENGTH = 12, CHANNELS = 4, KEY_CHANNELS = 2, HEADS = 2, FACTOR
 enum { WIDTH = BEFORE + AFTER + 1 };
 /*! Packed sequences, in as many rows as a batch has. */
 enum { SEQUENCES = 3 };
+/*! Streams: so many positions in the first call and the others in a second one, of three slots the last and the first.
+ */
+enum { FIRST_PART = 5, SLOTS = 3 };
 
 enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_HALF, TYPE_BFLOAT16, TYPES };
 enum {
@@ -27,6 +30,10 @@ enum {
   CALL_CONV_2,
   CALL_CONV_3,
   CALL_PACKED,
+  CALL_STREAM_FULL,
+  CALL_STREAM_LOCAL,
+  CALL_STREAM_SIMPLE,
+  CALL_STREAM_CONV,
   CALL_REPARAMETERIZE,
   CALL_ATTENTION_MAP,
   CALLS
@@ -65,6 +72,9 @@ enum { KEY_STRIDE = KEY_CHANNELS + 1, V_OFFSET = 3 };
  * call, so that each is tried. */
 static inline int gate_of_call(int call) {
   return call % 6;
+}
+static inline int is_stream(int call) {
+  return call >= CALL_STREAM_FULL && call <= CALL_STREAM_CONV;
 }
 static inline int is_grid(int call) {
   return call == CALL_CONV_2 || call == CALL_CONV_3;

@@ -64,6 +64,90 @@ static int32_t fill_shape(int call, int64_t channels, int64_t* shape) {
   return n;
 }
 
+/* Slots, aligned by hand. */
+static unsigned char slot_memory[1 << 17];
+
+/* Two calls that go on from slots; then a slot is forked, and their positions are told. */
+static int call_stream(int call, int type) {
+  static const int64_t dense_shape[] = {HEADS, LENGTH, LENGTH}, band_shape[] = {HEADS, LENGTH, WIDTH};
+  static const int64_t taps_shape[] = {HEADS, 3}, ids_shape[] = {BATCH}, one_shape[] = {1};
+  static int32_t ids[] = {SLOTS - 1, 0}, from[] = {SLOTS - 1}, to[] = {1};
+  const int64_t data_strides[] = {LENGTH * CHANNELS, CHANNELS, 1};
+  const int64_t state_strides[] = {LENGTH * KEY_CHANNELS, KEY_CHANNELS, 1};
+  const int64_t key_strides[] = {LENGTH * KEY_STRIDE, KEY_STRIDE, 1};
+  const int compute = compute_type(type);
+  const aft_tensor w = tensor(AT_W, compute, 3, dense_shape), taps = tensor(AT_W, compute, 2, taps_shape);
+  const aft_tensor band = tensor(AT_W, type, 3, band_shape);
+  const aft_bias dense = {AFT_DENSE, &w, NULL, NULL}, banded = {AFT_BANDED, &band, NULL, NULL};
+  aft_tensor slot_ids = integers(AT_OFFSETS, 0, 32, 1, ids_shape), state;
+  aft_tensor source = integers(AT_OFFSETS, 0, 32, 1, one_shape), target = source;
+  int64_t state_shape[2], bytes = 0, first = 0;
+  int64_t* const positions = (int64_t*)room(AT_DQ);
+  aft_stream_spec spec;
+  aft_stream stream;
+  int code, slot;
+
+  memset(&spec, 0, sizeof spec);
+  spec.op = call == CALL_STREAM_FULL    ? AFT_FULL
+            : call == CALL_STREAM_LOCAL ? AFT_LOCAL
+                                        : (call == CALL_STREAM_SIMPLE ? AFT_SIMPLE : AFT_CONV);
+  spec.dtype.code = code_of[type];
+  spec.dtype.bits = bits_of[type];
+  spec.dtype.lanes = 1;
+  spec.d = CHANNELS;
+  spec.hk = KEY_CHANNELS;
+  spec.before = BEFORE;
+  spec.after = AFTER;
+  spec.taps = 3;
+  spec.capacity = LENGTH;
+  code = aft_stream_bytes(&spec, &bytes);
+  if (code != AFT_OK) return code;
+  if (SLOTS * bytes + 64 > (int64_t)sizeof slot_memory) return -1;
+  state_shape[0] = SLOTS;
+  state_shape[1] = bytes;
+  state = integers(AT_Q, 1, 8, 2, state_shape);
+  state.data = slot_memory + (64 - (uintptr_t)slot_memory % 64) % 64;
+  stream.spec = &spec;
+  stream.state = &state;
+  code = aft_stream_reset(&stream, -1, NULL);
+  slot_ids.data = ids;
+  source.data = from;
+  target.data = to;
+  while (code == AFT_OK && first < LENGTH) {
+    const int64_t count = first == 0 ? FIRST_PART : LENGTH - FIRST_PART;
+    const int64_t data_shape[] = {BATCH, count, CHANNELS}, key_shape[] = {BATCH, count, KEY_CHANNELS};
+    const uint64_t size = (uint64_t)(bits_of[type] / 8), row = (uint64_t)first * CHANNELS * size;
+    aft_tensor q = tensor(AT_Q, type, 3, data_shape), k = tensor(AT_K, type, 3, key_shape);
+    aft_tensor v = tensor(AT_V, type, 3, data_shape), y = tensor(AT_Y, type, 3, data_shape);
+    aft_tensor lse = tensor(AT_LSE, compute, 3, key_shape), average = tensor(AT_AVERAGE, type, 3, data_shape);
+    aft_options o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o;
+    o.causal = 1;
+    o.gate = gate_of_call(call);
+    o.lse = &lse;
+    o.average = &average;
+    o.stream = &stream;
+    o.slot_ids = &slot_ids;
+    q.strides = v.strides = y.strides = average.strides = data_strides;
+    k.strides = key_strides;
+    lse.strides = state_strides;
+    q.byte_offset = y.byte_offset = average.byte_offset = row;
+    v.byte_offset = row + V_OFFSET * size;
+    k.byte_offset = (uint64_t)first * KEY_STRIDE * size;
+    lse.byte_offset = (uint64_t)first * KEY_CHANNELS * (uint64_t)(bits_of[compute] / 8);
+    if (call == CALL_STREAM_FULL) code = aft_full(&q, &k, &v, &dense, &y, &o);
+    if (call == CALL_STREAM_LOCAL) code = aft_local(&q, &k, &v, &banded, BEFORE, AFTER, &y, &o);
+    if (call == CALL_STREAM_SIMPLE) code = aft_simple(&q, &k, &v, &y, &o);
+    if (call == CALL_STREAM_CONV) code = aft_conv(&q, &k, &v, &taps, &y, &o);
+    first += count;
+  }
+  if (code == AFT_OK) code = aft_stream_copy(&stream, &source, &target, NULL);
+  for (slot = 0; code == AFT_OK && slot < SLOTS; ++slot)
+    code = aft_stream_position(&stream, slot, positions + slot, NULL);
+  return code;
+}
+
 static int call_operator(int call, int type) {
   static const int64_t dense_shape[] = {HEADS, LENGTH, LENGTH}, band_shape[] = {HEADS, LENGTH, WIDTH};
   static const int64_t u_shape[] = {HEADS, LENGTH, FACTORS}, v_shape[] = {LENGTH, FACTORS};
@@ -167,7 +251,7 @@ int main(void) {
       size_t i, changed = 0;
       fill_block(type, in_c.bytes);
       in_cpp = in_c;
-      code = call_operator(call, type);
+      code = is_stream(call) ? call_stream(call, type) : call_operator(call, type);
       if (code != AFT_OK) {
         printf("call %d, type %d: code %d, %s\n", call, type, code, aft_last_error());
         ++failed;

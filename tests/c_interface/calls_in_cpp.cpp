@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "call_memory.h"
 
@@ -44,6 +46,8 @@ void fill_inputs(unsigned char* block) {
 template <class T>
 struct typed_calls {
   using W = aft::compute_t<T>;
+  static constexpr aft::gate gates[] = {aft::gate::sigmoid, aft::gate::none, aft::gate::identity,
+                                        aft::gate::relu,    aft::gate::tanh, aft::gate::silu};
   unsigned char* block;
   int call;
 
@@ -71,8 +75,6 @@ struct typed_calls {
   }
   template <std::size_t Rank>
   aft::options options() const {
-    static constexpr aft::gate gates[] = {aft::gate::sigmoid, aft::gate::none, aft::gate::identity,
-                                          aft::gate::relu,    aft::gate::tanh, aft::gate::silu};
     const view<const std::int32_t, 1> offsets{room<const std::int32_t>(block, AT_OFFSETS), {SEQUENCES + 1}};
     if (call == CALL_PACKED)
       return {.causal = true,
@@ -122,6 +124,31 @@ struct typed_calls {
                  aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dfilter, o);
                });
   }
+  /// run(q, k, v, y, options) on both parts of the positions.
+  template <class Run>
+  void stream(const aft::stream_spec& spec, const Run& run) const {
+    std::vector<std::byte> memory(static_cast<std::size_t>(SLOTS * spec.bytes() + 64));
+    void* first = memory.data();
+    std::size_t size = memory.size();
+    std::align(64, static_cast<std::size_t>(SLOTS * spec.bytes()), first, size);
+    const aft::stream_view slots{spec, first, SLOTS};
+    const aft::cpu exec;
+    aft::reset(exec, slots);
+    const std::int32_t ids[] = {SLOTS - 1, 0}, from[] = {SLOTS - 1}, to[] = {1};
+    for (const aft::range part : {aft::range{0, FIRST_PART}, aft::range{FIRST_PART, LENGTH}}) {
+      const auto rows = [&](auto x) { return x.subview(aft::all, part, aft::all); };
+      run(rows(data<const T, 3>(AT_Q, CHANNELS)), rows(key<3>()), rows(value<3>()), rows(data<T, 3>(AT_Y, CHANNELS)),
+          aft::options{.causal = true,
+                       .gate_fn = gates[gate_of_call(call)],
+                       .lse = rows(data<W, 3>(AT_LSE, KEY_CHANNELS)),
+                       .average = rows(data<T, 3>(AT_AVERAGE, CHANNELS)),
+                       .stream = slots,
+                       .slot_ids = view<const std::int32_t, 1>{ids, {BATCH}}});
+    }
+    aft::copy(exec, slots, view<const std::int32_t, 1>{from, {1}}, view<const std::int32_t, 1>{to, {1}});
+    for (int slot = 0; slot < SLOTS; ++slot) room<std::int64_t>(block, AT_DQ)[slot] = aft::position(exec, slots, slot);
+  }
+
   void reparameterize() const {
     const view<const W, 3> r{room<const W>(block, AT_W), {HEADS, 3, 2}};
     const view<const T, 3> dout{room<const T>(block, AT_DY), {HEADS, 3, 2}};
@@ -156,6 +183,22 @@ struct typed_calls {
       case CALL_CONV_1: return conv<3>({HEADS, 3});
       case CALL_CONV_2: return conv<4>({HEADS, 3, 2});
       case CALL_CONV_3: return conv<5>({HEADS, 2, 3, 1});
+      case CALL_STREAM_FULL:
+        return stream(aft::stream_spec::full<T>(CHANNELS, KEY_CHANNELS, LENGTH),
+                      [&](auto q, auto k, auto v, auto y, const auto& o) { aft::full(q, k, v, dense, y, o); });
+      case CALL_STREAM_LOCAL: {
+        const aft::window win{BEFORE, AFTER};
+        return stream(aft::stream_spec::local<T>(CHANNELS, KEY_CHANNELS, win),
+                      [&](auto q, auto k, auto v, auto y, const auto& o) { aft::local(q, k, v, band, win, y, o); });
+      }
+      case CALL_STREAM_SIMPLE:
+        return stream(aft::stream_spec::simple<T>(CHANNELS, KEY_CHANNELS),
+                      [](auto q, auto k, auto v, auto y, const auto& o) { aft::simple(q, k, v, y, o); });
+      case CALL_STREAM_CONV: {
+        const view<const W, 2> filter{room<const W>(block, AT_W), {HEADS, 3}};
+        return stream(aft::stream_spec::conv<T>(CHANNELS, KEY_CHANNELS, 3),
+                      [&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); });
+      }
       case CALL_REPARAMETERIZE: return reparameterize();
       default: {
         aft::options o = options<3>();

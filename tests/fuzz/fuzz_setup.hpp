@@ -66,6 +66,18 @@ inline void read_sequences(byte_reader& in, aft::test::setup& s) {
   if (s.inputs == aft::test::layout::broadcast) s.inputs = aft::test::layout::padded;
 }
 
+/// A causal call as calls that go on from slots, with all that streams take.
+inline void read_cuts(byte_reader& in, aft::test::setup& s) {
+  s.causal = true;
+  s.mask = aft::test::mask_form::none;
+  s.lengths = false;
+  s.interrupted = in.flag();
+  index_t left = s.call == aft::test::op::conv ? s.grid[0] : s.Tk;
+  s.Tq = left;
+  const index_t most = in.in(1, 80);
+  for (; left > 0; left -= s.cuts.back()) s.cuts.push_back(in.in(1, left < most ? left : most));
+}
+
 inline aft::test::setup read_shape(byte_reader& in) {
   using namespace aft::test;
   constexpr double scales[] = {1, 1, 0, 10, 50, 200};
@@ -119,9 +131,13 @@ inline aft::test::setup read_shape(byte_reader& in) {
   s.narrow_integers = (more & 16u) != 0;
   const bool moved = (more >> 5) % 4 == 1 && s.grid.size() <= 1;
   if ((more & 128u) != 0 && s.mask == mask_form::batch_pairs) s.mask = mask_form::flat_pairs;
-  // Numbers that no input has which was written down before there were packed calls.
+  // Numbers that no input has which was written down before there were packed calls, or streams.
   if (batch >= 225 && batch <= 240 && s.grid.size() <= 1) {
     read_sequences(in, s);
+    return s;
+  }
+  if (batch >= 241 && batch <= 252 && s.grid.size() <= 1 && s.d > 0) {
+    read_cuts(in, s);
     return s;
   }
   if (!moved) return s;
@@ -168,6 +184,7 @@ inline call make_call(const std::uint8_t* data, std::size_t size) {
   c.type = in.of(aft::test::all_types);
   c.backward = in.flag();
   c.shape = read_shape(in);
+  c.backward = c.backward && c.shape.cuts.empty();
   c.values = aft::test::random_numbers(c.shape);
   place_special(in, c);
   return c;

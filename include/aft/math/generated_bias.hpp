@@ -52,6 +52,10 @@ struct generated_bias {
 /// part come one after the other, in the order of b, h, t, s. Row t of the call, counted through batch and heads,
 /// belongs to part ((b H + h) Tq + t) mod parts, whatever the number of threads: what is collected into one table for
 /// each part, and added up in the order of parts, has the same bits in every run.
+///
+/// Over packed sequences a bias for each has b = n and the rows of sequence n, which are counted through all sequences:
+/// row t belongs to part (H o[n] + h T + t) mod parts, where T is the sequence's length and o[n] its offset. Of a bias
+/// for all, every pair of the longest sequence's queries and keys comes once, summed over the sequences that have it.
 template <class F>
 struct generated_bias_gradient {
   F f;            ///< Called through a const reference; lives as long as the call.

@@ -173,6 +173,7 @@ std::string describe(const setup& s, dtype type) {
       << s.query_lengths << ", narrow integers " << s.narrow_integers << ", full arithmetic "
       << (s.arithmetic == arithmetic::full) << ", generated " << s.generated;
   if (!s.packed.empty()) out << ", packed " << list(s.packed) << "keys " << list(s.key_counts()) << "spare " << s.spare;
+  if (s.interrupted) out << ", interrupted";
   for (const index_t& n : s.cuts) out << (&n == s.cuts.data() ? ", in a stream " : " ") << n;
   return out.str();
 }

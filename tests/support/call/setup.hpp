@@ -64,6 +64,7 @@ struct setup {
   std::vector<index_t> packed{}, packed_keys{};
   index_t spare = 0;            ///< of a packed call: rows and columns that its bias has beyond the longest sequence
   std::vector<index_t> cuts{};  ///< forward: as calls with a stream that take so many positions each; empty: one call
+  bool interrupted = false;     ///< of a stream: elements take turns, and every call is made wrongly first
   bool generated = false;       ///< a dense bias comes from a function that says its numbers, on the CPU
 
   const std::vector<index_t>& key_counts() const { return packed_keys.empty() ? packed : packed_keys; }
@@ -78,8 +79,7 @@ struct setup {
     return (call == op::full || call == op::local) && (bias == bias_form::dense_tt || bias == bias_form::dense_htt ||
                                                        bias == bias_form::dense_bhtt || bias == bias_form::dense_1htt);
   }
-  /// Streams take stored biases, and packed sequences have no gradient of others.
-  bool generates() const { return generated && dense() && packed.empty() && cuts.empty(); }
+  bool generates() const { return generated && dense(); }
   bool one_head() const {
     return bias == bias_form::dense_tt || bias == bias_form::factorized_tn || bias == bias_form::banded_tj;
   }

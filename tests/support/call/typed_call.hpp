@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "call/sequences.hpp"
 #include "harness/harness.hpp"
+#include "stream_mistake.hpp"
 #include "watched_rows.hpp"
 
 namespace aft::test {
@@ -33,7 +35,9 @@ struct typed_call {
   strided<std::int32_t> short_lengths, short_query_lengths;
   strided<std::int64_t> query_offsets, key_offsets;
   strided<std::int32_t> short_query_offsets, short_key_offsets;
-  std::optional<watched_rows<C>> watched;  ///< of a generated bias
+  std::optional<watched_rows<C>> watched;     ///< of a generated bias
+  std::vector<std::int64_t> rows_of_element;  ///< of a stream with query lengths
+  std::string stream_damage;                  ///< what refused stream calls did
 
   typed_call(const setup& raw, const numbers& x) : s(completed(raw)) {
     const auto input = [&](strided<T>& t, std::vector<index_t> extents, const std::vector<double>& values) {
@@ -177,53 +181,95 @@ struct typed_call {
     return {};
   }
 
+  using slot_numbers = std::vector<std::int32_t, tensor_allocator<std::int32_t>>;
+  using row_counts = std::vector<std::int64_t, tensor_allocator<std::int64_t>>;
+
   /// The positions of `cuts`, each call going on from slots that batch elements share out from the last on.
   template <class Exec>
   void forward_in_pieces(const Exec& exec, strided<T>& out) {
     const stream_spec of = spec();
-    const auto bytes = static_cast<std::size_t>(of.bytes() * s.B);
+    const index_t count = s.B + (s.interrupted ? 2 : 0);  // some are nobody's
+    const auto bytes = static_cast<std::size_t>(of.bytes() * count);
     std::vector<std::byte, tensor_allocator<std::byte>> memory(bytes + 64, std::byte{0xff});
     void* first = memory.data();
     std::size_t room = memory.size();
-    const stream_view<Space> slots{of, std::align(64, bytes, first, room), s.B};
+    const stream_view<Space> slots{of, std::align(64, bytes, first, room), count};
     reset(exec, slots);
-    std::vector<std::int64_t> lengths_of_rows;
-    if (s.query_lengths) query_lengths.each([&](std::int64_t n) { lengths_of_rows.push_back(n); });
-    std::vector<std::int32_t, tensor_allocator<std::int32_t>> ids(static_cast<std::size_t>(s.B));
+    rows_of_element.clear();
+    if (s.query_lengths) query_lengths.each([&](std::int64_t n) { rows_of_element.push_back(n); });
+    slot_numbers ids(static_cast<std::size_t>(s.B));
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(ids.size() - 1 - i);
     index_t begin = 0;
-    for (index_t n : s.cuts) {
-      const range part{begin, std::min(begin + n, s.Tq)};
-      const auto of_part = [&](auto view) { return view.subview(all, part, all); };
-      options o = call_options();
-      o.stream = slots;
-      o.slot_ids = tensor_view<const std::int32_t, 1, Space>{ids.data(), {s.B}};
-      if (!o.lse.empty()) o.lse = of_part(lse.template view<3, C, Space>());
-      if (!o.average.empty())
-        o.average = s.narrow_average ? any_view(of_part(view<3>(narrow_average)))
-                                     : any_view(of_part(wide_average.template view<3, C, Space>()));
-      std::vector<std::int64_t, tensor_allocator<std::int64_t>> counts(s.query_lengths ? static_cast<std::size_t>(s.B)
-                                                                                       : 0);
-      for (std::size_t b = 0; b < counts.size(); ++b) counts[b] = lengths_of_rows[b] - begin;
-      if (s.query_lengths) o.query_lengths = tensor_view<const std::int64_t, 1, Space>{counts.data(), {s.B}};
-      const auto piece = [&](strided<T>& t) { return of_part(in3(t)); };
-      const auto y_piece = of_part(out3(out));
-      switch (s.call) {
-        case op::simple: aft::simple(exec, piece(q), piece(k), piece(v), y_piece, o); break;
-        case op::full:
-          with_bias([&](auto bias, auto) {
-            if constexpr (!is_banded_bias<decltype(bias)>)
-              aft::full(exec, piece(q), piece(k), piece(v), bias, y_piece, o);
-          });
-          break;
-        case op::local:
-          with_bias([&](auto bias, auto) { aft::local(exec, piece(q), piece(k), piece(v), bias, s.win, y_piece, o); });
-          break;
-        case op::conv: aft::conv(exec, piece(q), piece(k), piece(v), in<2>(r), y_piece, o); break;
+    for (std::size_t i = 0; i < s.cuts.size(); ++i) {
+      const range part{begin, std::min(begin + s.cuts[i], s.Tq)};
+      if (!s.interrupted) {
+        forward_piece(exec, out, part, slots, ids);
+      } else {
+        // What the host cannot see of a device's slots is not refused.
+        if constexpr (std::is_same_v<Space, host_space>) refused_piece(exec, out, part, slots, ids, s.seed + i);
+        for (std::size_t turn : {1u, 0u}) {
+          auto some = ids;
+          for (std::size_t b = turn; b < some.size(); b += 2) some[b] = -1;
+          forward_piece(exec, out, part, slots, some);
+        }
       }
       begin = part.end;
-      finish_device_work();
     }
+  }
+
+  /// Options of a stream call on the rows of `part`; `counts` lives as long as they are used.
+  options piece_options(const range& part, const stream_view<Space>& slots, const slot_numbers& ids,
+                        row_counts& counts) {
+    options o = call_options();
+    o.stream = slots;
+    o.slot_ids = tensor_view<const std::int32_t, 1, Space>{ids.data(), {static_cast<index_t>(ids.size())}};
+    const auto of_part = [&](auto rows) { return rows.subview(all, part, all); };
+    if (!o.lse.empty()) o.lse = of_part(lse.template view<3, C, Space>());
+    if (!o.average.empty())
+      o.average = s.narrow_average ? any_view(of_part(view<3>(narrow_average)))
+                                   : any_view(of_part(wide_average.template view<3, C, Space>()));
+    for (std::int64_t n : rows_of_element) counts.push_back(n - part.begin);
+    if (s.query_lengths) o.query_lengths = tensor_view<const std::int64_t, 1, Space>{counts.data(), {s.B}};
+    return o;
+  }
+
+  template <class Exec>
+  void forward_piece(const Exec& exec, strided<T>& out, const range& part, const stream_view<Space>& slots,
+                     const slot_numbers& ids) {
+    row_counts counts;
+    call_piece(exec, out, part, piece_options(part, slots, ids, counts));
+    finish_device_work();
+  }
+
+  template <class Exec>
+  void call_piece(const Exec& exec, strided<T>& out, const range& part, const options& o) {
+    const auto piece = [&](strided<T>& t) { return in3(t).subview(all, part, all); };
+    const auto y_piece = out3(out).subview(all, part, all);
+    switch (s.call) {
+      case op::simple: return aft::simple(exec, piece(q), piece(k), piece(v), y_piece, o);
+      case op::full:
+        return with_called_bias([&](auto bias, auto) {
+          if constexpr (!is_banded_bias<decltype(bias)>)
+            aft::full(exec, piece(q), piece(k), piece(v), bias, y_piece, o);
+        });
+      case op::local:
+        return with_called_bias(
+            [&](auto bias, auto) { aft::local(exec, piece(q), piece(k), piece(v), bias, s.win, y_piece, o); });
+      case op::conv: return aft::conv(exec, piece(q), piece(k), piece(v), in<2>(r), y_piece, o);
+    }
+  }
+
+  /// The call with a mistake in it.
+  void refused_piece(const cpu& exec, strided<T>& out, const range& part, const stream_view<>& slots,
+                     const slot_numbers& ids, std::size_t number) {
+    const stream_mistake<T> mistake(s, part.end - part.begin, number);
+    const auto wrong = mistake.ids({ids.begin(), ids.end()}, slots);
+    const slot_numbers named(wrong.begin(), wrong.end());
+    row_counts counts;
+    options o = piece_options(part, slots, named, counts);
+    mistake.make(o, slots);
+    stream_damage += mistake.damage(
+        slots, ids.empty() ? 0 : ids[0], [&] { call_piece(exec, out, part, o); }, [&] { return out.bytes(); });
   }
 
   template <class Exec>

@@ -67,7 +67,9 @@ names options_of(const setup& s, bool backward) {
   add((s.lengths || s.query_lengths || s.mask != mask_form::none) && s.narrow_integers, "narrow integers");
   add(s.first_query != 0, "first_query");
   add(!s.packed.empty(), "packed");
+  add(!s.packed.empty() && s.generates(), "packed generated");
   add(!s.cuts.empty() && !backward, "stream");
+  add(!s.cuts.empty() && !backward && s.generates(), "stream generated");
   // A backward call takes both or neither.
   add(s.save && s.has_lse(), "lse");
   add(s.save && (s.has_lse() || !backward), s.narrow_average ? "average narrow" : "average");

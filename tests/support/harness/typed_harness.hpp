@@ -76,6 +76,7 @@ results run_forward_on(const setup& s, const numbers& n, const Exec& exec) {
     finish_device_work();
   });
   if (x.watched && !out.failed) out.damage = x.watched->damage(false);
+  note(out.damage, !x.stream_damage.empty(), x.stream_damage.c_str());
   auto& y = s.in_place ? x.q : x.y;
   out.y = y.read();
   if (s.save) out.average = s.narrow_average ? x.narrow_average.read() : x.wide_average.read();

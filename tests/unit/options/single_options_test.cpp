@@ -48,6 +48,9 @@ const std::vector<change>& common_changes() {
       set(&setup::query_lengths, true),
       set(&setup::first_query, aft::index_t{2}),
       set(&setup::packed, std::vector<aft::index_t>{4, 0, 6, 1}),
+      [](setup& s) {
+        s.causal = true, s.cuts = {3, 1, 2, 1};
+      },
       set(&setup::save, true),
       set(&setup::arithmetic, aft::arithmetic::full),
       set(&setup::in_place, true),
@@ -71,7 +74,12 @@ std::vector<change> changes_of(op call) {
   const auto add = [&](auto member, auto... values) { (all.push_back(set(member, values)), ...); };
   if (call != op::simple) add(&setup::H, aft::index_t{2});
   if (call == op::full || call == op::local) add(&setup::bias, bias_form::dense_bhtt, bias_form::factorized_htn);
-  if (call == op::full || call == op::local) add(&setup::generated, true);
+  if (call == op::full || call == op::local) {
+    add(&setup::generated, true);
+    // What these two do with one is of their own.
+    all.emplace_back([](setup& s) { s.generated = true, s.packed = {4, 0, 6, 1}; });
+    all.emplace_back([](setup& s) { s.generated = s.causal = true, s.cuts = {3, 1, 2, 1}; });
+  }
   if (call == op::local) add(&setup::bias, bias_form::banded_htj);
   if (call == op::local || call == op::conv) add(&setup::outside, aft::outside::excluded);
   if (call == op::conv) {

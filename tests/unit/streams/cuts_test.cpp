@@ -204,29 +204,29 @@ TEST_CASE("streams: hidden keys, and NaN and infinities in what a row sees") {
 TEST_CASE("streams: prompts, a few of whose channels hold numbers that go position by position") {
   if (!first_run()) return;
   unsigned seed = 1;
-  for (double far : {1.0, 3e3, 1e30, 0.0})
-    for (bool wide : {false, true})
-      for (setup s : calls(330)) {
-        s.seed = seed++;
-        if (s.H == 36 || (wide && s.taps[0] < 5) || seed % 3 == 0) continue;
-        s.B = 1;
-        s.d = 144;
-        s.hk = seed % 2 == 0 ? 144 : 36;
-        s.H = 3;
-        if (wide && s.call == op::local) s.win.before += 25;
-        if (wide && s.call == op::conv) s.taps = {32};
-        s.gate_fn = static_cast<aft::gate>(seed % 6);
-        s.save = seed % 4 == 0;
-        s.in_place = seed % 5 == 0;
-        numbers x = random_numbers(s);
-        std::mt19937 random(seed);
-        for (int i = 0; i < 4; ++i) {
-          const index_t c = std::uniform_int_distribution<index_t>(0, s.hk - 1)(random);
-          for (index_t t = std::uniform_int_distribution<index_t>(0, 329)(random); t < 330; t += 70)
-            x.k[static_cast<std::size_t>(t * s.hk + c)] = -far;
-          for (index_t t = std::uniform_int_distribution<index_t>(0, 329)(random); t < 330; t += 90)
-            x.v[static_cast<std::size_t>(t * s.d + c)] *= far;
+  constexpr index_t T = 170;
+  for (double far : {1.0, 1e30})
+    for (setup s : calls(T)) {
+      s.seed = seed++;
+      if (s.H == 36 || s.taps[0] < 5 || seed % 2 == 0) continue;
+      s.B = 1;
+      s.d = 72;
+      s.hk = seed % 4 == 1 ? 72 : 36;
+      s.H = 1;
+      if (s.call == op::local) s.win.before += 25;
+      if (s.call == op::conv) s.taps = {32};
+      s.gate_fn = static_cast<aft::gate>(seed % 6);
+      s.save = seed % 3 == 0;
+      s.in_place = seed % 5 == 0;
+      numbers x = random_numbers(s);
+      std::mt19937 random(seed);
+      for (int i = 0; i < 2; ++i) {
+        const index_t c = std::uniform_int_distribution<index_t>(0, s.hk - 1)(random);
+        for (index_t t = std::uniform_int_distribution<index_t>(0, T - 1)(random); t < T; t += 70) {
+          x.k[static_cast<std::size_t>(t * s.hk + c)] = -far;
+          x.v[static_cast<std::size_t>(t * s.d + c)] *= far;
         }
-        check_cuttings(seed % 7 == 0 ? dtype::f64 : dtype::f32, s, x);
       }
+      check_cuttings(seed % 7 == 0 ? dtype::f64 : dtype::f32, s, x);
+    }
 }

@@ -166,6 +166,29 @@ TEST_CASE("slots: saved, restored, forked and set back") {
   }
 }
 
+TEST_CASE("slots: without ids element b continues slot b") {
+  constexpr index_t count = 3, n = 7;
+  const data x(count);
+  for (int op = 0; op < 4; ++op) {
+    CAPTURE(op);
+    const slots unnamed(data::spec(op), count + 1), apart(data::spec(op), count);
+    const auto before = unnamed.bytes(count);
+    std::vector<float> qs, ks, vs, y(static_cast<std::size_t>(count * n * d)), each;
+    for (index_t b = 0; b < count; ++b) {
+      data::gather(x.q, b, 0, n, d, qs);
+      data::gather(x.k, b, 0, n, hk, ks);
+      data::gather(x.v, b, 0, n, d, vs);
+      const auto own = x.next(op, apart, b, b, 0, n);
+      each.insert(each.end(), own.begin(), own.end());
+    }
+    x.call(op, qs, ks, vs, count, n, aft::tensor_view<float, 3>{y.data(), {count, n, d}},
+           {.causal = true, .stream = unnamed.view()});
+    CHECK(y == each);
+    for (index_t b = 0; b < count; ++b) CHECK(unnamed.bytes(b) == apart.bytes(b));
+    CHECK(unnamed.bytes(count) == before);
+  }
+}
+
 TEST_CASE("slots: a bias of one row serves every position") {
   const slots a(aft::stream_spec::local<float>(d, hk, {3, 0}), 1), b(aft::stream_spec::local<float>(d, hk, {3, 0}), 1);
   const data x(1);

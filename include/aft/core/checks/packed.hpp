@@ -27,10 +27,6 @@ inline bool is_packed(const call& c) {
   const argument &query_offsets = c.sequences->query_offsets, &key_offsets = c.sequences->key_offsets;
   if (!query_offsets.given()) fail(c.op, query_offsets, "a view, as 'key_offsets' is one", "an empty view");
   if (!c.cross_lengths) fail(c.op, query_offsets, "an empty view on a grid of more than one axis", "a view");
-  if (c.dbias.kind == bias_kind::generated)
-    fail(c.op, {"dbias"},
-         "aft::no_grad beside 'query_offsets', as packed sequences have no gradient of a generated bias",
-         "an aft::generated_bias_gradient");
   for (const argument* a : {&c.mask, &c.key_lengths, &c.query_lengths}) {
     if (a->given()) fail(c.op, *a, "an empty view beside 'query_offsets'", text("shape ") << shape_text(a->view));
   }

@@ -55,7 +55,8 @@ class pair_weights {
     const index_t of = p_.bias.batch > 1 ? b : 0;
     double wide = 0;
     float narrow = 0;
-    rows.generate(rows.f, of, h, p_.bias.rows_first + t, s, rows.wide ? static_cast<void*>(&wide) : &narrow, 1);
+    rows.generate(rows.f, p_.bias.rows_batch + of, p_.bias.rows_head + h, p_.bias.rows_first + t, s,
+                  rows.wide ? static_cast<void*>(&wide) : &narrow, 1);
     return rows.wide ? wide : static_cast<double>(narrow);
   }
 

@@ -64,6 +64,8 @@ struct bias_ref {
   const generated_rows* rows = nullptr;  ///< generated
   index_t rows_first = 0;                ///< the position of the first query, as its function knows it
   index_t rows_batch = 0;                ///< and the number of a packed call's sequence
+  index_t rows_head = 0;                 ///< and the head of a problem of one head
+  index_t rows_before = 0;               ///< rows of a gradient that a packed call's sequences before it have
 };
 
 /// Pairs outside the window have bias 0 or are excluded. Unbounded: every pair is inside.
@@ -197,6 +199,9 @@ struct problem {
 struct backward_problem : problem {
   field dy{}, dq{}, dk{}, dv{};
   bias_ref dbias{};  ///< kind none when not wanted, else that of bias
+  /// Rows beyond the exponentials' range are provided for from the start, so that no fold is done again for them: a
+  /// call of several passes must not ask a generated bias once more in each.
+  bool folds_once = false;
 };
 
 /// Storage offset, in elements, of position t of a sequence or grid (b and c apart).

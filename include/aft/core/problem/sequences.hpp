@@ -76,6 +76,9 @@ inline void take(backward_problem& p, index_t n, index_t r0, index_t r1) {
   const index_t t0 = p.packed->queries.at(n), s0 = p.packed->keys.at(n);
   for (field* f : {&p.dy, &p.dq}) take_rows(*f, t0 + r0);
   for (field* f : {&p.dk, &p.dv}) take_rows(*f, s0);
+  // Rows are dealt as if they were counted through all sequences.
+  p.dbias.rows_before = p.dbias.batch > 1 ? p.dbias.heads * t0 : 0;
+  p.dbias.rows_first = p.packed->first_query + r0;
   take_batch(p.dbias, n);
   take_rows(p.dbias.kind == bias_kind::factorized ? p.dbias.u : p.dbias.w, r0);
   take(static_cast<problem&>(p), n, r0, r1);

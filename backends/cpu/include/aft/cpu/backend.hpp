@@ -6,6 +6,7 @@
 #include <aft/core/float_environment.hpp>
 
 #include "packed/backward.hpp"
+#include "packed/dealt_sums.hpp"
 #include "packed/forward.hpp"
 #include "pairs/backward.hpp"
 #include "pairs/forward.hpp"
@@ -142,7 +143,12 @@ void cpu_backward(const backward_problem& p, const cpu& given) {
   const float_environment own;
   if (p.packed != nullptr) {
     const auto one_by_one = [](const backward_problem& one, const cpu& exec) { cpu_impl::gradients<C, F>(one, exec); };
-    return cpu_impl::packed_backward<C>(p, given, &cpu_impl::forward_work, cpu_impl::sequence_gradients(one_by_one));
+    const cpu_impl::sequence_gradients run(one_by_one);
+    if constexpr (F == family::full || F == family::local) {
+      if (p.dbias.kind == bias_kind::generated)
+        return cpu_impl::packed_dealt_backward<C>(p, given, &cpu_impl::forward_work, run);
+    }
+    return cpu_impl::packed_backward<C>(p, given, &cpu_impl::forward_work, run);
   }
   cpu_impl::gradients<C, F>(p, given);
 }

@@ -37,14 +37,15 @@ class dealt_rows {
   void hand_out(index_t r0, index_t r1) const {
     const backward_problem& p = *p_;
     const generated_rows& to = *p.dbias.rows;
-    const index_t before = (b_ * p.bias.heads + h_) * p.Tq;
+    const index_t before = p.dbias.rows_before + (b_ * p.bias.heads + h_) * p.Tq;
     parallel_for(to.parts, plan_->threads, [&](index_t part, int) {
       const index_t first = r0 + (part + to.parts - (before + r0) % to.parts) % to.parts;
       for (index_t t = first; t < r1; t += to.parts) {
         const index_t s0 = p.win.bounded ? max_of(t - p.win.before, 0) : 0;
         const index_t s1 = p.win.bounded ? min_of(t + p.win.after + 1, p.Tk) : p.Tk;
         if (s0 >= s1) continue;
-        to.take(to.f, part, b_, h_, p.dbias.rows_first + t, s0, row(t - r0) + (s0 - first_key(r0)), s1 - s0);
+        to.take(to.f, part, p.dbias.rows_batch + b_, h_, p.dbias.rows_first + t, s0, row(t - r0) + (s0 - first_key(r0)),
+                s1 - s0);
       }
     });
   }

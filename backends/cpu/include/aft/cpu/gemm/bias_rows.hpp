@@ -223,8 +223,8 @@ class pair_weights {
   void generate(index_t t, index_t s0, index_t s1, C* out) const {
     if (kept_.first == nullptr) {
       const bias_ref& bias = p_->bias;
-      return bias.rows->generate(bias.rows->f, bias.rows_batch + (bias.batch > 1 ? b_ : 0), h_, bias.rows_first + t, s0,
-                                 out, s1 - s0);
+      return bias.rows->generate(bias.rows->f, bias.rows_batch + (bias.batch > 1 ? b_ : 0), bias.rows_head + h_,
+                                 bias.rows_first + t, s0, out, s1 - s0);
     }
     const index_t row = kept_by_keys_ ? s0 : t, column = kept_by_keys_ ? t : s0;
     const C* const from = kept_.first + (row - kept_.row) * kept_.ld + column - kept_.column;

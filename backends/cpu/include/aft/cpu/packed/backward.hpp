@@ -8,9 +8,6 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// One sequence by one of the engines.
-using sequence_gradients = function_ref<void(const backward_problem&, const cpu&)>;
-
 /// Every gradient that is set. A bias whose gradient in the arithmetic type is beyond 12 MiB is summed a block of rows
 /// at a time, by a pass of its own over the sequences.
 template <class C>

@@ -157,6 +157,9 @@ class sequence_schedule {
   std::size_t shared_bytes_ = 0, own_bytes_ = 0;
 };
 
+/// One sequence by one of the engines.
+using sequence_gradients = function_ref<void(const backward_problem&, const cpu&)>;
+
 /// What arenas may hold: tile buffers, without what else is held of them, and copies of the caller's arrays.
 template <class C>
 std::size_t room_of(const problem& p, std::size_t held) {

@@ -184,8 +184,12 @@ inline gradient_inputs prepare_gradient(const backward_problem& p, bool gates_la
   forward.average = in.average;
   forward.all_queries = 0;
   in.state = scratch_state<C>(memory, p);
+  if (p.folds_once) add_state_bases<C>(memory, p, in.state);
   recompute(forward, in.state);
-  if (in.state.beyond->load()) {
+  if (p.folds_once) {
+    // Bases that are all 0 would send what follows another way, and so to other bits.
+    if (!in.state.beyond->load()) in.state.base_hi = in.state.base_lo = field{};
+  } else if (in.state.beyond->load()) {
     // Logits beyond exp_constants::range are rare enough to fold twice, rather than to keep bases that are all 0.
     add_state_bases<C>(memory, p, in.state);
     recompute(forward, in.state);
