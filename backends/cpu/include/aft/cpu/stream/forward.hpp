@@ -20,12 +20,15 @@ struct channel_blocks {
   /// else: no vector has two threads' channels. 128 channels of a window of 32
   /// stay in the first-level cache while a chunk of positions goes by; a fold
   /// alone takes whole rows, which the hardware reads ahead (4096 x 512 in
-  /// calls of 512: 0.8 of the time of blocks of 128, Ice Lake, 2026-11).
+  /// calls of 512: 0.8 of the time of blocks of 128), and full halves, since
+  /// each block forms the weights again (0.9 of the time; Ice Lake, 2026-11).
   channel_blocks(const problem& p, index_t elements, int threads) {
     width = p.d;
     // A generated row is asked for once, not for each block.
     const bool whole = p.bias.kind == bias_kind::generated || (p.bias.heads > 1 && p.d / p.bias.heads % 16 != 0);
-    if (!whole && p.Tq > 1) width = min_of(width, p.stream->spec.reach() < 0 ? index_t{512} : index_t{128});
+    const checks::slot_layout layout = p.stream->spec.layout();
+    const index_t most = layout.kept == 0 ? 512 : layout.fold == 0 ? 256 : 128;
+    if (!whole && p.Tq > 1) width = min_of(width, most);
     if (!whole && elements < threads)
       width = min_of(width, round_up(ceil_div(p.d, static_cast<index_t>(threads)), index_t{64}));
     count = width == 0 ? 0 : ceil_div(p.d, width);
@@ -62,7 +65,8 @@ AFT_COMPILE_ONCE inline void stream_forward(const problem& p, const cpu& given) 
     const index_t b = item / blocks.count, c0 = item % blocks.count * blocks.width;
     if (s.slot(b) < 0) return;
     stream_worker<C> worker(p, buffers.of(thread), blocks.width, reach);
-    worker.run(b, position_of(b), c0, min_of(p.d, c0 + blocks.width));
+    const index_t following = p.Tq == 1 && blocks.count == 1 && b + 1 < all ? s.slot(b + 1) : -1;
+    worker.run(b, position_of(b), c0, min_of(p.d, c0 + blocks.width), following);
   });
   const std::uint64_t spec = checks::digest_of(s.spec);
   for (index_t b = 0; b < all; ++b) {

@@ -60,8 +60,14 @@ class kept_burst {
   /// other: rows of a slot lie a power of two apart where d is one, and all of
   /// a vector's would want the same few lines of the first-level cache.
   AFT_INLINE void pack(index_t s0, index_t s1, index_t c) {
+    constexpr index_t ahead = 8;
     for (index_t s = s0; s < s1; ++s) {
       const C* const row = slot_.row(s) + c;
+      // The next pages, which the hardware does not foresee.
+      for (index_t m = 0; m < columns_; ++m) {
+        prefetch(row, 2 * ahead * slot_.step() + m * L);
+        prefetch(row, (2 * ahead + 1) * slot_.step() + m * L);
+      }
       C* to = packed_ + (s - s0) * 2 * L;
       for (index_t m = 0; m < columns_; ++m, to += 2 * block * L) {
         const vec<C> e = load(row + m * L);

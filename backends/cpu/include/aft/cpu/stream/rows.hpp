@@ -80,9 +80,10 @@ AFT_INLINE void start_sums(const slot_arrays<C>& slot, index_t c, const row_weig
 template <class C, index_t M>
 [[gnu::flatten]] AFT_INLINE void add_kept(const slot_arrays<C>& slot, index_t c, const row_weights<C>& w,
                                           joint_sum<C> (&sums)[M]) {
-  constexpr index_t L = lanes<C>;
+  constexpr index_t L = lanes<C>, ahead = 8;
   const vec<C> zero(C(0)), one(C(1));
   const index_t kept = slot.kept(), step = slot.step();
+  const bool far = !slot.folds();
   const C* const begin = slot.row(0) + c;
   const C* const end = begin + 2 * kept * step;
   const C* row = begin + w.first % kept * 2 * step;
@@ -96,6 +97,11 @@ template <class C, index_t M>
       const C* const here = row;
       row += 2 * step;
       if (row == end) row = begin;
+      // Rows lie apart, often by whole pages, and the hardware does not foresee the next. A ring's are soon read again.
+      for (index_t m = 0; far && m < M; ++m) {
+        prefetch(here, ahead * 2 * step + m * L);
+        prefetch(here, (ahead * 2 + 1) * step + m * L);
+      }
       if (*weight < C(0)) continue;
       const vec<C> factor(*weight);
       AFT_UNROLL(4)

@@ -38,9 +38,11 @@ class stream_worker {
     burst_buffer_ = burst_weights_ + most_rows_ * weight_rows<C>::row_room(reach);
   }
 
-  /// The next positions of batch element or packed sequence b, from `position` on, channels [c0, c1).
-  void run(index_t b, index_t position, index_t c0, index_t c1) {
+  /// The next positions of batch element or packed sequence b, from `position` on, channels [c0, c1). `following`: the
+  /// slot that the thread probably takes next, or -1.
+  void run(index_t b, index_t position, index_t c0, index_t c1, index_t following) {
     b_ = b;
+    following_ = following;
     rows_.select(b);
     first_head_ = c0 / (p_.d / p_.bias.heads);
     const index_t rows = p_.element_rows(b);
@@ -71,7 +73,7 @@ class stream_worker {
   }
   /// The most rows of a burst: what they read and write, and their weights, stay in the second-level cache.
   static index_t burst_rows(const problem& p, index_t width, index_t reach) {
-    constexpr index_t many = rows_together<C>, numbers = index_t{1} << 20, pieces = burst<C>::most * 128;
+    constexpr index_t many = rows_together<C>, numbers = index_t{1} << 20, pieces = burst<C>::most * 256;
     index_t rows = min_of(p.Tq, burst<C>::most);
     if (width > 0) rows = min_of(rows, max_of(many, pieces / width));
     rows = min_of(rows, max_of(many, numbers / weight_rows<C>::row_room(reach)));
@@ -127,8 +129,12 @@ class stream_worker {
     const C *const k = rows_.keys(t, c0, c1, buffers_), *const v = rows_.values(t, c0, c1, buffers_.v);
     const row_results<C> out = rows_.results(t, c0, c1, buffers_);
     const row_weights<C> w{0, 0, !p_.excluded, nullptr, nullptr, C(0), true, false};
-    for (index_t at = 0; at < c1 - c0; at += lanes<C>)
+    const slot_arrays<C> next(*p_.stream, max_of(following_, index_t{0}));
+    for (index_t at = 0; at < c1 - c0; at += lanes<C>) {
+      // A fold's arrays are too short for the hardware to read ahead.
+      for (index_t array = exponent; following_ >= 0 && array <= rest_den; ++array) prefetch(next.fold(array), c0 + at);
       finish_folded<C>(slot, c0 + at, min_of(lanes<C>, c1 - c0 - at), w, load(k + at), load(v + at), at, out);
+    }
     rows_.write(t, c0, c1, out);
   }
 
@@ -247,7 +253,7 @@ class stream_worker {
   const problem& p_;
   call_rows<C> rows_;
   index_t reach_, line_, sets_, most_rows_;
-  index_t b_ = 0, first_head_ = 0;
+  index_t b_ = 0, first_head_ = 0, following_ = -1;
   row_buffers<C> buffers_;
   C *weight_buffers_ = nullptr, *burst_lines_ = nullptr, *burst_weights_ = nullptr, *burst_buffer_ = nullptr;
   /// Of the heads of the block those that are known.
