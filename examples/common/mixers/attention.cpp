@@ -10,14 +10,6 @@
 
 namespace examples {
 
-namespace {
-
-index_t round_up(index_t n, index_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
-
 template <class Real>
 attention<Real>::attention(const mixer_shape& shape)
     : shape_(shape),

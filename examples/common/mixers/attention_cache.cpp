@@ -9,14 +9,6 @@
 
 namespace examples {
 
-namespace {
-
-index_t round_up(index_t n, index_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
-
 template <class Real>
 attention_cache<Real>::attention_cache(const mixer_shape& shape, index_t count)
     : channels_(shape.channels),

@@ -47,6 +47,10 @@ Real max_lanes(const pack<Real>& x) {
   return top;
 }
 
+inline index_t round_up(index_t n, index_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
 template <class Real>
 Real dot(const Real* a, const Real* b, index_t n) {
   pack<Real> sum(Real(0));

@@ -36,12 +36,12 @@ template <class E>
 using any_arithmetic = std::conditional_t<std::is_same_v<E, cuda>, float, void>;
 
 inline stream_ref to_stream_ref(const any_stream& st) {
-  stream_ref slots;
-  slots.data = static_cast<std::byte*>(st.data());
-  slots.spec = st.spec();
-  slots.count = st.count();
-  slots.digest = digest_of(st.spec(), st.on_device());
-  return slots;
+  stream_ref all_slots;
+  all_slots.data = static_cast<std::byte*>(st.data());
+  all_slots.spec = st.spec();
+  all_slots.count = st.count();
+  all_slots.digest = digest_of(st.spec(), st.on_device());
+  return all_slots;
 }
 
 /// Slots [first, last) of either space.

@@ -36,13 +36,14 @@ template <class C>
 void cuda_reparameterize(const filter_problem& p, const cuda& exec);
 /// Writes the headers of slots [first, last).
 template <class C>
-void cuda_reset(const stream_ref& slots, index_t first, index_t last, const cuda& exec);
+void cuda_reset(const stream_ref& all_slots, index_t first, index_t last, const cuda& exec);
 /// Slot from[i] to slot to[i], n of them; numbers that no slot has are passed over.
 template <class C>
-void cuda_copy(const stream_ref& slots, const length_list& from, const length_list& to, index_t n, const cuda& exec);
+void cuda_copy(const stream_ref& all_slots, const length_list& from, const length_list& to, index_t n,
+               const cuda& exec);
 /// The first `bytes` bytes of a slot, once all before on the CUDA stream is done.
 template <class C>
-void cuda_read(const stream_ref& slots, index_t slot, void* to, index_t bytes, const cuda& exec);
+void cuda_read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, const cuda& exec);
 template <class C>
 struct cuda_backend {
   static constexpr bool included = false;

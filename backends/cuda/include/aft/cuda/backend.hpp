@@ -24,9 +24,10 @@ struct add_with_aft_add_cuda_instantiations {
 /// The same for slots, whose headers are of no type: any instantiations hold it.
 template <>
 struct add_with_aft_add_cuda_instantiations<void> {
-  static void reset(const stream_ref& slots, index_t first, index_t last, void* stream);
-  static void copy(const stream_ref& slots, const length_list& from, const length_list& to, index_t n, void* stream);
-  static void read(const stream_ref& slots, index_t slot, void* to, index_t bytes, void* stream);
+  static void reset(const stream_ref& all_slots, index_t first, index_t last, void* stream);
+  static void copy(const stream_ref& all_slots, const length_list& from, const length_list& to, index_t n,
+                   void* stream);
+  static void read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, void* stream);
 };
 
 inline namespace AFT_ISA {
@@ -79,29 +80,30 @@ void cuda_backward(const backward_problem& p, const cuda& exec) {
 }
 
 template <class C>
-void cuda_reset(const stream_ref& slots, index_t first, index_t last, const cuda& exec) {
+void cuda_reset(const stream_ref& all_slots, index_t first, index_t last, const cuda& exec) {
 #if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
-  cuda_impl::run_reset(slots, first, last, exec.stream);
+  cuda_impl::run_reset(all_slots, first, last, exec.stream);
 #else
-  add_with_aft_add_cuda_instantiations<void>::reset(slots, first, last, exec.stream);
+  add_with_aft_add_cuda_instantiations<void>::reset(all_slots, first, last, exec.stream);
 #endif
 }
 
 template <class C>
-void cuda_copy(const stream_ref& slots, const length_list& from, const length_list& to, index_t n, const cuda& exec) {
+void cuda_copy(const stream_ref& all_slots, const length_list& from, const length_list& to, index_t n,
+               const cuda& exec) {
 #if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
-  cuda_impl::run_copy(slots, from, to, n, exec.stream);
+  cuda_impl::run_copy(all_slots, from, to, n, exec.stream);
 #else
-  add_with_aft_add_cuda_instantiations<void>::copy(slots, from, to, n, exec.stream);
+  add_with_aft_add_cuda_instantiations<void>::copy(all_slots, from, to, n, exec.stream);
 #endif
 }
 
 template <class C>
-void cuda_read(const stream_ref& slots, index_t slot, void* to, index_t bytes, const cuda& exec) {
+void cuda_read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, const cuda& exec) {
 #if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
-  cuda_impl::run_read(slots, slot, to, bytes, exec.stream);
+  cuda_impl::run_read(all_slots, slot, to, bytes, exec.stream);
 #else
-  add_with_aft_add_cuda_instantiations<void>::read(slots, slot, to, bytes, exec.stream);
+  add_with_aft_add_cuda_instantiations<void>::read(all_slots, slot, to, bytes, exec.stream);
 #endif
 }
 

@@ -103,41 +103,42 @@ inline void run_reparameterize(const filter_problem& p, void* stream) {
              to_filter_call(p));
 }
 
-inline void run_reset(const stream_ref& slots, index_t first, index_t last, void* stream) {
+inline void run_reset(const stream_ref& all_slots, index_t first, index_t last, void* stream) {
   const device_guard guard(stream, "aft::reset");
-  reset_slots_of(slots, first, last, call_stream("aft::reset", stream));
+  reset_slots_of(all_slots, first, last, call_stream("aft::reset", stream));
 }
 
-inline void run_copy(const stream_ref& slots, const length_list& from, const length_list& to, index_t n, void* stream) {
+inline void run_copy(const stream_ref& all_slots, const length_list& from, const length_list& to, index_t n,
+                     void* stream) {
   const device_guard guard(stream, "aft::copy");
-  copy_slots(slots, from, to, n, call_stream("aft::copy", stream));
+  copy_slots(all_slots, from, to, n, call_stream("aft::copy", stream));
 }
 
-inline void run_read(const stream_ref& slots, index_t slot, void* to, index_t bytes, void* stream) {
+inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, void* stream) {
   const device_guard guard(stream, "aft::position");
   const call_stream own("aft::position", stream);
-  const std::byte* const from = slots.data + slot * slots.spec.bytes();
+  const std::byte* const from = all_slots.data + slot * all_slots.spec.bytes();
   own.throw_on(device_read(to, from, static_cast<std::size_t>(bytes), stream), "reading a slot");
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl
 
 // Weak: each file with instantiations brings them, whatever its types are, and they are the same.
-[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::reset(const aft::stream_ref& slots,
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::reset(const aft::stream_ref& all_slots,
                                                                           aft::index_t first, aft::index_t last,
                                                                           void* stream) {
-  aft::cuda_impl::run_reset(slots, first, last, stream);
+  aft::cuda_impl::run_reset(all_slots, first, last, stream);
 }
-[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::copy(const aft::stream_ref& slots,
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::copy(const aft::stream_ref& all_slots,
                                                                          const aft::length_list& from,
                                                                          const aft::length_list& to, aft::index_t n,
                                                                          void* stream) {
-  aft::cuda_impl::run_copy(slots, from, to, n, stream);
+  aft::cuda_impl::run_copy(all_slots, from, to, n, stream);
 }
-[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::read(const aft::stream_ref& slots,
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::read(const aft::stream_ref& all_slots,
                                                                          aft::index_t slot, void* to,
                                                                          aft::index_t bytes, void* stream) {
-  aft::cuda_impl::run_read(slots, slot, to, bytes, stream);
+  aft::cuda_impl::run_read(all_slots, slot, to, bytes, stream);
 }
 
 /// In one .cu file of a program: what its other files link against.

@@ -83,7 +83,7 @@ template <class C, index_t M>
   constexpr index_t L = lanes<C>, ahead = 8;
   const vec<C> zero(C(0)), one(C(1));
   const index_t kept = slot.kept(), step = slot.step();
-  const bool far = !slot.folds();
+  const bool reads_ahead = !slot.folds();
   const C* const begin = slot.row(0) + c;
   const C* const end = begin + 2 * kept * step;
   const C* row = begin + w.first % kept * 2 * step;
@@ -98,7 +98,7 @@ template <class C, index_t M>
       row += 2 * step;
       if (row == end) row = begin;
       // Rows lie apart, often by whole pages, and the hardware does not foresee the next. A ring's are soon read again.
-      for (index_t m = 0; far && m < M; ++m) {
+      for (index_t m = 0; reads_ahead && m < M; ++m) {
         prefetch(here, ahead * 2 * step + m * L);
         prefetch(here, (ahead * 2 + 1) * step + m * L);
       }
@@ -198,8 +198,8 @@ AFT_INLINE void finish_folded(const slot_arrays<C>& slot, index_t c, index_t cou
   const vec<C> zero(C(0));
   C* const sums = slot.fold(0) + c;
   fold_column<C> column(sums, slot.step());
-  const auto near = (xsimd::abs)(key) <= vec<C>(near_numbers<C>::key);
-  const split_exp<C> e = exp_split<C>(xsimd::select(near, key, zero));
+  const auto near_key = (xsimd::abs)(key) <= vec<C>(near_numbers<C>::key);
+  const split_exp<C> e = exp_split<C>(xsimd::select(near_key, key, zero));
   const auto ordinary = column.add(e.mantissa, e.exponent, key, value);
   // The exact path reads them there.
   column.write(sums, slot.step(), count);

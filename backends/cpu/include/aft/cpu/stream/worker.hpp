@@ -227,7 +227,7 @@ class stream_worker {
     const bool with_fold = slot.folds() && !p_.excluded && rows.position >= kept;
     const bool stays = same_for_all_rows(p_) && rows.position >= kept;
     weight_rows<C> weights(p_, weight_buffers_, reach_);
-    for (index_t set = 0; set < most_heads; ++set) ready_[set] = false;
+    for (bool& ready : ready_) ready = false;
     for (index_t r = 0; r < rows.rows; ++r) {
       const index_t position = rows.position + r, last = kept == 0 ? position : position + 1;
       const index_t first = max_of(index_t{0}, last - kept);

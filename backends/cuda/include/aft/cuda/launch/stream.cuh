@@ -13,17 +13,17 @@ namespace aft::inline AFT_ISA::cuda_impl {
 
 inline device_slots to_slots(const stream_ref& s) {
   const checks::slot_layout layout = s.spec.layout();
-  device_slots slots;
-  slots.data = s.data;
-  slots.bytes = layout.bytes();
-  slots.count = s.count;
-  slots.ids = {s.ids, s.id_step, s.wide};
-  slots.digest = s.digest;
-  slots.kept = layout.kept;
-  slots.channels = layout.channels;
-  slots.limit = s.limit;
-  slots.folds = layout.fold > 0;
-  return slots;
+  device_slots all_slots;
+  all_slots.data = s.data;
+  all_slots.bytes = layout.bytes();
+  all_slots.count = s.count;
+  all_slots.ids = {s.ids, s.id_step, s.wide};
+  all_slots.digest = s.digest;
+  all_slots.kept = layout.kept;
+  all_slots.channels = layout.channels;
+  all_slots.limit = s.limit;
+  all_slots.folds = layout.fold > 0;
+  return all_slots;
 }
 
 /// One launch where a block has all channels of a slot, else one more that moves the positions; packed sequences come
@@ -32,8 +32,8 @@ template <class C>
 void stream_forward(const problem& p, const call_stream& stream) {
   if (p.Tq == 0) return;
   const device_call<C> call = to_call<C>(p);
-  const device_slots slots = to_slots(*p.stream);
-  static_assert(sizeof call + sizeof slots + sizeof(stream_elements) <= 4096, "more than every device takes");
+  const device_slots all_slots = to_slots(*p.stream);
+  static_assert(sizeof call + sizeof all_slots + sizeof(stream_elements) <= 4096, "more than every device takes");
   const bool full = p.stream->spec.op() == stream_operator::full;
   stream_elements elements;
   elements.packed = p.packed != nullptr;
@@ -47,9 +47,9 @@ void stream_forward(const problem& p, const call_stream& stream) {
     for (index_t i = 0; elements.packed && i <= elements.count; ++i)
       elements.offsets[i] = p.packed->queries.at(elements.first + i);
     stream.launch(full ? stream_full_kernel<C> : stream_kernel<C>, elements.count * elements.blocks, threads, call,
-                  slots, elements);
+                  all_slots, elements);
     if (elements.blocks != 1)
-      stream.launch_each(stream_position_kernel<C>, elements.count, stream_threads, call, slots, elements);
+      stream.launch_each(stream_position_kernel<C>, elements.count, stream_threads, call, all_slots, elements);
   }
 }
 
@@ -59,13 +59,13 @@ inline void reset_slots_of(const stream_ref& s, index_t first, index_t last, con
 
 inline void copy_slots(const stream_ref& s, const length_list& from, const length_list& to, index_t n,
                        const call_stream& stream) {
-  const device_slots slots = to_slots(s);
+  const device_slots all_slots = to_slots(s);
   copy_plan plan;
   plan.from = from;
   plan.to = to;
   plan.count = n;
-  if (s.spec.op() == stream_operator::full) plan.row_bytes = 3 * slots.channels * s.spec.layout().element;
-  stream.launch_each(copy_slots_kernel<float>, n * copy_plan::words(slots), copy_threads, slots, plan);
+  if (s.spec.op() == stream_operator::full) plan.row_bytes = 3 * all_slots.channels * s.spec.layout().element;
+  stream.launch_each(copy_slots_kernel<float>, n * copy_plan::words(all_slots), copy_threads, all_slots, plan);
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

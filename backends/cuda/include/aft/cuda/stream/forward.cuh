@@ -24,13 +24,14 @@ AFT_DEVICE row_result<C> unknown_row() {
 
 /// All rows of one channel, of which the first `taken` find room. Of aft::simple nothing is kept but the fold.
 template <class C>
-AFT_DEVICE void continue_channel(const device_call<C>& p, const device_slots& slots, const slot_place& at, index_t c) {
-  const index_t taken = at.taken(slots);
-  const kept_keys<C> kept(slots, at.slot, c);
+AFT_DEVICE void continue_channel(const device_call<C>& p, const device_slots& all_slots, const slot_place& at,
+                                 index_t c) {
+  const index_t taken = at.taken(all_slots);
+  const kept_keys<C> kept(all_slots, at.slot, c);
   slot_fold<C> fold;
-  if (taken > 0 && at.position > 0) fold.read(at.slot, slots.channels, c);
+  if (taken > 0 && at.position > 0) fold.read(at.slot, all_slots.channels, c);
   const index_t head = c / (p.d / p.bias.heads);
-  index_t place = slots.kept == 0 ? 0 : at.position % slots.kept;
+  index_t place = all_slots.kept == 0 ? 0 : at.position % all_slots.kept;
   for (index_t i = 0; i < at.rows; ++i) {
     const index_t t = at.first_row + i;
     row_result<C> result;
@@ -38,17 +39,17 @@ AFT_DEVICE void continue_channel(const device_call<C>& p, const device_slots& sl
       const index_t position = at.position + i;
       const C key = load_key(p, at.b, t, c);
       const C value = key == -number<C>::infinity ? C(0) : load<C>(p.v, p.positions, at.b, t, c);
-      if (slots.kept == 0) {
+      if (all_slots.kept == 0) {
         fold.add(key, value, position + 1);
         if (!p.excluded) result = result_of_fold(fold);
       } else {
-        const index_t left = position - slots.kept;
+        const index_t left = position - all_slots.kept;
         if (left >= 0) {
           const C* const old = kept.at_place(place);
           fold.add(old[2 * kept.step], old[kept.step], left + 1);
         }
         kept.keep(place, key, value);
-        place = place + 1 < slots.kept ? place + 1 : 0;
+        place = place + 1 < all_slots.kept ? place + 1 : 0;
         const stream_row<C> row{at.element, head, position, left < 0 ? 0 : left + 1};
         const slot_fold<C> seen = p.excluded ? slot_fold<C>{} : fold;
         key_sum<C> sum;
@@ -66,21 +67,21 @@ AFT_DEVICE void continue_channel(const device_call<C>& p, const device_slots& sl
     }
     row_epilogue(p, at.b, t, c, result);
   }
-  if (taken > 0) fold.write(at.slot, slots.channels, c);
+  if (taken > 0) fold.write(at.slot, all_slots.channels, c);
 }
 
 /// aft::simple, aft::local and aft::conv.
 template <class C>
 AFT_KERNEL(stream_threads, 1)
-stream_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots slots,
+stream_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots all_slots,
               const AFT_PARAMETER stream_elements elements) {
   const index_t i = block_index() / elements.blocks;
-  const slot_place at = slot_place::of(p, slots, elements, i);
+  const slot_place at = slot_place::of(p, all_slots, elements, i);
   const index_t c = (block_index() - i * elements.blocks) * elements.channels + thread_index();
-  if (!at.skipped && c < p.d) continue_channel(p, slots, at, c);
+  if (!at.skipped && c < p.d) continue_channel(p, all_slots, at, c);
   if (elements.blocks > 1) return;
   sync();
-  if (thread_index() == 0) move_position(slots, at);
+  if (thread_index() == 0) move_position(all_slots, at);
 }
 
 template <class C>
@@ -91,17 +92,17 @@ struct stream_buffers {
 /// aft::full.
 template <class C>
 AFT_KERNEL(warp_size* stream_warps, 1)
-stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots slots,
+stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots all_slots,
                    const AFT_PARAMETER stream_elements elements) {
   auto& buffers = shared<stream_buffers<C>>();
   const index_t element = block_index() / elements.blocks;
-  const slot_place at = slot_place::of(p, slots, elements, element);
+  const slot_place at = slot_place::of(p, all_slots, elements, element);
   const int warp = thread_index() / warp_size, lane = thread_index() % warp_size;
   const index_t c = (block_index() - element * elements.blocks) * elements.channels + lane;
   const bool exists = c < p.d;
-  const index_t taken = at.taken(slots);
+  const index_t taken = at.taken(all_slots);
   const index_t head = exists ? c / (p.d / p.bias.heads) : 0;
-  const kept_keys<C> kept(slots, at.slot, exists ? c : 0);
+  const kept_keys<C> kept(all_slots, at.slot, exists ? c : 0);
   for (index_t i = warp; exists && i < taken; i += stream_warps) {
     const C key = load_key(p, at.b, at.first_row + i, c);
     const C value = key == -number<C>::infinity ? C(0) : load<C>(p.v, p.positions, at.b, at.first_row + i, c);
@@ -130,16 +131,16 @@ stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER dev
     }
     if (i < taken) sync();
   }
-  if (elements.blocks == 1 && thread_index() == 0) move_position(slots, at);
+  if (elements.blocks == 1 && thread_index() == 0) move_position(all_slots, at);
 }
 
 /// The positions of slots whose channels several blocks have gone through.
 template <class C>
 AFT_KERNEL(stream_threads, 1)
-stream_position_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots slots,
+stream_position_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots all_slots,
                        const AFT_PARAMETER stream_elements elements) {
   const index_t i = block_index() * stream_threads + thread_index();
-  if (i < elements.count) move_position(slots, slot_place::of(p, slots, elements, i));
+  if (i < elements.count) move_position(all_slots, slot_place::of(p, all_slots, elements, i));
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

@@ -56,36 +56,36 @@ struct slot_place {
   index_t position;      ///< of the first
 
   /// New positions that there is room for. The others' rows are no numbers, and the slot does not move over them.
-  AFT_DEVICE index_t taken(const device_slots& slots) const {
-    if (skipped || !known || position >= slots.limit) return 0;
-    const index_t room = slots.limit - position;
+  AFT_DEVICE index_t taken(const device_slots& all_slots) const {
+    if (skipped || !known || position >= all_slots.limit) return 0;
+    const index_t room = all_slots.limit - position;
     return length < room ? length : room;
   }
 
   template <class C>
-  AFT_DEVICE static slot_place of(const device_call<C>& p, const device_slots& slots, const stream_elements& elements,
-                                  index_t i) {
+  AFT_DEVICE static slot_place of(const device_call<C>& p, const device_slots& all_slots,
+                                  const stream_elements& elements, index_t i) {
     slot_place place{};
     place.element = elements.first + i;
-    const index_t slot = slots.ids.data != nullptr ? id_of(slots.ids, place.element) : place.element;
-    place.skipped = slot < 0 || slot >= slots.count;
+    const index_t slot = all_slots.ids.data != nullptr ? id_of(all_slots.ids, place.element) : place.element;
+    place.skipped = slot < 0 || slot >= all_slots.count;
     if (place.skipped) return place;
     place.b = elements.packed ? 0 : place.element;
     place.first_row = elements.packed ? elements.offsets[i] : 0;
     place.rows = elements.packed ? elements.offsets[i + 1] - place.first_row : p.Tq;
     place.length = elements.packed ? place.rows : length_of(p.query_lengths, place.b, p.Tq);
-    place.slot = slots.at(slot);
+    place.slot = all_slots.at(slot);
     const checks::slot_header header = checks::slot_header::read(place.slot);
-    place.known = header.fault(slots.digest) == checks::slot_fault::none;
+    place.known = header.fault(all_slots.digest) == checks::slot_fault::none;
     place.position = header.position;
     return place;
   }
 };
 
 /// The header moves on, once nobody reads it any more.
-AFT_DEVICE void move_position(const device_slots& slots, const slot_place& at) {
-  const index_t taken = at.taken(slots);
-  if (taken > 0) checks::slot_header::write(at.slot, slots.digest, at.position + taken);
+AFT_DEVICE void move_position(const device_slots& all_slots, const slot_place& at) {
+  const index_t taken = at.taken(all_slots);
+  if (taken > 0) checks::slot_header::write(at.slot, all_slots.digest, at.position + taken);
 }
 
 /// The kept positions of one channel.
@@ -95,11 +95,11 @@ struct kept_keys {
   index_t step = 0;  ///< from a row to the next
   index_t kept = 1;
 
-  AFT_DEVICE kept_keys(const device_slots& slots, std::byte* slot, index_t c)
+  AFT_DEVICE kept_keys(const device_slots& all_slots, std::byte* slot, index_t c)
       : first(reinterpret_cast<C*>(slot + checks::slot_layout::header_bytes) +
-              (slots.folds ? checks::slot_layout::fold_arrays * slots.channels : 0) + c),
-        step(slots.channels),
-        kept(slots.kept) {}
+              (all_slots.folds ? checks::slot_layout::fold_arrays * all_slots.channels : 0) + c),
+        step(all_slots.channels),
+        kept(all_slots.kept) {}
 
   /// Mantissa, v and k of the position at a place lie `step` apart from here on.
   AFT_DEVICE C* at_place(index_t place) const { return first + 3 * place * step; }
