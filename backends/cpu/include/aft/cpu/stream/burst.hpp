@@ -28,6 +28,7 @@ struct burst {
   row_results<C> out[most];
   /// Of one head. All rows see from their first key to their own.
   row_weights<C> w[most];
+  C* scaled[most];  ///< e^w of them, to be changed
 };
 
 /// Whether a mask has the first n lanes; the others hold other channels, or

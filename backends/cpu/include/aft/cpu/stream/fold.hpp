@@ -167,10 +167,11 @@ class fold_column {
   /// known that it is 2^-60 or more and no more than 2^25.
   AFT_INLINE vec_mask<C> add_near(const vec<C>& a, const vec<C>& e, const vec<C>& value) {
     using bounds = near_numbers<C>;
-    const vec<C> size = (xsimd::abs)(value), term = times_pow2<C>(a, e - reference_);
+    const vec<C> size = (xsimd::abs)(value), up = e - reference_, term = times_pow2<C>(a, up);
     num_ = mul_add(term, value, num_);
     den_ = den_ + term;
-    return (term <= vec<C>(bounds::above)) & (size <= vec<C>(bounds::most_in_burst)) &
+    // Beyond 2^127 the term may be anything.
+    return (up <= vec<C>(C(100))) & (term <= vec<C>(bounds::above)) & (size <= vec<C>(bounds::most_in_burst)) &
            ((size >= vec<C>(bounds::least)) | (size == vec<C>(C(0))));
   }
   /// Whether they begin, and end, so far inside the bounds of a row's proof that sums of a burst stay inside.

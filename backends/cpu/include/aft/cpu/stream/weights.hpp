@@ -30,14 +30,17 @@ template <class C>
 class weight_rows {
  public:
   static constexpr index_t chunk = 64;
-  /// Elements of the buffers for rows of up to `reach` positions, and of e^w of one row.
+  /// Elements of the buffers for rows of up to `reach` positions, and of one row's biases or e^w.
   static index_t room(const problem& p, index_t reach) { return 2 * row_room(reach) + p.bias.rank + chunk; }
   static index_t row_room(index_t reach) { return round_up(reach, lanes<C>) + lanes<C>; }
   weight_rows(const problem& p, C* buffer, index_t reach)
       : p_(p), raw_(buffer), scaled_(raw_ + row_room(reach)), factors_(scaled_ + row_room(reach)) {}
 
-  /// e^w of the next row goes there.
-  void scale_into(C* scaled) { scaled_ = scaled; }
+  /// The next row's biases and e^w go there.
+  void write_to(C* raw, C* scaled) {
+    raw_ = raw;
+    scaled_ = scaled;
+  }
 
   /// Of the row at `position` of batch element b.
   AFT_COMPILE_ONCE row_weights<C> row(index_t b, index_t h, index_t position, index_t first, index_t last,

@@ -20,7 +20,7 @@ class stream_worker {
     const index_t line = line_of(width), rows = burst_rows(p, width, reach);
     index_t all = row_buffers<C>::lines * line + weight_sets(p, width) * weight_rows<C>::room(p, reach);
     if (rows == 0) return all;
-    all += rows * (row_buffers<C>::lines * line + weight_rows<C>::row_room(reach));
+    all += rows * (row_buffers<C>::lines * line + 2 * weight_rows<C>::row_room(reach));
     return all +
            (p.stream->spec.layout().fold > 0 ? folded_burst<C>::room(reach, rows) : kept_burst<C>::room(width, rows));
   }
@@ -35,7 +35,7 @@ class stream_worker {
     weight_buffers_ = buffer + row_buffers<C>::lines * line_;
     burst_lines_ = weight_buffers_ + sets_ * weight_rows<C>::room(p, reach);
     burst_weights_ = burst_lines_ + most_rows_ * row_buffers<C>::lines * line_;
-    burst_buffer_ = burst_weights_ + most_rows_ * weight_rows<C>::row_room(reach);
+    burst_buffer_ = burst_weights_ + most_rows_ * 2 * weight_rows<C>::row_room(reach);
   }
 
   /// The next positions of batch element or packed sequence b, from `position` on, channels [c0, c1). `following`: the
@@ -73,10 +73,10 @@ class stream_worker {
   }
   /// The most rows of a burst: what they read and write, and their weights, stay in the second-level cache.
   static index_t burst_rows(const problem& p, index_t width, index_t reach) {
-    constexpr index_t many = rows_together<C>, numbers = index_t{1} << 20, pieces = burst<C>::most * 256;
+    constexpr index_t many = rows_together<C>, numbers = index_t{1} << 21, pieces = burst<C>::most * 256;
     index_t rows = min_of(p.Tq, burst<C>::most);
     if (width > 0) rows = min_of(rows, max_of(many, pieces / width));
-    rows = min_of(rows, max_of(many, numbers / weight_rows<C>::row_room(reach)));
+    rows = min_of(rows, max_of(many, numbers / (2 * weight_rows<C>::row_room(reach))));
     return rows / many * many;
   }
   /// Rows of the burst that begins at a position; 0: go one by one. They are of one block of kept positions, and their
@@ -93,14 +93,16 @@ class stream_worker {
     return n / rows_together<C> * rows_together<C>;
   }
 
-  /// n positions, channels [c0, c1).
-  void one_by_one(const slot_arrays<C>& slot, index_t t, index_t position, index_t n, index_t c0, index_t c1) {
+  /// n positions, channels [c0, c1). `given`: of one head, and their rows' weights are there already, since a function
+  /// is asked for a pair once.
+  void one_by_one(const slot_arrays<C>& slot, index_t t, index_t position, index_t n, index_t c0, index_t c1,
+                  const row_weights<C>* given = nullptr) {
     for (index_t r = 0; r < n; ++r) {
       if (slot.kept() == 0) {
         folded_row(slot, t + r, c0, c1);
       } else {
         take(slot, t + r, position + r, c0, c1);
-        row(slot, t + r, position + r, c0, c1);
+        row(slot, t + r, position + r, c0, c1, given == nullptr ? nullptr : given + r);
       }
       carry(slot, position + r + 1, c0, c1);
     }
@@ -138,7 +140,8 @@ class stream_worker {
     rows_.write(t, c0, c1, out);
   }
 
-  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t t, index_t position, index_t c0, index_t c1) {
+  AFT_COMPILE_ONCE void row(const slot_arrays<C>& slot, index_t t, index_t position, index_t c0, index_t c1,
+                            const row_weights<C>* given) {
     const index_t kept = slot.kept(), dh = p_.d / p_.bias.heads, last = position + 1;
     const bool with_fold = slot.folds() && !p_.excluded && position >= kept;
     // From the second row on that sees a whole window and a fold, or none where
@@ -149,7 +152,9 @@ class stream_worker {
     for (index_t c = c0; c < c1;) {
       const index_t h = c / dh, end = min_of(c1, (h + 1) * dh), set = whole ? h - first_head_ : 0;
       row_weights<C> w;
-      if (whole && ready_[set]) {
+      if (given != nullptr) {
+        w = *given;
+      } else if (whole && ready_[set]) {
         w = ready_weights_[set];
         w.first = last - kept;
         w.last = last;
@@ -190,16 +195,31 @@ class stream_worker {
         if (done) {
           write(t, c, end, c0, rows);
         } else {
-          one_by_one(slot, t, position, n, c, end);
+          go_one_by_one(slot, t, c, end, rows);
         }
       }
       c = end;
     }
   }
 
+  /// A burst's channels that did not go together.
+  void go_one_by_one(const slot_arrays<C>& slot, index_t t, index_t c, index_t end, burst<C>& rows) {
+    hide(rows, C(-1));
+    one_by_one(slot, t, rows.position, rows.rows, c, end, rows.w);
+    hide(rows, C(0));
+  }
+  /// What is hidden has no weight where e^k v is a number, and is left out where it may be none.
+  static void hide(burst<C>& rows, C weight) {
+    for (index_t r = 0; r < rows.rows; ++r) {
+      const row_weights<C>& w = rows.w[r];
+      for (index_t i = 0; w.hides && i < w.last - w.first; ++i)
+        if (w.biases[i] == -std::numeric_limits<C>::infinity()) rows.scaled[r][i] = weight;
+    }
+  }
+
   /// Channels [c, end) of one head of an operator with a fold.
   AFT_INLINE void run_folded(const slot_arrays<C>& slot, index_t t, index_t c, index_t end, index_t c0,
-                             const burst<C>& rows) {
+                             burst<C>& rows) {
     constexpr index_t L = lanes<C>, many = columns_together<C> * L;
     folded_burst<C> columns(slot, rows, burst_buffer_);
     for (index_t n; c < end; c += n) {
@@ -213,7 +233,7 @@ class stream_worker {
         carry(slot, rows.position + rows.rows, c, c + n);
         write(t, c, c + n, c0, rows);
       } else {
-        one_by_one(slot, t, rows.position, rows.rows, c, c + n);
+        go_one_by_one(slot, t, c, c + n, rows);
       }
     }
   }
@@ -227,7 +247,7 @@ class stream_worker {
     const bool with_fold = slot.folds() && !p_.excluded && rows.position >= kept;
     const bool stays = same_for_all_rows(p_) && rows.position >= kept;
     weight_rows<C> weights(p_, weight_buffers_, reach_);
-    for (bool& ready : ready_) ready = false;
+    bool usable = true;
     for (index_t r = 0; r < rows.rows; ++r) {
       const index_t position = rows.position + r, last = kept == 0 ? position : position + 1;
       const index_t first = max_of(index_t{0}, last - kept);
@@ -238,16 +258,17 @@ class stream_worker {
         w = rows.w[0];
         w.first = first;
         w.last = last;
+        rows.scaled[r] = rows.scaled[0];
       } else {
-        C* const scaled = burst_weights_ + r * apart;
-        weights.scale_into(scaled);
+        C* const raw = burst_weights_ + 2 * r * apart;
+        rows.scaled[r] = raw + apart;
+        weights.write_to(raw, raw + apart);
         w = weights.row(b_, h, position, first, last, with_fold);
-        if (!w.usable) return false;
-        // What is hidden has no weight, where e^k v is a number.
-        for (index_t i = 0; w.hides && i < last - first; ++i) scaled[i] = scaled[i] < C(0) ? C(0) : scaled[i];
       }
+      usable = usable && w.usable;
     }
-    return true;
+    hide(rows, C(0));
+    return usable;
   }
 
   const problem& p_;
