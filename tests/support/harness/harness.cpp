@@ -100,8 +100,8 @@ bool has_turn(dtype type, const setup& s) {
 }  // namespace
 
 bool concerns(dtype type, const setup& s) {
-  // There it is a dense one, and a call without a stream.
-  if (on_device() && (s.generates() || !s.cuts.empty())) return false;
+  // There it is a dense one.
+  if (on_device() && s.generates()) return false;
   static const bool quick = std::getenv("AFT_TEST_QUICK") != nullptr;
   if (quick && !has_turn(type, s)) return false;
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)

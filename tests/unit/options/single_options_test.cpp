@@ -48,9 +48,6 @@ const std::vector<change>& common_changes() {
       set(&setup::query_lengths, true),
       set(&setup::first_query, aft::index_t{2}),
       set(&setup::packed, std::vector<aft::index_t>{4, 0, 6, 1}),
-      [](setup& s) {
-        s.causal = true, s.cuts = {3, 1, 2, 1};
-      },
       set(&setup::save, true),
       set(&setup::arithmetic, aft::arithmetic::full),
       set(&setup::in_place, true),
