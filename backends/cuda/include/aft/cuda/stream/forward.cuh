@@ -97,6 +97,7 @@ stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER dev
   auto& buffers = shared<stream_buffers<C>>();
   const index_t element = block_index() / elements.blocks;
   const slot_place at = slot_place::of(p, all_slots, elements, element);
+  if (at.skipped) return;
   const int warp = thread_index() / warp_size, lane = thread_index() % warp_size;
   const index_t c = (block_index() - element * elements.blocks) * elements.channels + lane;
   const bool exists = c < p.d;

@@ -41,6 +41,9 @@ AFT_DEVICE bool pair_hidden(const device_call<C>& p, index_t b, index_t t, index
 template <class C>
 AFT_DEVICE C factor_product(const device_bias& bias, index_t h, index_t t, index_t s) {
   C sum = C(0);
+  // Left to itself nvcc unrolls this by four in each of some twenty places, two reads of three types in every one: half
+  // of its time for sm_100 (82 s, or 49 s like this).
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t n = 0; n < bias.rank; ++n) {
     const C left = load<C>(bias.u.data, bias.u.type, h * bias.u.sh + t * bias.u.sr + n * bias.u.sc);
     sum = fused(left, load<C>(bias.v.data, bias.v.type, h * bias.v.sh + s * bias.v.sr + n * bias.v.sc), sum);
