@@ -58,6 +58,8 @@ class pair_weights {
   }
   /// Whether some rows have.
   bool stores_rows() const { return in_rows(bias_kind::dense) && !p_->win.bounded && !p_->pair_mask(); }
+  /// Whether rows are u v^T and nothing hides pairs but causality.
+  bool makes_rows() const { return p_->bias.kind == bias_kind::factorized && !p_->win.bounded && !p_->pair_mask(); }
   /// Those rows, from key s0 on.
   log_weights<C> stored(index_t t, index_t s0) const { return {dense_row(t) + s0, p_->bias.w.sr, true}; }
 

@@ -35,6 +35,7 @@ struct fold_traits {
   bool sums = true;       ///< false: only products are wanted
   bool rows_kept = false;  ///< log-weights of a block are kept for rows that are not proven: they are costly to ask for
   bool rows_stored = false;  ///< weights are read where they lie, so that they may be read several times
+  bool rows_made = false;    ///< weights are products of factors, which may be formed twice
 };
 
 /// What goes around what in the engine's loops. Every order gives the same bits: sums run along the keys in all of
@@ -140,7 +141,7 @@ struct fold_plan {
     sliding = steps(g.K);
     order = choose_order(traits, lane_tiles);
     if (order == loop_order::k_outer) {
-      cut_outer_blocks(lane_tiles, run);
+      cut_outer_blocks(lane_tiles, run, traits.rows_stored ? 1 : tuning<C>::outer_made);
       take_outer_blocks(lane_tiles, memory);
       return;
     }
@@ -168,7 +169,8 @@ struct fold_plan {
     if (traits.windows && g.bounded && width <= tuning<C>::window_widest) return loop_order::window;
     const index_t keys = steps(g.K), packed = lane_tiles * keys * N * size;
     const index_t many = g.causal != 0 ? tuning<C>::outer_keys_causal : tuning<C>::outer_keys;
-    if (traits.rows_stored && !by_batch_item && !g.bounded && keys >= many && packed >= tuning<C>::outer_from)
+    if ((traits.rows_stored || traits.rows_made) && !by_batch_item && !g.bounded && keys >= many &&
+        packed >= tuning<C>::outer_from)
       return loop_order::k_outer;
     const bool few_weights =
         panel_bytes() == 0 || panels <= panels_of_block() || own_bytes() / panel_bytes() < together;
@@ -198,8 +200,8 @@ struct fold_plan {
     return pick_group(tuning<C>::key_bytes / bytes, products ? max_of(kept, wide) : wide, share, run);
   }
 
-  /// Sizes of k_outer_nest. Passes are equal, and so are chunks.
-  void cut_outer_blocks(index_t lane_tiles, index_t run) {
+  /// Sizes of k_outer_nest, `wider` times those of stored weights. Passes are equal, and so are chunks.
+  void cut_outer_blocks(index_t lane_tiles, index_t run, index_t wider) {
     const auto even = [](index_t n, index_t limit) {
       const index_t parts = ceil_div(n, max_of(limit, 1));
       return parts > 0 ? ceil_div(n, parts) : 0;
@@ -207,9 +209,9 @@ struct fold_plan {
     constexpr index_t depth = tuning<C>::KC;
     width = paired ? 2 * depth : depth;
     column_size = depth * N;
-    pass = even(lane_tiles, tuning<C>::outer_bytes / (column_size * size));
-    block = max_of(tuning<C>::outer_weights / panel_bytes(), 1);
-    const index_t fit = tuning<C>::outer_sums / max_of(pass * M * N * size, 1), step = block * threads;
+    pass = even(lane_tiles, wider * tuning<C>::outer_bytes / (column_size * size));
+    block = max_of(wider * tuning<C>::outer_weights / panel_bytes(), 1);
+    const index_t fit = wider * tuning<C>::outer_sums / max_of(pass * M * N * size, 1), step = block * threads;
     // Blocks of one size for all threads, which wait for each other after every outer block of keys.
     chunk = round_up(even(panels, max_of(fit, tuning<C>::outer_panels * threads)), step);
     group = group_of(depth, pass, run);

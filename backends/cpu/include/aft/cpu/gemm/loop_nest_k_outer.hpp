@@ -53,9 +53,8 @@ class k_outer_nest {
     const fold_plan<C>& plan = *plan_;
     const index_t parts = (p1 - p0 + plan.block - 1) / plan.block;
     const auto edge = [&](index_t part) { return min_of(p0 + part * plan.block, p1); };
-    parallel_for(parts, plan.threads, [&](index_t part, int slot) {
-      for (index_t panel = edge(part); panel < edge(part + 1); ++panel) scale_rows(slot, p0, panel);
-    });
+    parallel_for(parts, plan.threads,
+                 [&](index_t part, int slot) { scale_rows(slot, p0, edge(part), edge(part + 1)); });
     const index_t keys = plan.cut.dense(plan.g, p1 - 1).hi;
     for (index_t tile = 0; tile < tiles_; tile += plan.pass) {
       const index_t count = min_of(plan.pass, tiles_ - tile);
@@ -86,25 +85,42 @@ class k_outer_nest {
     return {w.first, w.ld, true};
   }
 
-  void scale_rows(int slot, index_t p0, index_t panel) const {
+  /// The scales of panels [a0, a1). Outer blocks of keys go around a few panels, so that the factors of weights that are
+  /// formed from some are at hand for all of these.
+  void scale_rows(int slot, index_t p0, index_t a0, index_t a1) const {
+    constexpr index_t together = 8;
+    const fold_plan<C>& plan = *plan_;
+    for (index_t first = a0; first < a1; first += together) {
+      const index_t last = min_of(first + together, a1), keys = plan.cut.dense(plan.g, last - 1).hi;
+      row_tops<C> tops[together];
+      for (index_t k0 = 0; k0 < keys; k0 += plan.width)
+        for (index_t panel = first; panel < last; ++panel) join_tops(slot, panel, k0, tops[panel - first]);
+      for (index_t panel = first; panel < last; ++panel) {
+        const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
+        row_scale<C>& scale = plan.scales.first[panel - p0];
+        set_row_scale<C>(r1 - r0, tops[panel - first], false, scale);
+        scale.edges = plan.edges(r0, r1);
+      }
+    }
+  }
+
+  /// The outer block of keys from k0 on.
+  void join_tops(int slot, index_t panel, index_t k0, row_tops<C>& tops) const {
     const fold_plan<C>& plan = *plan_;
     const pair_geometry::span span = plan.cut.dense(plan.g, panel);
-    const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
+    const index_t r0 = plan.cut.begin(panel), rows = plan.cut.end(panel) - r0, k1 = min_of(k0 + plan.width, span.hi);
+    if (k0 >= k1) return;
     const vec<C> none(-std::numeric_limits<C>::infinity());
-    row_tops<C> tops;
+    row_tops<C> of_outer_block;
     // Rows as long as they are, where the caller has them: memory is read faster so.
-    const log_weights<C> whole = stored_(r0, span.lo, span.hi);
-    if (whole.first != nullptr) find_tops<C>(r1 - r0, span.hi - span.lo, whole, none, tops.top);
-    for (index_t k0 = whole.first == nullptr ? span.lo : span.hi; k0 < span.hi; k0 += plan.width) {
-      const index_t k1 = min_of(k0 + plan.width, span.hi);
-      row_tops<C> of_outer_block;
-      find_tops<C>(r1 - r0, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none,
+    const log_weights<C> whole = stored_(r0, 0, span.hi);
+    if (whole.first == nullptr) {
+      find_tops<C>(rows, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none,
                    of_outer_block.top);
-      tops.join(of_outer_block);
+    } else if (k0 == 0) {
+      find_tops<C>(rows, span.hi, whole, none, of_outer_block.top);
     }
-    row_scale<C>& scale = plan.scales.first[panel - p0];
-    set_row_scale<C>(r1 - r0, tops, false, scale);
-    scale.edges = plan.edges(r0, r1);
+    tops.join(of_outer_block);
   }
 
   /// Panels [a0, a1) times a outer block of keys; finishes those that have no more columns. The weights of as many

@@ -36,10 +36,12 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
   const staged_factors<C> factors = stage_factors<C>(p, memory, true, false);
   // Of other types, keys are read faster many lane tiles at a time, as fold_pairs reads them.
   const bool served = windows && p.k.type == dtype_of<C> && p.v.type == dtype_of<C>;
+  const pair_weights<C> any_weights(p, factors, 0, 0);
   const fold_traits traits{.pairs = multiplies_in_pairs<C>(p) && !state.set,
                            .windows = served,
                            .rows_kept = p.bias.kind == bias_kind::generated,
-                           .rows_stored = pair_weights<C>(p, factors, 0, 0).stores_rows()};
+                           .rows_stored = any_weights.stores_rows(),
+                           .rows_made = any_weights.makes_rows()};
   const auto plan_fold = [&](int threads, scratch& from) {
     return fold_plan<C>(query_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads, traits,
                         from);
