@@ -42,7 +42,7 @@ template <class C>
 AFT_DEVICE C factor_product(const device_bias& bias, index_t h, index_t t, index_t s) {
   C sum = C(0);
   // Left to itself nvcc unrolls this by four in each of some twenty places, two reads of three types in every one: half
-  // of its time for sm_100 (82 s, or 49 s like this).
+  // of its time for all kernels (82 s, or 49 s like this, of the architecture that takes longest).
   AFT_DEVICE_UNROLL_BY(1)
   for (index_t n = 0; n < bias.rank; ++n) {
     const C left = load<C>(bias.u.data, bias.u.type, h * bias.u.sh + t * bias.u.sr + n * bias.u.sc);
