@@ -85,17 +85,24 @@ def ceilings():
     yield from over(SHAPES, "full", "full, bfloat16", "bf16 matmul", speed("matmul"), 0.80, 1.00, kind="bfloat16")
     yield from over(AT_LEAST_1024, "full_backward", "full backward, one thread", "its two sgemms", speed("sgemm"), 0.75,
                     0.90, kind="float/one_thread")
+    yield from over(AT_LEAST_1024, "full_backward", "full backward, two threads", "its two sgemms", speed("sgemm"), 0.82,
+                    0.90)
+    yield from over([SHORT], "full_backward", "full backward, two threads", "its two sgemms", speed("sgemm"), 0.70, 0.82)
+    yield from over(SHAPES, "full_backward", "full backward, bfloat16", "its two bf16 matmuls", speed("matmul"), 0.65,
+                    0.85, kind="bfloat16")
     yield from over([MEMORY], "simple", "simple, 268 MB", "stream", bandwidth(), 0.75, 0.95)
     yield from over([MEMORY], "simple", "simple causal, 268 MB", "stream", bandwidth("aft_causal"), 0.75, 0.95)
     yield from over([CACHE], "simple", "simple, 17 MB", "stream", bandwidth(), 0.50, 0.75)
     yield from over([CACHE], "simple", "simple causal, 17 MB", "stream", bandwidth("aft_causal"), 0.50, 0.75)
     yield from over([MEMORY], "simple_backward", "simple backward, 470 MB", "stream of 7 arrays", bandwidth(), 0.70,
                     0.95)
-    yield from over(SHAPES, "local32", "local s=32", "roof", roof(), 0.45, 0.65)
+    yield from over(["B1_T4096_d512"], "simple", "simple causal, one sequence", "the plain call's time",
+                    share("aft", "aft_causal"), 1.2, 1.05, lower=True)
+    yield from over(SHAPES, "local32", "local s=32", "roof", roof(), 0.55, 0.70)
     yield from over(AT_LEAST_1024, "local256", "local s=256 causal", "roof", roof("aft_causal"), 0.60, 0.80)
     yield from over(SHAPES, "local32_backward", "local s=32 backward", "roof", roof(), 0.30, 0.50)
-    yield from over([CONV + "384"], "conv", "conv depthwise", "sgemm's rate", rate("sgemm"), 0.45, 0.68)
-    yield from over([CONV + "16"], "conv", "conv 16 heads", "sgemm's rate", rate("sgemm"), 0.35, 0.60)
+    yield from over([CONV + "384"], "conv", "conv depthwise", "sgemm's rate", rate("sgemm"), 0.62, 0.70)
+    yield from over([CONV + "16"], "conv", "conv 16 heads", "sgemm's rate", rate("sgemm"), 0.50, 0.60)
     yield from over([CONV + "384"], "conv_backward", "conv backward depthwise", "sgemm's rate", rate("sgemm"), 0.30,
                     0.55)
     yield from over([CONV + "16"], "conv_backward", "conv backward 16 heads", "sgemm's rate", rate("sgemm"), 0.25, 0.45)
