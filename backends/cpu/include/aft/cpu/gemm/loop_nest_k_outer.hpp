@@ -85,8 +85,8 @@ class k_outer_nest {
     return {w.first, w.ld, true};
   }
 
-  /// The scales of panels [a0, a1). Outer blocks of keys go around a few panels, so that the factors of weights that are
-  /// formed from some are at hand for all of these.
+  /// The scales of panels [a0, a1). Outer blocks of keys go around a few panels, so that the factors of weights that
+  /// are formed from some are at hand for all of these.
   void scale_rows(int slot, index_t p0, index_t a0, index_t a1) const {
     constexpr index_t together = 8;
     const fold_plan<C>& plan = *plan_;
