@@ -70,7 +70,7 @@ TEST_CASE("layouts: rows of several batch elements side by side, where some vect
     other.inputs = other.outputs = layout::time_first;
     const numbers x = random_numbers(s);
     for (auto type : all_types) {
-      if (watched() && T > 40 && type != dtype::f32 && type != dtype::bf16) continue;  // the same addresses
+      if (watched() && T > 40 && type != aft::dtype::f32 && type != aft::dtype::bf16) continue;  // the same addresses
       for (bool save : {false, true}) {
         s.save = other.save = save;
         CHECK(first_difference(run_forward(type, s, x), run_forward(type, other, x)) == "");
