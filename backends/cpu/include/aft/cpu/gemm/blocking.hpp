@@ -35,7 +35,7 @@ struct fold_traits {
   bool sums = true;       ///< false: only products are wanted
   bool rows_kept = false;  ///< log-weights of a block are kept for rows that are not proven: they are costly to ask for
   bool rows_stored = false;  ///< weights are read where they lie, so that they may be read several times
-  bool rows_made = false;    ///< weights are products of factors, which may be formed twice
+  bool rows_made = false;    ///< weights are products of factors, which may be formed several times
 };
 
 /// What goes around what in the engine's loops. Every order gives the same bits: sums run along the keys in all of

@@ -88,7 +88,7 @@ class k_outer_nest {
   /// The scales of panels [a0, a1). Outer blocks of keys go around a few panels, so that the factors of weights that
   /// are formed from some are at hand for all of these.
   void scale_rows(int slot, index_t p0, index_t a0, index_t a1) const {
-    constexpr index_t together = 8;
+    constexpr index_t together = 8;  // their tops lie on the stack
     const fold_plan<C>& plan = *plan_;
     for (index_t first = a0; first < a1; first += together) {
       const index_t last = min_of(first + together, a1), keys = plan.cut.dense(plan.g, last - 1).hi;
@@ -109,16 +109,16 @@ class k_outer_nest {
     const fold_plan<C>& plan = *plan_;
     const pair_geometry::span span = plan.cut.dense(plan.g, panel);
     const index_t r0 = plan.cut.begin(panel), rows = plan.cut.end(panel) - r0, k1 = min_of(k0 + plan.width, span.hi);
-    if (k0 >= k1) return;
-    const vec<C> none(-std::numeric_limits<C>::infinity());
-    row_tops<C> of_outer_block;
     // Rows as long as they are, where the caller has them: memory is read faster so.
     const log_weights<C> whole = stored_(r0, 0, span.hi);
-    if (whole.first == nullptr) {
+    if (k0 >= k1 || (whole.first != nullptr && k0 > 0)) return;
+    const vec<C> none(-std::numeric_limits<C>::infinity());
+    row_tops<C> of_outer_block;
+    if (whole.first != nullptr) {
+      find_tops<C>(rows, span.hi, whole, none, of_outer_block.top);
+    } else {
       find_tops<C>(rows, padded_weights<C>(k1 - k0, plan.paired), weights(slot, panel, k0, k1), none,
                    of_outer_block.top);
-    } else if (k0 == 0) {
-      find_tops<C>(rows, span.hi, whole, none, of_outer_block.top);
     }
     tops.join(of_outer_block);
   }

@@ -70,8 +70,8 @@ struct tuning {
   static constexpr index_t outer_weights = outer_bytes / 8;
   /// All of these sizes where weights are u v^T: each pass forms them again, so there are fewer passes. With rank 64
   /// and 512 channels, which one pass takes then, 0.89 of the time that weights_first needs for 4096 keys, 0.77 for
-  /// 8192 and 0.64 for 16384, causal 0.79 and 0.50 for the last two; sizes half or twice as large are no faster for
-  /// 8192, and for 16384 1.03 and 0.95, of which the latter holds 16 MB (Ice Lake at 2.8 GHz, two threads, 2026-11).
+  /// 8192 and 0.64 for 16384, causal 0.79 and 0.50 for the last two; rank 256 on 4096 keys 1.03. Sizes half or twice as
+  /// large are no faster for 8192, and for 16384 1.03 and 0.95 (Ice Lake at 2.8 GHz, two threads, 2026-11).
   static constexpr index_t outer_made = 4;
   /// Packed keys that one thread works on together, so that they stay in the second-level cache.
   static constexpr index_t key_bytes = index_t{1} << 20;
