@@ -54,8 +54,8 @@ inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::ave
                                  {"dr", &results::dr}};
 
 /// The library's result. Also watches inputs and the surroundings of outputs.
-/// The relative error, in units of max|v|, that the products of bfloat16 numbers may add to y and to an average; 0
-/// where the call works in the arithmetic type.
+/// The relative error, in units of max|v|, that the products of bfloat16 numbers may add to y and to an average, and the
+/// absolute one that they may add to a lse; 0 where the call works in the arithmetic type.
 long double pair_error(dtype type, const setup& s);
 
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = default_executor());
@@ -71,6 +71,7 @@ struct oracle_result {
   results scale;                ///< see tolerance.hpp
   results terms;                ///< where 0, nothing was added and the result is exactly 0
   long double given_error = 0;  ///< relative error that a rounded lse, average or w brings along
+  long double pair_error = 0;   ///< see pair_error()
   results count;                ///< one number each: the most terms that an element of a gradient adds up
   results given_absolute;       ///< one number each: what weights and averages below the normal range change
 };
@@ -88,7 +89,7 @@ struct judgement {
 };
 judgement judge(dtype type, const setup& s, const results& got, const oracle_result& oracle);
 
-/// Whether the results that the call asks for leave it the choice to multiply pairs of bfloat16 numbers.
+/// Whether the results that the call asks for leave the CPU the choice to multiply pairs of bfloat16 numbers.
 bool may_multiply_pairs(const setup& s);
 
 /// Fails the running test where a result is out of its bound or something was written that should not have been.

@@ -30,7 +30,7 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
     if (optional && (!s.save || (p.values == &results::lse && !s.has_lse()))) continue;
     const auto& count = oracle.count.*p.values;
     const auto& given = oracle.given_absolute.*p.values;
-    const comparison c{&(got.*p.values),
+    comparison c{&(got.*p.values),
                        &(oracle.value.*p.values),
                        &(oracle.naive.*p.values),
                        &(oracle.terms.*p.values),
@@ -40,6 +40,8 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
                        oracle.given_error,
                        count.empty() ? 0 : count.front(),
                        given.empty() ? 0 : given.front()};
+    // Products of pairs move a lse by as much as they move den, however large it is itself.
+    (p.values == &results::lse ? c.given_absolute : c.given_error) += oracle.pair_error;
     if (!c.oracle->empty()) ++all.compared;
     const std::string mismatch = first_mismatch(c);
     if (mismatch.empty()) continue;

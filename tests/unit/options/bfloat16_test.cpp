@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls on bfloat16 data that ask for no lse and no float average, large enough for products of bfloat16 numbers.
+// Calls on bfloat16 data that are large enough for products of bfloat16 numbers.
 #include <doctest/doctest.h>
 
 #include "harness/harness.hpp"
@@ -109,11 +109,30 @@ TEST_CASE("bfloat16: logits and values that no proof covers") {
     }
 }
 
-TEST_CASE("bfloat16: on a device the product is taken where no lse is asked for, which shows in the bits") {
+TEST_CASE("bfloat16: on a device the product is taken unless the call asks for float, which shows in the bits") {
   if (!on_device()) return;
   setup s = long_call(op::full, bias_form::dense_htt, 500);
   const numbers x = random_numbers(s);
   const results product = run_forward(dtype::bf16, s, x);
   s.save = true;
+  CHECK(product.y == run_forward(dtype::bf16, s, x).y);
+  s.arithmetic = aft::arithmetic::full;
   CHECK(product.y != run_forward(dtype::bf16, s, x).y);
+}
+
+TEST_CASE("bfloat16: a lse and an average in float, with windows and without, rows that see nothing, shared keys") {
+  unsigned seed = 600;
+  for (op call : {op::full, op::local, op::conv})
+    for (bool causal : {false, true})
+      for (bool shared : {false, true}) {
+        setup s = long_call(call, call == op::local ? bias_form::banded_htj : bias_form::dense_htt, ++seed);
+        s.save = true;
+        s.causal = causal;
+        s.query_lengths = s.lengths = seed % 2 == 0;
+        if (shared) s.hk = s.d / 8;
+        if (call == op::local) s.win = {20, 11};
+        if (call == op::conv) s.grid = {T};
+        if (call == op::conv) s.taps = {9};
+        check_call(s);
+      }
 }

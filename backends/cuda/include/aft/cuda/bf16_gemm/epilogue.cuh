@@ -15,16 +15,20 @@ struct gemm_sums {
   two_floats pair[rows][tuning::lanes + 4];
 };
 
-/// A row's average in a column. `shown`: it is proven.
+/// A row's sums in a column. `shown`: they are proven.
 struct gemm_row {
-  float average;
-  bool shown;
+  row_result<float> sums{};
+  bool shown = false;
 };
 
 AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
                               const tile_span& inner, const column& col, const gemm_column& at, index_t t, float unit,
                               const two_floats& pair) {
-  if (is_padding(p, col.b, t)) return {0.0f, true};
+  gemm_row row;
+  if (is_padding(p, col.b, t)) {
+    row.shown = true;
+    return row;
+  }
   const index_t last_seen = p.causal ? t + p.diagonal : p.Tk;
   // The unit of a special row is NaN, and its sums are 0.
   const bool fits = at.special > last_seen && is_finite(unit);
@@ -33,7 +37,11 @@ AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<ke
   // Sums of tiles alone are finite: all operands are, and small enough.
   if (!uniform.used) {
     const float den = empty ? 1.0f : pair.x[1];
-    return {empty ? 0.0f : quick_quotient(pair.x[0], den), fits && den >= gemm_least_den};
+    row.sums.average = empty ? 0.0f : quick_quotient(pair.x[0], den);
+    row.sums.den = empty ? 0.0f : den;
+    row.sums.exponent = unit + at.unit;
+    row.shown = fits && den >= gemm_least_den;
+    return row;
   }
   key_sum<float> sum;
   if (!empty) {
@@ -43,7 +51,11 @@ AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<ke
   }
   sum = with_uniform_keys(sum, uniform, inner, col.b, col.c);
   const bool nothing = empty && sum.den == 0.0f && sum.max == no_exponent<float>;
-  return {average_of(sum), fits && (nothing || (proven(sum) && sum.den >= gemm_least_den))};
+  row.sums.average = average_of(sum);
+  row.sums.den = sum.den;
+  row.sums.exponent = sum.max;
+  row.shown = fits && (nothing || (proven(sum) && sum.den >= gemm_least_den));
+  return row;
 }
 
 /// gate(q) for a result in bfloat16.
@@ -95,8 +107,8 @@ struct row_places {
   }
 };
 
-/// Rows [row, row + 8) of the block's tile in 32 of its channels, by one warp: no lse and no state, which these calls
-/// do not ask for, and q and y in bfloat16. All reads come first and all rows together, so that a warp waits once.
+/// Rows [row, row + 8) of the block's tile in 32 of its channels, by one warp: no state, which these calls do not ask
+/// for, and q and y in bfloat16. All reads come first and all rows together, so that a warp waits once.
 AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan,
                               const uniform_sums<key_sum<float>>& uniform, const gemm_place& place,
                               const gemm_sums& sums, int row, int lane_tile) {
@@ -125,16 +137,20 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
   }
 
   const tile_span inner = tiles_of(window_keys_of(p, uniform, place.first_row, place.last_row));
+  const index_t shared_by = p.d / p.hk;
+  const bool has_lse = p.lse.set && col.c % shared_by == 0;
   std::uint32_t flags = 0;
   bool shown[n];
   AFT_DEVICE_UNROLL
   for (int r = 0; r < n; ++r) {
-    gemm_row found{0.0f, false};
+    gemm_row found;
     if (r < exist) found = prove_row(p, uniform, inner, col, at, t0 + r, unit[r], sums.pair[r][lane]);
     const std::uint32_t word = ballot(r < exist && !found.shown);
     if (lane == r) flags = word;
     shown[r] = found.shown;
-    out[r] = found.average;
+    out[r] = found.sums.average;
+    if (has_lse && found.shown)
+      store<float>(p.lse, p.positions, col.b, t0 + r, col.c / shared_by, log_sum(found.sums));
   }
   // Words of rows that do not exist, up to whole tiles of flags, are read too.
   const index_t first_flag = place.batch_item * rows.row_tiles * rows.column_tiles * fold_rows;

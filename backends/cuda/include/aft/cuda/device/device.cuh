@@ -75,6 +75,11 @@ template <class T>
 T shuffle_xor(T x, int mask, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   return emulator::shuffle(x, (thread_index() % warp_size) ^ mask, at);
 }
+/// `x` of lane `from`.
+template <class T>
+T shuffle(T x, int from, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
+  return emulator::shuffle(x, from, at);
+}
 /// A barrier of the lanes of a warp.
 inline void sync_warp(emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   (void)emulator::meet(at);
@@ -86,6 +91,10 @@ inline void lower_to(int* at, int x) {
 /// Bit l is `x` of lane l.
 inline std::uint32_t ballot(bool x, emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   return emulator::ballot(x, at);
+}
+/// Of x, which is not 0.
+inline int lowest_bit(std::uint32_t x) {
+  return std::countr_zero(x);
 }
 inline float fused(float a, float b, float c) {
   return emulator::fused(a, b, c);
@@ -132,6 +141,10 @@ template <class T>
 __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   return __shfl_xor_sync(0xffffffffu, x, mask);
 }
+template <class T>
+__device__ __forceinline__ T shuffle(T x, int from) {
+  return __shfl_sync(0xffffffffu, x, from);
+}
 __device__ __forceinline__ void sync_warp() {
   __syncwarp();
 }
@@ -140,6 +153,9 @@ __device__ __forceinline__ void lower_to(int* at, int x) {
 }
 __device__ __forceinline__ std::uint32_t ballot(bool x) {
   return __ballot_sync(0xffffffffu, x);
+}
+__device__ __forceinline__ int lowest_bit(std::uint32_t x) {
+  return __ffs(static_cast<int>(x)) - 1;
 }
 __device__ __forceinline__ float fused(float a, float b, float c) {
   return __fmaf_rn(a, b, c);

@@ -48,6 +48,9 @@ inline constexpr int scan_length = 64;
 /// warp goes on to the exact sums, whose registers would not fit. Part of a result's bits. Not measured.
 inline constexpr int run_warps = 32;
 inline constexpr int wide_run_warps = 16;
+/// Blocks a multiprocessor that look for flagged rows: what fits at once. Each warp has 32 words in flight, so that two
+/// million of them are a few rounds. Not measured.
+inline constexpr index_t flag_blocks = 8;
 /// Scratch for parts of an expanded bias or of its gradient, far below the 64 MiB of tiles that the contract allows.
 inline constexpr index_t block_bytes = index_t{16} << 20;
 

@@ -102,34 +102,12 @@ AFT_DEVICE row_result<C> exact_row(const device_call<C>& p, index_t b, index_t h
   return result;
 }
 
-inline constexpr int exact_threads = 128;
-
-/// A lane's row and column of a plan's flags, a warp for each word; most words are 0.
-struct flagged_place {
-  bool flagged;
-  column col;
-  index_t head, row;
-
-  AFT_DEVICE static flagged_place of(const fold_plan& plan, index_t words) {
-    flagged_place place{};
-    const index_t word = block_index() * (exact_threads / warp_size) + thread_index() / warp_size;
-    const int lane = thread_index() % warp_size;
-    place.flagged = word < words && (plan.flags[word] >> lane & 1u) != 0;
-    if (!place.flagged) return place;
-    const fold_place at = fold_place::of(plan, word / fold_rows);
-    place.col = plan.cols.at(at.batch_item, at.first_column + lane);
-    place.head = plan.cols.head(at.batch_item);
-    place.row = at.first_row + word % fold_rows;
-    return place;
-  }
-};
-
 template <class C>
 AFT_KERNEL(exact_threads, 2)
-exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan, const index_t words) {
-  const flagged_place at = flagged_place::of(plan, words);
-  if (!at.flagged) return;
-  row_epilogue(p, at.col.b, at.row, at.col.c, exact_row(p, at.col.b, at.head, at.col.c, at.row));
+exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan) {
+  visit_flagged(plan, [&](const flagged_place& at) {
+    row_epilogue(p, at.col.b, at.row, at.col.c, exact_row(p, at.col.b, at.head, at.col.c, at.row));
+  });
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

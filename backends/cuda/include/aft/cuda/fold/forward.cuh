@@ -7,56 +7,12 @@
 /// the ends of the type, are flagged and left to fold/exact.cuh.
 #pragma once
 
-#include "../device/tuning.hpp"
-#include "../tensor/columns.cuh"
 #include "../tensor/weights.cuh"
 #include "epilogue.cuh"
+#include "flags.cuh"
 #include "uniform_keys.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
-
-inline constexpr int fold_threads = warp_size * tuning::warps;
-inline constexpr int fold_rows = tuning::warps * tuning::rows_per_thread;
-
-/// Rows [r0, r1) of all batch items. flags has a word for each row and tile of columns, a bit for each lane.
-struct fold_plan {
-  columns cols{};
-  index_t r0 = 0, r1 = 0;
-  index_t row_tiles = 0, column_tiles = 0;
-  std::uint32_t* flags = nullptr;
-  bool only_flagged = false;  ///< only rows and lanes that are flagged already
-
-  index_t blocks() const { return cols.batch_items() * row_tiles * column_tiles; }
-  index_t flag_words() const { return blocks() * fold_rows; }
-};
-
-inline fold_plan plan_fold(const columns& cols, index_t r0, index_t r1) {
-  fold_plan plan;
-  plan.cols = cols;
-  plan.r0 = r0;
-  plan.r1 = r1;
-  plan.row_tiles = ceil_div(r1 - r0, fold_rows);
-  plan.column_tiles = ceil_div(cols.count(), tuning::lanes);
-  return plan;
-}
-
-/// The word of a row and a tile of columns of the plan's first batch item.
-AFT_HOST_DEVICE index_t flag_word(const fold_plan& plan, index_t row, index_t column_tile) {
-  const index_t r = row - plan.r0;
-  return (r / fold_rows * plan.column_tiles + column_tile) * fold_rows + r % fold_rows;
-}
-
-/// What a block works on. Tiles of one row follow each other, so that the blocks that run together share w.
-struct fold_place {
-  index_t batch_item, first_row, first_column, tile;
-
-  AFT_DEVICE static fold_place of(const fold_plan& plan, index_t block) {
-    const index_t row_tile = block / plan.column_tiles;
-    const index_t batch_item = row_tile / plan.row_tiles;
-    return {batch_item, plan.r0 + (row_tile - batch_item * plan.row_tiles) * fold_rows,
-            (block - row_tile * plan.column_tiles) * tuning::lanes, block};
-  }
-};
 
 template <class C>
 struct fold_buffers {
@@ -64,6 +20,7 @@ struct fold_buffers {
   split_exp<C> weights[fold_rows][tuning::depth + 1];
   split_exp<C> keys[tuning::depth][tuning::lanes];
   C values[tuning::depth][tuning::lanes];
+  tile_looks looks;
 };
 
 /// Keys s0.. of the block's columns: exp(k) split, and v, which is 0 where the key is hidden, whatever it holds.
@@ -122,12 +79,10 @@ AFT_DEVICE void add_tile(const fold_buffers<C>& tile, int row, int lane, key_sum
   sum.max = top;
 }
 
+/// The rows of a tile.
 template <class C>
-AFT_KERNEL(fold_threads, 2)
-fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
-            const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
-  fold_buffers<C>& tile = shared<fold_buffers<C>>();
-  const fold_place at = fold_place::of(plan, block_index());
+AFT_DEVICE void fold_tile(const device_call<C>& p, const fold_plan& plan, const uniform_sums<key_sum<C>>& uniform,
+                          const fold_place& at, fold_buffers<C>& tile) {
   const int lane = thread_index() % warp_size;
   const int first = thread_index() / warp_size * tuning::rows_per_thread;
   const column col = plan.cols.at(at.batch_item, at.first_column + lane);
@@ -135,12 +90,6 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
   const index_t b = plan.cols.batch(at.batch_item);
   const index_t t_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
   const span keys = window_keys_of(p, uniform, at.first_row, t_end);
-  if (plan.only_flagged) {
-    std::uint32_t flagged = 0;
-    for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
-    if (flagged == 0) return;
-    sync();  // before anybody writes a word
-  }
 
   key_sum<C> sums[tuning::rows_per_thread];
   // Tiles begin at multiples of their depth, so that a row's terms are merged alike wherever its block begins.
@@ -173,6 +122,14 @@ fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan 
     result.exponent = sum.max;
     row_epilogue(p, col.b, t, col.c, result);
   }
+}
+
+template <class C>
+AFT_KERNEL(fold_threads, 2)
+fold_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
+            const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
+  fold_buffers<C>& tile = shared<fold_buffers<C>>();
+  visit_tiles(plan, tile.looks, [&](const fold_place& at) { fold_tile(p, plan, uniform, at, tile); });
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

@@ -14,6 +14,7 @@ template <class C>
 struct key_fold_buffers {
   split_exp<C> weights[fold_rows][tuning::depth + 1];
   staged_query<C> queries[tuning::depth][tuning::lanes];
+  tile_looks looks;
 };
 
 /// A key of one column, and its sums.
@@ -55,13 +56,10 @@ AFT_DEVICE bool add_uniform_queries(const uniform_sums<query_sum<C>>& uniform, c
           add_queries(uniform_sum_at(uniform, uniform.after, inner.end, col.b, col.c), weight, value, dv, dk));
 }
 
-/// With folds of the outside, flags what it cannot sum with them; without, it can sum anything.
+/// The keys of a tile. With folds of the outside, flags what it cannot sum with them; without, it can sum anything.
 template <class C>
-AFT_KERNEL(fold_threads, sizeof(C) == 8 ? 1 : 2)
-fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
-                 const AFT_PARAMETER uniform_sums<query_sum<C>> uniform) {
-  key_fold_buffers<C>& tile = shared<key_fold_buffers<C>>();
-  const fold_place at = fold_place::of(plan, block_index());
+AFT_DEVICE void fold_key_tile(const device_call<C>& p, const fold_plan& plan, const uniform_sums<query_sum<C>>& uniform,
+                              const fold_place& at, key_fold_buffers<C>& tile) {
   const int lane = thread_index() % warp_size;
   const int first = thread_index() / warp_size * tuning::rows_per_thread;
   const column col = plan.cols.at(at.batch_item, at.first_column + lane);
@@ -69,12 +67,6 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
   const index_t b = plan.cols.batch(at.batch_item);
   const index_t s_end = at.first_row + fold_rows < plan.r1 ? at.first_row + fold_rows : plan.r1;
   const span queries = window_queries_of(p, uniform, at.first_row, s_end);
-  if (plan.only_flagged) {
-    std::uint32_t flagged = 0;
-    for (int r = 0; r < fold_rows; ++r) flagged |= plan.flags[at.tile * fold_rows + r];
-    if (flagged == 0) return;
-    sync();  // before anybody writes a word
-  }
 
   key_fold<C> keys[tuning::rows_per_thread];
   AFT_DEVICE_UNROLL
@@ -137,6 +129,14 @@ fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_
     if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, own.dv);
     if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, own.dk);
   }
+}
+
+template <class C>
+AFT_KERNEL(fold_threads, sizeof(C) == 8 ? 1 : 2)
+fold_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan,
+                 const AFT_PARAMETER uniform_sums<query_sum<C>> uniform) {
+  key_fold_buffers<C>& tile = shared<key_fold_buffers<C>>();
+  visit_tiles(plan, tile.looks, [&](const fold_place& at) { fold_key_tile(p, plan, uniform, at, tile); });
 }
 
 inline constexpr int shared_key_threads = 256;

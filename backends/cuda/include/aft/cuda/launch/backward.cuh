@@ -110,13 +110,14 @@ class key_backward {
       if constexpr (sizeof(C) == sizeof(float)) {
         if (product_.chosen()) {
           product_.sum(part, plan, uniform_.folds(), stream);
-          plan.only_flagged = true;
+          plan = only_flagged(plan);
         }
       }
-      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, uniform_.folds());
+      const index_t blocks = plan.only_flagged ? plan.launched : plan.blocks();
+      stream.launch(fold_keys_kernel<C>, blocks, fold_threads, part, plan, uniform_.folds());
       if (!uniform_.folds().used) continue;
-      plan.only_flagged = true;
-      stream.launch(fold_keys_kernel<C>, plan.blocks(), fold_threads, part, plan, uniform_sums<query_sum<C>>{});
+      plan = only_flagged(plan);
+      stream.launch(fold_keys_kernel<C>, plan.launched, fold_threads, part, plan, uniform_sums<query_sum<C>>{});
     }
     shared_.sum(call, stream);
   }
@@ -178,9 +179,7 @@ class scan_key_backward {
     // The last words of the last tile belong to no row.
     stream.clear(rows_.flags, rows_.flag_words());
     stream.launch(scan_key_rows_kernel<C>, keys_.blocks(), scan_threads, own, queries_, keys_, rows_);
-    constexpr int words_a_block = exact_threads / warp_size;
-    stream.launch(exact_keys_kernel<C>, ceil_div(rows_.flag_words(), words_a_block), exact_threads, own, rows_,
-                  rows_.flag_words());
+    launch_exact(stream, exact_keys_kernel<C>, rows_, own);
     shared_.sum(call, stream);
   }
 

@@ -20,13 +20,12 @@ inline bool is_product(const problem& p) {
   return product_forced() || (p.d / p.bias.heads >= tuning::product_channels && p.Tk >= tuning::product_keys);
 }
 
-/// Calls that one product for each pair serves: data and results are bfloat16
-/// (docs/adr/0012-bfloat16-products-cuda.md), and the caller leaves the arithmetic to the library. A lse, or an average
-/// in float, is as exact as float arithmetic.
+/// Calls that one product for each pair serves: data are bfloat16 (docs/adr/0012-bfloat16-products-cuda.md), and the
+/// caller leaves the arithmetic to the library. A lse, or an average in float, then is as exact as bfloat16 data allow.
 inline bool is_gemm(const problem& p) {
   const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
   return p.narrow_products && p.v.type == dtype::bf16 && narrow(p.q) && narrow(p.k) && narrow(p.y) &&
-         narrow(p.average) && !p.lse.set && p.Tk <= tuning::gemm_keys && is_product(p);
+         p.Tk <= tuning::gemm_keys && is_product(p);
 }
 
 /// Packs the right side, and what the columns' units are.
@@ -83,9 +82,8 @@ class gemm_forward {
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
       for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
         multiply_gemm(stream, part, plan_rows(plan_, rows, first), uniform_.folds(), engine_);
-      fold_plan flagged = rows;
-      flagged.only_flagged = true;
-      stream.launch(fold_kernel<float>, flagged.blocks(), fold_threads, part, flagged, uniform_.folds());
+      const fold_plan flagged = only_flagged(rows);
+      stream.launch(fold_kernel<float>, flagged.launched, fold_threads, part, flagged, uniform_.folds());
     });
   }
 

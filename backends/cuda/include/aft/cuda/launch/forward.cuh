@@ -67,9 +67,8 @@ class product_forward {
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
       const product_plan product = plan_product(plan, keys_);
       stream.launch(product_kernel<Operand>, product.blocks(), product_threads, part, product, uniform_.folds());
-      fold_plan flagged = plan;
-      flagged.only_flagged = true;
-      stream.launch(fold_kernel<float>, flagged.blocks(), fold_threads, part, flagged, uniform_.folds());
+      const fold_plan flagged = only_flagged(plan);
+      stream.launch(fold_kernel<float>, flagged.launched, fold_threads, part, flagged, uniform_.folds());
     });
   }
 
@@ -112,9 +111,7 @@ class scan_forward {
       const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, run_warps<key_sum<C>>);
       stream.launch(scan_prefix_kernel<C>, runs.blocks(), runs.threads(), runs, scan_.partials);
       stream.launch(scan_rows_kernel<C>, scan_.blocks(), scan_threads, call, scan_, rows_);
-      constexpr int words_a_block = exact_threads / warp_size;
-      stream.launch(exact_kernel<C>, ceil_div(rows_.flag_words(), words_a_block), exact_threads, call, rows_,
-                    rows_.flag_words());
+      launch_exact(stream, exact_kernel<C>, rows_, call);
     } else {
       const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, tuning::wide_run_warps);
       stream.launch(scan_total_kernel<C>, runs.blocks(), runs.threads(), call, runs, scan_, totals_);

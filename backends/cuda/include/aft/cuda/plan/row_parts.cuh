@@ -2,9 +2,9 @@
 /// @file plan/row_parts.cuh  The rows of a forward call, in parts whose share of a factorized bias fits the scratch.
 #pragma once
 
-#include "../device/runtime.cuh"
 #include "../fold/exact.cuh"
 #include "expand.cuh"
+#include "flagged.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -40,9 +40,7 @@ class row_parts {
         part.bias = expanded(call.bias, expansion);
       }
       sum(part, plan);
-      constexpr int words_a_block = exact_threads / warp_size;
-      stream.launch(exact_kernel<C>, ceil_div(plan.flag_words(), words_a_block), exact_threads, part, plan,
-                    plan.flag_words());
+      launch_exact(stream, exact_kernel<C>, plan, part);
     }
   }
 

@@ -104,14 +104,9 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   }
 }
 
-/// The flagged keys by the definition.
+/// One key by the definition.
 template <class C>
-AFT_KERNEL(exact_threads, 2)
-exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan, const index_t words) {
-  const flagged_place at = flagged_place::of(plan, words);
-  if (!at.flagged) return;
-  const column col = at.col;
-  const index_t s = at.row;
+AFT_DEVICE void exact_key(const device_call<C>& p, const column& col, index_t s) {
   const C key = load_key(p, col.b, s, col.c);
   const C value = load<C>(p.v, p.positions, col.b, s, col.c);
   const span queries = queries_of(p, s, s + 1);
@@ -130,6 +125,12 @@ exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold
   }
   if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, dv);
   if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, dk);
+}
+
+template <class C>
+AFT_KERNEL(exact_threads, 2)
+exact_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER fold_plan plan) {
+  visit_flagged(plan, [&](const flagged_place& at) { exact_key(p, at.col, at.row); });
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl
