@@ -106,6 +106,8 @@ results run_backward_on(const setup& s, const numbers& n, const Exec& exec, cons
     if (saved == nullptr) {
       setup forward = s;
       forward.in_place = false;
+      // So that what is left of the bound is the backward call's own.
+      forward.arithmetic = arithmetic::full;
       own = run_forward<T>(forward, n, default_executor());
       saved = &own;
     }

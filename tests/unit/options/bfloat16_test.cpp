@@ -2,6 +2,8 @@
 // Calls on bfloat16 data that are large enough for products of bfloat16 numbers.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "harness/harness.hpp"
 
 using namespace aft::test;
@@ -118,6 +120,25 @@ TEST_CASE("bfloat16: on a device the product is taken unless the call asks for f
   CHECK(product.y == run_forward(dtype::bf16, s, x).y);
   s.arithmetic = aft::arithmetic::full;
   CHECK(product.y != run_forward(dtype::bf16, s, x).y);
+}
+
+TEST_CASE("bfloat16: gradients from the lse and average of products are off by what those are") {
+  unsigned seed = 700;
+  for (bool causal : {false, true})
+    for (bool narrow : {false, true}) {
+      setup s = long_call(op::full, bias_form::dense_htt, ++seed);
+      s.save = true;
+      s.narrow_average = narrow;
+      s.causal = causal;
+      if (!concerns(dtype::bf16, s) || watched()) continue;
+      const numbers x = random_numbers(s);
+      const results saved = run_forward(dtype::bf16, s, x);
+      oracle_result oracle = evaluate_backward(dtype::bf16, s, x);
+      // A lse that is off is a factor of every weight; an average moves v - o by its own error.
+      const long double off = pair_error(dtype::bf16, s);
+      oracle.given_error += std::expm1(off) + off;
+      expect_within(dtype::bf16, s, run_backward(dtype::bf16, s, x, default_executor(), &saved), oracle);
+    }
 }
 
 TEST_CASE("bfloat16: a lse and an average in float, with windows and without, rows that see nothing, shared keys") {

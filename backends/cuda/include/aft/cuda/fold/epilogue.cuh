@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../math/gates.cuh"
-#include "../tensor/call.cuh"
+#include "../tensor/tensor_column.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -61,5 +61,44 @@ AFT_DEVICE void row_epilogue(const device_call<C>& p, index_t b, index_t t, inde
   if (p.state.inverse != nullptr && c % per_state == 0)
     store_state(p, (b * p.Tq + t) * p.state_channels + c / per_state, r);
 }
+
+/// row_epilogue for the rows of one column, with what does not depend on the row worked out once; q is read by the
+/// caller, where reads_q().
+template <class C>
+struct column_epilogue {
+  tensor_column q, y, average, lse;
+  index_t state = -1, state_step = 0;  ///< of row 0, where the column has one
+  index_t rows = 0;                    ///< rows from here on are padding
+  bool has_lse = false;
+
+  AFT_DEVICE static column_epilogue of(const device_call<C>& p, const column& col) {
+    column_epilogue e;
+    if (reads_q(p)) e.q = tensor_column::of(p.q, p.positions, col.b, col.c);
+    if (p.y.set) e.y = tensor_column::of(p.y, p.positions, col.b, col.c);
+    if (p.average.set) e.average = tensor_column::of(p.average, p.positions, col.b, col.c);
+    const index_t shared_by = p.d / p.hk;
+    e.has_lse = p.lse.set && col.c % shared_by == 0;
+    if (e.has_lse) e.lse = tensor_column::of(p.lse, p.positions, col.b, col.c / shared_by);
+    if (p.state.inverse != nullptr && col.c % (p.d / p.state_channels) == 0)
+      e.state = col.b * p.Tq * p.state_channels + col.c / (p.d / p.state_channels);
+    e.state_step = p.state_channels;
+    e.rows = length_of(p.query_lengths, col.b, p.Tq);
+    return e;
+  }
+  AFT_DEVICE static bool reads_q(const device_call<C>& p) { return p.y.set && p.gate_fn != gate::none; }
+
+  AFT_DEVICE void write(const device_call<C>& p, index_t t, C q_of_row, const row_result<C>& summed) const {
+    const bool padding = t >= rows;
+    const row_result<C> r = padding ? row_result<C>{} : summed;
+    if (p.y.set) {
+      C out = r.average;
+      if (p.gate_fn != gate::none && !padding) out *= gate_value<C>(p.gate_fn, q_of_row);
+      y.write(p.positions, t, out);
+    }
+    if (p.average.set) average.write(p.positions, t, r.average);
+    if (has_lse) lse.write(p.positions, t, log_sum(r));
+    if (state >= 0) store_state(p, state + t * state_step, r);
+  }
+};
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

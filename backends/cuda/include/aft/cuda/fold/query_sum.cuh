@@ -33,10 +33,9 @@ AFT_DEVICE query_sum<C> merge(const query_sum<C>& to, const query_sum<C>& from) 
   return sum;
 }
 
-/// Adds query t; one that sees no key adds nothing. A row with logits beyond the range makes the sums NaN.
+/// Adds a query; one that sees no key adds nothing. A row with logits beyond the range makes the sums NaN.
 template <class C>
-AFT_DEVICE void add_query(const device_call<C>& p, const column& col, index_t t, query_sum<C>& sum) {
-  const saved_row<C> u = load_saved_row(p, col.b, t, col.c);
+AFT_DEVICE void add_query(const saved_row<C>& u, query_sum<C>& sum) {
   if (u.inverse == C(0)) return;
   const bool within = u.base_hi == C(0) && u.base_lo == C(0);
   const C g = within ? u.g * u.inverse : number<C>::nan;

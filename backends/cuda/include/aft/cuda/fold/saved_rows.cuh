@@ -13,6 +13,18 @@ struct saved_row {
   C g, o, inverse, exponent, base_hi, base_lo;
 };
 
+/// The weights of a row whose lse the caller gave.
+template <class C>
+AFT_DEVICE void set_weights(C lse, saved_row<C>& u) {
+  const bool empty = lse == -number<C>::infinity;
+  const bool beyond = !empty && magnitude(lse) > number<C>::range;
+  const split_exp<C> e = exp_split<C>(empty || beyond ? C(0) : -lse);
+  u.inverse = empty ? C(0) : e.mantissa;
+  u.exponent = empty ? C(0) : -e.exponent;
+  u.base_hi = beyond ? lse * C(0.5) : C(0);
+  u.base_lo = C(0);
+}
+
 /// The weights of a row, from its state or from the caller's rounded lse.
 template <class C>
 AFT_DEVICE void load_row_weights(const device_call<C>& p, index_t b, index_t t, index_t c, saved_row<C>& u) {
@@ -24,18 +36,7 @@ AFT_DEVICE void load_row_weights(const device_call<C>& p, index_t b, index_t t, 
     u.base_lo = p.state.base_lo[at];
     return;
   }
-  if (is_padding(p, b, t)) {
-    u.inverse = u.exponent = u.base_hi = u.base_lo = C(0);
-    return;
-  }
-  const C lse = load<C>(p.lse, p.positions, b, t, c / (p.d / p.hk));
-  const bool empty = lse == -number<C>::infinity;
-  const bool beyond = !empty && magnitude(lse) > number<C>::range;
-  const split_exp<C> e = exp_split<C>(empty || beyond ? C(0) : -lse);
-  u.inverse = empty ? C(0) : e.mantissa;
-  u.exponent = -e.exponent;
-  u.base_hi = beyond ? lse * C(0.5) : C(0);
-  u.base_lo = C(0);
+  set_weights(is_padding(p, b, t) ? -number<C>::infinity : load<C>(p.lse, p.positions, b, t, c / (p.d / p.hk)), u);
 }
 
 template <class C>
@@ -46,6 +47,55 @@ AFT_DEVICE saved_row<C> load_saved_row(const device_call<C>& p, index_t b, index
   u.o = u.inverse == C(0) ? C(0) : load<C>(p.average, p.positions, b, t, c);
   return u;
 }
+
+/// The rows of one column, some at a time.
+template <class C>
+struct saved_column {
+  tensor_column average, lse;
+  const C* g = nullptr;
+  index_t state = 0;  ///< of row 0
+  index_t rows = 0;   ///< rows from here on are padding
+
+  AFT_DEVICE static saved_column of(const device_call<C>& p, const column& col) {
+    saved_column saved;
+    saved.average = tensor_column::of(p.average, p.positions, col.b, col.c);
+    if (p.from_lse) saved.lse = tensor_column::of(p.lse, p.positions, col.b, col.c / (p.d / p.hk));
+    saved.g = p.g + col.b * p.Tq * p.d + col.c;
+    saved.state = col.b * p.Tq * p.state_channels + col.c / (p.d / p.state_channels);
+    saved.rows = length_of(p.query_lengths, col.b, p.Tq);
+    return saved;
+  }
+
+  /// Weights of the rows t + i for i in [lo, hi).
+  AFT_DEVICE void read_weights(const device_call<C>& p, index_t t, int lo, int hi, saved_row<C> (&u)[strip]) const {
+    if (p.from_lse) {
+      C read[strip];
+      lse.read(p.positions, t, lo, hi, read);
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < strip; ++i) set_weights(t + i < rows ? read[i] : -number<C>::infinity, u[i]);
+      return;
+    }
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i) {
+      if (i < lo || i >= hi) continue;
+      const index_t at = state + (t + i) * p.state_channels;
+      u[i].inverse = p.state.inverse[at];
+      u[i].exponent = p.state.exponent[at];
+      u[i].base_hi = p.state.base_hi[at];
+      u[i].base_lo = p.state.base_lo[at];
+    }
+  }
+  /// All of them: o is 0 where a row sees no key.
+  AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, saved_row<C> (&u)[strip]) const {
+    C o[strip];
+    average.read(p.positions, t, lo, hi, o);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i) u[i].g = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
+    read_weights(p, t, lo, hi, u);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i) u[i].o = u[i].inverse == C(0) ? C(0) : o[i];
+  }
+};
 
 /// A query as the folds stage it: the exponent is NaN where only the exact weight will do, and where the row sees
 /// nothing at all in this channel. Such a row may be padding, before keys that hold anything: it is looked up, and left
@@ -80,34 +130,6 @@ AFT_DEVICE C add_difference(C a, C x, C y, C sum) {
   const C difference = x - y;
   if (is_finite(difference) || !is_finite(x) || !is_finite(y)) return fused(a, difference, sum);
   return fused(C(2) * a, C(0.5) * x - C(0.5) * y, sum);
-}
-
-inline constexpr int gate_threads = 256;
-
-/// g = dy gate(q) into its scratch, and dq = dy gate'(q) o where it is wanted. A row that saw no key gets exact zeros,
-/// whatever dy holds there.
-template <class C>
-AFT_KERNEL(gate_threads, 4)
-gate_gradient_kernel(const AFT_PARAMETER device_call<C> p) {
-  const index_t i = block_index() * gate_threads + thread_index();
-  if (i >= p.B * p.Tq * p.d) return;
-  const index_t row = i / p.d;
-  const index_t c = i % p.d;
-  const index_t b = row / p.Tq;
-  const index_t t = row % p.Tq;
-  saved_row<C> u;
-  load_row_weights(p, b, t, c, u);
-  const bool empty = u.inverse == C(0);
-  const C dy = load<C>(p.dy, p.positions, b, t, c);
-  C value = dy;
-  C slope = C(0);
-  if (p.gate_fn != gate::none) {
-    const C q = load<C>(p.q, p.positions, b, t, c);
-    value = dy * gate_value<C>(p.gate_fn, q);
-    if (p.dq.set) slope = dy * gate_slope<C>(p.gate_fn, q) * load<C>(p.average, p.positions, b, t, c);
-  }
-  p.g[i] = empty ? C(0) : value;
-  if (p.dq.set) store<C>(p.dq, p.positions, b, t, c, empty ? C(0) : slope);
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "../fold/keys.cuh"
+#include "../scan/gate_gradient.cuh"
 #include "../split_mma/keys.cuh"
 #include "bias_gradient.cuh"
 #include "forward.cuh"
@@ -231,7 +232,8 @@ void backward(const backward_problem& p, const call_stream& stream, device_room*
     recomputed->call().state = call.state;
     recomputed->run(stream);
   }
-  stream.launch_each(gate_gradient_kernel<C>, p.B * p.Tq * p.d, gate_threads, call);
+  const auto queries = plan_scan<C>(p.B, p.d, p.Tq);
+  stream.launch(gate_gradient_kernel<C>, queries.blocks(), scan_threads, call, queries);
   if (keys) keys->run(call, stream);
   if (scanned_keys) scanned_keys->run(call, stream);
   if (bias) bias->run(call, stream);

@@ -115,7 +115,8 @@ class scan_forward {
     } else {
       const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, tuning::wide_run_warps);
       stream.launch(scan_total_kernel<C>, runs.blocks(), runs.threads(), call, runs, scan_, totals_);
-      stream.launch_each(scan_spread_kernel<C>, call.B * call.Tq * call.d, scan_threads, call, totals_);
+      const auto queries = plan_scan<key_sum<C>>(call.B, call.d, call.Tq);
+      stream.launch(scan_spread_kernel<C>, queries.blocks(), scan_threads, call, queries, totals_);
     }
   }
 

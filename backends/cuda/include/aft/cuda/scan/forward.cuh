@@ -37,6 +37,11 @@ scan_plan<Partial> plan_scan(index_t B, index_t d, index_t length, index_t chunk
   return plan;
 }
 
+/// How many positions of a strip there are, of `rest`.
+AFT_DEVICE int part_of_strip(index_t rest) {
+  return rest < strip ? static_cast<int>(rest) : strip;
+}
+
 /// What a warp and its lane work on. Chunks of one column lie far apart, neighbours in a block next to each other.
 struct scan_place {
   bool exists;  ///< the warp has a chunk
@@ -60,13 +65,11 @@ struct scan_place {
   }
 };
 
-/// Adds key s to the fold; one that is hidden or does not exist adds nothing, whatever its value holds.
+/// Adds a key to the fold; one that is hidden or does not exist adds nothing, whatever its value holds.
 template <class C>
-AFT_DEVICE void add_key(const device_call<C>& p, const column& col, index_t s, key_sum<C>& sum) {
-  const C key = load_key(p, col.b, s, col.c);
+AFT_DEVICE void add_key(C key, C value, key_sum<C>& sum) {
   if (key == -number<C>::infinity) return;
   const split_exp<C> weight = stage_logit(key);
-  const C value = load<C>(p.v, p.positions, col.b, s, col.c);
   const C top = larger(sum.max, weight.exponent);
   const C scale = pow2<C>(sum.max - top);
   // A logit beyond the range is NaN, and so are the sums from here on.
@@ -82,8 +85,14 @@ AFT_KERNEL(scan_threads, 4)
 scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<key_sum<C>> plan) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
+  const auto keys = key_column<C>::of(p, at.col);
   key_sum<C> sum;
-  for (index_t s = at.begin; s < at.end; ++s) add_key(p, at.col, s, sum);
+  for (index_t s = at.begin; s < at.end; s += strip) {
+    C key[strip], value[strip];
+    keys.read(p, s, 0, part_of_strip(at.end - s), key, value);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i) add_key(key[i], value[i], sum);
+  }
   plan.partials[at.at] = sum;
 }
 
@@ -107,15 +116,23 @@ scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER run_
   totals[at.column] = result;
 }
 
-/// Gates the totals and stores them for every query.
+/// Gates the totals and stores them for every query; `plan` has the queries.
 template <class C>
 AFT_KERNEL(scan_threads, 4)
-scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const row_result<C>* totals) {
-  const index_t i = block_index() * scan_threads + thread_index();
-  if (i >= p.B * p.Tq * p.d) return;
-  const index_t c = i % p.d;
-  const index_t b = i / p.d / p.Tq;
-  row_epilogue(p, b, i / p.d % p.Tq, c, totals[b * p.d + c]);
+scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<key_sum<C>> plan,
+                   const row_result<C>* totals) {
+  const scan_place at = scan_place::of(plan);
+  if (!at.exists || !at.col.exists) return;
+  const auto results = column_epilogue<C>::of(p, at.col);
+  const row_result<C> total = totals[at.col.b * p.d + at.col.c];
+  for (index_t t = at.begin; t < at.end; t += strip) {
+    const int rows = part_of_strip(at.end - t);
+    C q[strip] = {};
+    if (results.reads_q(p)) results.q.read(p.positions, t, 0, rows, q);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i)
+      if (i < rows) results.write(p, t + i, q[i], total);
+  }
 }
 
 /// Replaces each chunk's fold by that of all chunks before it.
@@ -139,20 +156,35 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
   // No row stands in a chunk of keys before the first one.
   if (!at.exists || at.end <= p.diagonal) return;
   key_sum<C> sum;
-  if (at.col.exists) sum = plan.partials[at.at];
-  for (index_t s = at.begin; s < at.end; ++s) {
-    if (at.col.exists) add_key(p, at.col, s, sum);
-    const index_t t = s - p.diagonal;
-    if (t < 0) continue;
-    const bool done = proven(sum) || (at.col.exists && is_padding(p, at.col.b, t));
-    const std::uint32_t word = ballot(at.col.exists && !done);
-    if (thread_index() % warp_size == 0) rows.flags[flag_word(rows, t, at.column_tile)] = word;
-    if (!at.col.exists || !done) continue;
-    row_result<C> result;
-    result.average = average_of(sum);
-    result.den = sum.den;
-    result.exponent = sum.max;
-    row_epilogue(p, at.col.b, t, at.col.c, result);
+  key_column<C> keys;
+  column_epilogue<C> results;
+  if (at.col.exists) {
+    sum = plan.partials[at.at];
+    keys = key_column<C>::of(p, at.col);
+    results = column_epilogue<C>::of(p, at.col);
+  }
+  for (index_t s0 = at.begin; s0 < at.end; s0 += strip) {
+    const int last = at.col.exists ? part_of_strip(at.end - s0) : 0;
+    const index_t t0 = s0 - p.diagonal;
+    const int first = t0 < 0 ? part_of_strip(-t0) : 0;  // the first key with a row
+    C key[strip], value[strip], q[strip] = {};
+    keys.read(p, s0, 0, last, key, value);
+    if (results.reads_q(p)) results.q.read(p.positions, t0, first, last, q);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i) {
+      add_key(key[i], value[i], sum);
+      const index_t t = t0 + i;
+      if (i < first || s0 + i >= at.end) continue;
+      const bool done = proven(sum) || t >= results.rows;
+      const std::uint32_t word = ballot(at.col.exists && !done);
+      if (thread_index() % warp_size == 0) rows.flags[flag_word(rows, t, at.column_tile)] = word;
+      if (!at.col.exists || !done) continue;
+      row_result<C> result;
+      result.average = average_of(sum);
+      result.den = sum.den;
+      result.exponent = sum.max;
+      results.write(p, t, q[i], result);
+    }
   }
 }
 

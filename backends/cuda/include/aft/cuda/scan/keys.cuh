@@ -19,15 +19,14 @@ struct average_range {
     low = smaller(low, x.low);
     high = larger(high, x.high);
   }
-  AFT_DEVICE void add(const device_call<C>& p, const column& col, index_t t) {
-    const C o = load<C>(p.average, p.positions, col.b, t, col.c);
-    if (!is_finite(o) || is_padding(p, col.b, t)) return;
+  AFT_DEVICE void add(const device_call<C>& p, const column& col, index_t t, C o) {
+    if (!is_finite(o)) return;
     if (o == C(0)) {
       saved_row<C> u;
       load_row_weights(p, col.b, t, col.c, u);
       if (u.inverse == C(0)) return;
     }
-    add({o, o});
+    add(average_range{o, o});
   }
   /// The average nearest to 0, or 0 where they differ in sign: no o - m is larger than o, so that the gradients of a
   /// row that sees small values keep what its own size allows, and much smaller where all averages are nearly equal.
@@ -43,9 +42,22 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   average_range<C> averages;
   const index_t begin = at.begin < plan.diagonal ? 0 : at.begin - plan.diagonal;
   const index_t end = at.end - plan.diagonal;
-  for (index_t t = begin; t < end; ++t) averages.add(p, at.col, t);
+  const auto rows = saved_column<C>::of(p, at.col);
+  for (index_t t = begin; t < end; t += strip) {
+    const int count = part_of_strip(min_of(end, rows.rows) - t);
+    C o[strip];
+    rows.average.read(p.positions, t, 0, count, o);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i)
+      if (i < count) averages.add(p, at.col, t + i, o[i]);
+  }
   sum.centre = averages.centre();
-  for (index_t t = begin; t < end; ++t) add_query(p, at.col, t, sum);
+  for (index_t t = begin; t < end; t += strip) {
+    saved_row<C> u[strip] = {};
+    rows.read(p, t, 0, part_of_strip(end - t), u);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip; ++i) add_query(u[i], sum);
+  }
   plan.partials[at.at] = sum;
 }
 
@@ -68,19 +80,28 @@ scan_reverse_kernel(const AFT_PARAMETER run_plan runs, query_sum<C>* const folds
   });
 }
 
-/// dv and dk of one key, or false where only the exact sums will do.
-template <class C>
-AFT_DEVICE bool key_epilogue(const device_call<C>& p, const column& col, index_t s, const query_sum<C>& sum) {
-  const C key = load_key(p, col.b, s, col.c);
-  C dv = C(0), dk = C(0);
-  if (key != -number<C>::infinity) {
-    const C value = load<C>(p.v, p.positions, col.b, s, col.c);
-    if (!add_queries(sum, stage_logit(key), value, dv, dk)) return false;
+/// Where the gradients of a column's keys go.
+struct key_results {
+  tensor_column dk, dv;
+
+  template <class C>
+  AFT_DEVICE static key_results of(const device_call<C>& p, const column& col) {
+    key_results out;
+    if (p.dk.set) out.dk = tensor_column::of(p.dk, p.positions, col.b, col.c);
+    if (p.dv.set) out.dv = tensor_column::of(p.dv, p.positions, col.b, col.c);
+    return out;
   }
-  if (p.dv.set) store<C>(p.dv, p.positions, col.b, s, col.c, dv);
-  if (p.dk.set) store<C>(p.dk, p.positions, col.b, s, col.c, dk);
-  return true;
-}
+
+  /// dv and dk of key s, or false where only the exact sums will do.
+  template <class C>
+  AFT_DEVICE bool finish(const device_call<C>& p, index_t s, C key, C value, const query_sum<C>& sum) const {
+    C dv_sum = C(0), dk_sum = C(0);
+    if (key != -number<C>::infinity && !add_queries(sum, stage_logit(key), value, dv_sum, dk_sum)) return false;
+    if (p.dv.set) dv.write(p.positions, s, dv_sum);
+    if (p.dk.set) dk.write(p.positions, s, dk_sum);
+    return true;
+  }
+};
 
 /// The keys of `keys`, chunk by chunk: causal, each goes on from the queries after its chunk; otherwise all share a
 /// fold.
@@ -91,16 +112,37 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   const scan_place at = scan_place::of(keys);
   if (!at.exists) return;
   query_sum<C> sum;
-  const bool summed = p.causal ? at.chunk < queries.chunks : queries.chunks > 0;
-  if (at.col.exists && summed) sum = queries.partials[p.causal ? at.at : at.at - at.chunk * keys.cols.count()];
+  saved_column<C> queries_of_column;
+  key_column<C> keys_of_column;
+  key_results results;
+  if (at.col.exists) {
+    if (p.causal ? at.chunk < queries.chunks : queries.chunks > 0)
+      sum = queries.partials[p.causal ? at.at : at.at - at.chunk * keys.cols.count()];
+    if (p.causal) queries_of_column = saved_column<C>::of(p, at.col);
+    keys_of_column = key_column<C>::of(p, at.col);
+    results = key_results::of(p, at.col);
+  }
   // Causal, the last chunk of keys may hold queries that come after every key.
-  for (index_t s = p.causal ? at.begin + keys.chunk : at.end; s-- > at.begin;) {
-    const index_t t = s - p.diagonal;  // the first query that sees the key
-    if (at.col.exists && p.causal && t >= 0 && t < p.Tq) add_query(p, at.col, t, sum);
-    if (s >= at.end) continue;
-    const bool done = !at.col.exists || key_epilogue(p, at.col, s, sum);
-    const std::uint32_t word = ballot(!done);
-    if (thread_index() % warp_size == 0) rows.flags[flag_word(rows, s, at.column_tile)] = word;
+  const index_t end = p.causal ? at.begin + keys.chunk : at.end;
+  for (index_t s0 = at.begin + (end - at.begin - 1) / strip * strip; s0 >= at.begin; s0 -= strip) {
+    const int last = at.col.exists ? part_of_strip(max_of(at.end - s0, index_t{0})) : 0;
+    C key[strip], value[strip];
+    keys_of_column.read(p, s0, 0, last, key, value);
+    saved_row<C> u[strip] = {};
+    if (p.causal && at.col.exists) {
+      const index_t t0 = s0 - p.diagonal;  // the first query that sees the key
+      const int first = t0 < 0 ? part_of_strip(-t0) : 0;
+      const int end_of_rows = p.Tq - t0 < strip ? static_cast<int>(max_of(p.Tq - t0, index_t{0})) : strip;
+      queries_of_column.read(p, t0, first, end_of_rows, u);
+    }
+    AFT_DEVICE_UNROLL
+    for (int i = strip - 1; i >= 0; --i) {
+      if (p.causal) add_query(u[i], sum);
+      if (s0 + i >= at.end) continue;
+      const bool done = !at.col.exists || results.finish(p, s0 + i, key[i], value[i], sum);
+      const std::uint32_t word = ballot(!done);
+      if (thread_index() % warp_size == 0) rows.flags[flag_word(rows, s0 + i, at.column_tile)] = word;
+    }
   }
 }
 

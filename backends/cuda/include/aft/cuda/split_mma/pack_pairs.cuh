@@ -62,7 +62,7 @@ pair_centres_kernel(const AFT_PARAMETER device_call<C> p, C* centres) {
   average_range<C> averages;
   if (i < p.B * p.d) {
     const column col{i / p.d, i % p.d, true};
-    for (index_t t = row; t < p.Tq; t += centre_rows) averages.add(p, col, t);
+    for (index_t t = row; t < p.Tq; t += centre_rows) if (!is_padding(p, col.b, t)) averages.add(p, col, t, load<float>(p.average, p.positions, col.b, t, col.c));
   }
   parts.low[row][lane] = averages.low;
   parts.high[row][lane] = averages.high;
