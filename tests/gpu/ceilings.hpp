@@ -14,6 +14,8 @@ std::string device_name();
 /// Device memory; each throws std::runtime_error with CUDA's error.
 void* take_device(std::size_t bytes);
 void give_device(void* p) noexcept;
+/// Waits for all work.
+void finish_device();
 void copy_to_device(void* to, const void* from, std::size_t bytes);
 
 /// The median over many runs of work(round, stream), by events. About a second a call.

@@ -219,7 +219,22 @@ void time_shape(const shape& s, const char* type, double copy_rate, std::ofstrea
   }
 }
 
+template <class T>
+void call_once(const shape& s) {
+  const timed_call<T> call(s);
+  for (bool backward : {false, true}) call.run(0, backward, nullptr);
+  finish_device();
+}
+
 }  // namespace
+
+void call_each(const std::string& only) {
+  for (const shape& s : shapes) {
+    if (std::string(s.name).find(only) == std::string::npos) continue;
+    call_once<bfloat16>(s);
+    call_once<float>(s);
+  }
+}
 
 void write_timings(const char* path, const std::string& only) {
   std::ofstream out(path);

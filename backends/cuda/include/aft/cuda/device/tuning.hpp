@@ -41,9 +41,9 @@ inline constexpr index_t gemm_bytes = index_t{32} << 20;
 /// Queries and keys of a tile of the bias gradient, a pair a thread, and the channels staged for it. Not measured.
 inline constexpr int pairs = 16;
 inline constexpr int pair_channels = 16;
-/// Positions of a column that a thread reads together. At 32 warps a multiprocessor, 8 of two tensors in bfloat16 are 32
-/// KiB under way, about what a memory of 4 TB/s and 700 ns takes.
-inline constexpr int positions_at_once = 8;
+/// Of a column, what a thread reads together, as numbers of the arithmetic: 8 positions, 4 in double. At 32 warps a
+/// multiprocessor, 8 of two tensors in bfloat16 are 32 KiB under way, about what a memory of 4 TB/s and 700 ns takes.
+inline constexpr int bytes_at_once = 32;
 /// Positions that one warp scans on its own: 16 chunks of a sequence of 1024 keep a device busy that has 32 channels a
 /// warp. Part of a result's bits. Not measured.
 inline constexpr int scan_length = 64;

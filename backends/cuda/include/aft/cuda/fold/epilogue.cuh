@@ -73,12 +73,12 @@ struct column_epilogue {
 
   AFT_DEVICE static column_epilogue of(const device_call<C>& p, const column& col) {
     column_epilogue e;
-    if (reads_q(p)) e.q = tensor_column::of(p.q, p.positions, col.b, col.c);
-    if (p.y.set) e.y = tensor_column::of(p.y, p.positions, col.b, col.c);
-    if (p.average.set) e.average = tensor_column::of(p.average, p.positions, col.b, col.c);
+    if (reads_q(p)) e.q = tensor_column::of(p.q, col.b, col.c);
+    if (p.y.set) e.y = tensor_column::of(p.y, col.b, col.c);
+    if (p.average.set) e.average = tensor_column::of(p.average, col.b, col.c);
     const index_t shared_by = p.d / p.hk;
     e.has_lse = p.lse.set && col.c % shared_by == 0;
-    if (e.has_lse) e.lse = tensor_column::of(p.lse, p.positions, col.b, col.c / shared_by);
+    if (e.has_lse) e.lse = tensor_column::of(p.lse, col.b, col.c / shared_by);
     if (p.state.inverse != nullptr && col.c % (p.d / p.state_channels) == 0)
       e.state = col.b * p.Tq * p.state_channels + col.c / (p.d / p.state_channels);
     e.state_step = p.state_channels;
@@ -93,10 +93,10 @@ struct column_epilogue {
     if (p.y.set) {
       C out = r.average;
       if (p.gate_fn != gate::none && !padding) out *= gate_value<C>(p.gate_fn, q_of_row);
-      y.write(p.positions, t, out);
+      y.write(p.y, p.positions, t, out);
     }
-    if (p.average.set) average.write(p.positions, t, r.average);
-    if (has_lse) lse.write(p.positions, t, log_sum(r));
+    if (p.average.set) average.write(p.average, p.positions, t, r.average);
+    if (has_lse) lse.write(p.lse, p.positions, t, log_sum(r));
     if (state >= 0) store_state(p, state + t * state_step, r);
   }
 };

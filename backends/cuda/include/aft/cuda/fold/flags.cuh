@@ -25,8 +25,8 @@ struct fold_plan {
   bool only_flagged = false;  ///< only rows and lanes that are flagged already
   index_t launched = 0;       ///< blocks that share what is flagged
 
-  index_t blocks() const { return cols.batch_items() * row_tiles * column_tiles; }
-  index_t flag_words() const { return blocks() * fold_rows; }
+  AFT_HOST_DEVICE index_t blocks() const { return cols.batch_items() * row_tiles * column_tiles; }
+  AFT_HOST_DEVICE index_t flag_words() const { return blocks() * fold_rows; }
 };
 
 inline fold_plan plan_fold(const columns& cols, index_t r0, index_t r1) {

@@ -33,17 +33,14 @@ AFT_DEVICE query_sum<C> merge(const query_sum<C>& to, const query_sum<C>& from) 
   return sum;
 }
 
-/// Adds a query; one that sees no key adds nothing. A row with logits beyond the range makes the sums NaN.
+/// Adds a query of a query_strip. A row with logits beyond the range makes the sums NaN.
 template <class C>
-AFT_DEVICE void add_query(const saved_row<C>& u, query_sum<C>& sum) {
-  if (u.inverse == C(0)) return;
-  const bool within = u.base_hi == C(0) && u.base_lo == C(0);
-  const C g = within ? u.g * u.inverse : number<C>::nan;
-  const C top = larger(sum.max, -u.exponent);
+AFT_DEVICE void add_query(C g, C o, C exponent, query_sum<C>& sum) {
+  const C top = larger(sum.max, -exponent);
   const C scale = pow2<C>(sum.max - top);
-  const C weight = pow2<C>(-u.exponent - top);
+  const C weight = pow2<C>(-exponent - top);
   sum.a = fused(sum.a, scale, g * weight);
-  sum.b = fused(sum.b, scale, g * weight * (u.o - sum.centre));
+  sum.b = fused(sum.b, scale, g * weight * (o - sum.centre));
   sum.max = top;
 }
 

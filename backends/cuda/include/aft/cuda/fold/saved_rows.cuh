@@ -48,6 +48,13 @@ AFT_DEVICE saved_row<C> load_saved_row(const device_call<C>& p, index_t b, index
   return u;
 }
 
+/// Queries of one column as a scan adds them: g times inverse, NaN where only the exact weight will do. A row that sees
+/// no key has nothing to add, in any units.
+template <class C>
+struct query_strip {
+  C g[strip<C>], o[strip<C>], exponent[strip<C>];
+};
+
 /// The rows of one column, some at a time.
 template <class C>
 struct saved_column {
@@ -58,42 +65,54 @@ struct saved_column {
 
   AFT_DEVICE static saved_column of(const device_call<C>& p, const column& col) {
     saved_column saved;
-    saved.average = tensor_column::of(p.average, p.positions, col.b, col.c);
-    if (p.from_lse) saved.lse = tensor_column::of(p.lse, p.positions, col.b, col.c / (p.d / p.hk));
+    saved.average = tensor_column::of(p.average, col.b, col.c);
+    if (p.from_lse) saved.lse = tensor_column::of(p.lse, col.b, col.c / (p.d / p.hk));
     saved.g = p.g + col.b * p.Tq * p.d + col.c;
     saved.state = col.b * p.Tq * p.state_channels + col.c / (p.d / p.state_channels);
     saved.rows = length_of(p.query_lengths, col.b, p.Tq);
     return saved;
   }
 
-  /// Weights of the rows t + i for i in [lo, hi).
-  AFT_DEVICE void read_weights(const device_call<C>& p, index_t t, int lo, int hi, saved_row<C> (&u)[strip]) const {
+  /// Bit i: row t + i sees no key, or is none of those in [0, count).
+  AFT_DEVICE std::uint32_t empty_rows(const device_call<C>& p, index_t t, int count) const {
+    C x[strip<C>];
+    std::uint32_t empty = 0;
     if (p.from_lse) {
-      C read[strip];
-      lse.read(p.positions, t, lo, hi, read);
+      lse.read(p.lse, p.positions, t, 0, count, x);
+    } else {
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip; ++i) set_weights(t + i < rows ? read[i] : -number<C>::infinity, u[i]);
-      return;
+      for (int i = 0; i < strip<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * p.state_channels] : C(0);
     }
+    const C none = p.from_lse ? -number<C>::infinity : C(0);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i) {
-      if (i < lo || i >= hi) continue;
-      const index_t at = state + (t + i) * p.state_channels;
-      u[i].inverse = p.state.inverse[at];
-      u[i].exponent = p.state.exponent[at];
-      u[i].base_hi = p.state.base_hi[at];
-      u[i].base_lo = p.state.base_lo[at];
-    }
+    for (int i = 0; i < strip<C>; ++i)
+      if (x[i] == none || i >= count || t + i >= rows) empty |= 1u << i;
+    return empty;
   }
-  /// All of them: o is 0 where a row sees no key.
-  AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, saved_row<C> (&u)[strip]) const {
-    C o[strip];
-    average.read(p.positions, t, lo, hi, o);
+
+  /// Rows t + i for i in [lo, hi); others add nothing.
+  AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, query_strip<C>& q) const {
+    average.read(p.average, p.positions, t, lo, hi, q.o);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i) u[i].g = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
-    read_weights(p, t, lo, hi, u);
+    for (int i = 0; i < strip<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
+    if (p.from_lse) lse.read(p.lse, p.positions, t, lo, hi, q.exponent);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i) u[i].o = u[i].inverse == C(0) ? C(0) : o[i];
+    for (int i = 0; i < strip<C>; ++i) {
+      saved_row<C> u{};
+      if (i >= lo && i < hi) {
+        if (p.from_lse) {
+          set_weights(t + i < rows ? q.exponent[i] : -number<C>::infinity, u);
+        } else {
+          const index_t at = state + (t + i) * p.state_channels;
+          u = {C(0), C(0), p.state.inverse[at], p.state.exponent[at], p.state.base_hi[at], p.state.base_lo[at]};
+        }
+      }
+      const bool within = u.base_hi == C(0) && u.base_lo == C(0);
+      const bool empty = u.inverse == C(0);
+      q.g[i] = empty ? C(0) : (within ? q.g[i] * u.inverse : number<C>::nan);
+      q.o[i] = empty ? C(0) : q.o[i];
+      q.exponent[i] = empty ? -no_exponent<C> : u.exponent;
+    }
   }
 };
 

@@ -195,10 +195,10 @@ template <class C>
 void backward(const backward_problem& p, const call_stream& stream, device_room* room = nullptr) {
   device_scratch memory(stream, room);
   device_call<C> call = to_call<C>(p);
-  call.dy = to_tensor(p.dy);
-  call.dq = to_tensor(p.dq);
-  call.dk = to_tensor(p.dk);
-  call.dv = to_tensor(p.dv);
+  call.dy = to_tensor(p.dy, call.positions);
+  call.dq = to_tensor(p.dq, call.positions);
+  call.dk = to_tensor(p.dk, call.positions);
+  call.dv = to_tensor(p.dv, call.positions);
   // A key channel that serves several heads has one lse but several sums, so that lse does not suffice.
   call.from_lse = p.lse.set && p.average.set && call.state_channels == p.hk;
   memory.reserve(call.g, p.B * p.Tq * p.d);

@@ -38,8 +38,9 @@ scan_plan<Partial> plan_scan(index_t B, index_t d, index_t length, index_t chunk
 }
 
 /// How many positions of a strip there are, of `rest`.
+template <class C>
 AFT_DEVICE int part_of_strip(index_t rest) {
-  return rest < strip ? static_cast<int>(rest) : strip;
+  return rest < strip<C> ? static_cast<int>(rest) : strip<C>;
 }
 
 /// What a warp and its lane work on. Chunks of one column lie far apart, neighbours in a block next to each other.
@@ -87,11 +88,11 @@ scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
   if (!at.exists || !at.col.exists) return;
   const auto keys = key_column<C>::of(p, at.col);
   key_sum<C> sum;
-  for (index_t s = at.begin; s < at.end; s += strip) {
-    C key[strip], value[strip];
-    keys.read(p, s, 0, part_of_strip(at.end - s), key, value);
+  for (index_t s = at.begin; s < at.end; s += strip<C>) {
+    C key[strip<C>], value[strip<C>];
+    keys.read(p, s, 0, part_of_strip<C>(at.end - s), key, value);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i) add_key(key[i], value[i], sum);
+    for (int i = 0; i < strip<C>; ++i) add_key(key[i], value[i], sum);
   }
   plan.partials[at.at] = sum;
 }
@@ -118,19 +119,19 @@ scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER run_
 
 /// Gates the totals and stores them for every query; `plan` has the queries.
 template <class C>
-AFT_KERNEL(scan_threads, 4)
+AFT_KERNEL(scan_threads, 3)
 scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<key_sum<C>> plan,
                    const row_result<C>* totals) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
   const auto results = column_epilogue<C>::of(p, at.col);
   const row_result<C> total = totals[at.col.b * p.d + at.col.c];
-  for (index_t t = at.begin; t < at.end; t += strip) {
-    const int rows = part_of_strip(at.end - t);
-    C q[strip] = {};
-    if (results.reads_q(p)) results.q.read(p.positions, t, 0, rows, q);
+  for (index_t t = at.begin; t < at.end; t += strip<C>) {
+    const int rows = part_of_strip<C>(at.end - t);
+    C q[strip<C>] = {};
+    if (results.reads_q(p)) results.q.read(p.q, p.positions, t, 0, rows, q);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i)
+    for (int i = 0; i < strip<C>; ++i)
       if (i < rows) results.write(p, t + i, q[i], total);
   }
 }
@@ -163,15 +164,15 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
     keys = key_column<C>::of(p, at.col);
     results = column_epilogue<C>::of(p, at.col);
   }
-  for (index_t s0 = at.begin; s0 < at.end; s0 += strip) {
-    const int last = at.col.exists ? part_of_strip(at.end - s0) : 0;
+  for (index_t s0 = at.begin; s0 < at.end; s0 += strip<C>) {
+    const int last = at.col.exists ? part_of_strip<C>(at.end - s0) : 0;
     const index_t t0 = s0 - p.diagonal;
-    const int first = t0 < 0 ? part_of_strip(-t0) : 0;  // the first key with a row
-    C key[strip], value[strip], q[strip] = {};
+    const int first = t0 < 0 ? part_of_strip<C>(-t0) : 0;  // the first key with a row
+    C key[strip<C>], value[strip<C>], q[strip<C>] = {};
     keys.read(p, s0, 0, last, key, value);
-    if (results.reads_q(p)) results.q.read(p.positions, t0, first, last, q);
+    if (results.reads_q(p)) results.q.read(p.q, p.positions, t0, first, last, q);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i) {
+    for (int i = 0; i < strip<C>; ++i) {
       add_key(key[i], value[i], sum);
       const index_t t = t0 + i;
       if (i < first || s0 + i >= at.end) continue;

@@ -15,31 +15,30 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
   const auto rows = saved_column<C>::of(p, at.col);
-  const auto dy = tensor_column::of(p.dy, p.positions, at.col.b, at.col.c);
+  const auto dy = tensor_column::of(p.dy, at.col.b, at.col.c);
   const bool gated = p.gate_fn != gate::none;
   tensor_column q, dq;
-  if (gated) q = tensor_column::of(p.q, p.positions, at.col.b, at.col.c);
-  if (p.dq.set) dq = tensor_column::of(p.dq, p.positions, at.col.b, at.col.c);
+  if (gated) q = tensor_column::of(p.q, at.col.b, at.col.c);
+  if (p.dq.set) dq = tensor_column::of(p.dq, at.col.b, at.col.c);
   C* const g = p.g + at.col.b * p.Tq * p.d + at.col.c;
-  for (index_t t = at.begin; t < at.end; t += strip) {
-    const int count = part_of_strip(at.end - t);
-    saved_row<C> u[strip] = {};
-    C incoming[strip], q_of_row[strip] = {}, average[strip] = {};
-    dy.read(p.positions, t, 0, count, incoming);
-    if (gated) q.read(p.positions, t, 0, count, q_of_row);
-    if (gated && p.dq.set) rows.average.read(p.positions, t, 0, count, average);
-    rows.read_weights(p, t, 0, count, u);
+  for (index_t t = at.begin; t < at.end; t += strip<C>) {
+    const int count = part_of_strip<C>(at.end - t);
+    C incoming[strip<C>], q_of_row[strip<C>] = {}, average[strip<C>] = {};
+    dy.read(p.dy, p.positions, t, 0, count, incoming);
+    if (gated) q.read(p.q, p.positions, t, 0, count, q_of_row);
+    if (gated && p.dq.set) rows.average.read(p.average, p.positions, t, 0, count, average);
+    const std::uint32_t none = rows.empty_rows(p, t, count);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i) {
+    for (int i = 0; i < strip<C>; ++i) {
       if (i >= count) continue;
-      const bool empty = u[i].inverse == C(0);
+      const bool empty = (none >> i & 1u) != 0;
       C value = incoming[i], slope = C(0);
       if (gated) {
         value = incoming[i] * gate_value<C>(p.gate_fn, q_of_row[i]);
         if (p.dq.set) slope = incoming[i] * gate_slope<C>(p.gate_fn, q_of_row[i]) * average[i];
       }
       g[(t + i) * p.d] = empty ? C(0) : value;
-      if (p.dq.set) dq.write(p.positions, t + i, empty ? C(0) : slope);
+      if (p.dq.set) dq.write(p.dq, p.positions, t + i, empty ? C(0) : slope);
     }
   }
 }

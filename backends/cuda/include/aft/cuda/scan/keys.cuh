@@ -34,7 +34,7 @@ struct average_range {
 };
 
 template <class C>
-AFT_KERNEL(scan_threads, (sizeof(C) == 8 ? 3 : 4))
+AFT_KERNEL(scan_threads, 3)
 scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<query_sum<C>> plan) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
@@ -43,20 +43,20 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   const index_t begin = at.begin < plan.diagonal ? 0 : at.begin - plan.diagonal;
   const index_t end = at.end - plan.diagonal;
   const auto rows = saved_column<C>::of(p, at.col);
-  for (index_t t = begin; t < end; t += strip) {
-    const int count = part_of_strip(min_of(end, rows.rows) - t);
-    C o[strip];
-    rows.average.read(p.positions, t, 0, count, o);
+  for (index_t t = begin; t < end; t += strip<C>) {
+    const int count = part_of_strip<C>(min_of(end, rows.rows) - t);
+    C o[strip<C>];
+    rows.average.read(p.average, p.positions, t, 0, count, o);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i)
+    for (int i = 0; i < strip<C>; ++i)
       if (i < count) averages.add(p, at.col, t + i, o[i]);
   }
   sum.centre = averages.centre();
-  for (index_t t = begin; t < end; t += strip) {
-    saved_row<C> u[strip] = {};
-    rows.read(p, t, 0, part_of_strip(end - t), u);
+  for (index_t t = begin; t < end; t += strip<C>) {
+    query_strip<C> q;
+    rows.read(p, t, 0, part_of_strip<C>(end - t), q);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i) add_query(u[i], sum);
+    for (int i = 0; i < strip<C>; ++i) add_query(q.g[i], q.o[i], q.exponent[i], sum);
   }
   plan.partials[at.at] = sum;
 }
@@ -87,8 +87,8 @@ struct key_results {
   template <class C>
   AFT_DEVICE static key_results of(const device_call<C>& p, const column& col) {
     key_results out;
-    if (p.dk.set) out.dk = tensor_column::of(p.dk, p.positions, col.b, col.c);
-    if (p.dv.set) out.dv = tensor_column::of(p.dv, p.positions, col.b, col.c);
+    if (p.dk.set) out.dk = tensor_column::of(p.dk, col.b, col.c);
+    if (p.dv.set) out.dv = tensor_column::of(p.dv, col.b, col.c);
     return out;
   }
 
@@ -97,8 +97,8 @@ struct key_results {
   AFT_DEVICE bool finish(const device_call<C>& p, index_t s, C key, C value, const query_sum<C>& sum) const {
     C dv_sum = C(0), dk_sum = C(0);
     if (key != -number<C>::infinity && !add_queries(sum, stage_logit(key), value, dv_sum, dk_sum)) return false;
-    if (p.dv.set) dv.write(p.positions, s, dv_sum);
-    if (p.dk.set) dk.write(p.positions, s, dk_sum);
+    if (p.dv.set) dv.write(p.dv, p.positions, s, dv_sum);
+    if (p.dk.set) dk.write(p.dk, p.positions, s, dk_sum);
     return true;
   }
 };
@@ -124,20 +124,20 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   }
   // Causal, the last chunk of keys may hold queries that come after every key.
   const index_t end = p.causal ? at.begin + keys.chunk : at.end;
-  for (index_t s0 = at.begin + (end - at.begin - 1) / strip * strip; s0 >= at.begin; s0 -= strip) {
-    const int last = at.col.exists ? part_of_strip(max_of(at.end - s0, index_t{0})) : 0;
-    C key[strip], value[strip];
+  for (index_t s0 = at.begin + (end - at.begin - 1) / strip<C> * strip<C>; s0 >= at.begin; s0 -= strip<C>) {
+    const int last = at.col.exists ? part_of_strip<C>(max_of(at.end - s0, index_t{0})) : 0;
+    C key[strip<C>], value[strip<C>];
     keys_of_column.read(p, s0, 0, last, key, value);
-    saved_row<C> u[strip] = {};
+    query_strip<C> q;
     if (p.causal && at.col.exists) {
       const index_t t0 = s0 - p.diagonal;  // the first query that sees the key
-      const int first = t0 < 0 ? part_of_strip(-t0) : 0;
-      const int end_of_rows = p.Tq - t0 < strip ? static_cast<int>(max_of(p.Tq - t0, index_t{0})) : strip;
-      queries_of_column.read(p, t0, first, end_of_rows, u);
+      const int first = t0 < 0 ? part_of_strip<C>(-t0) : 0;
+      const int end_of_rows = p.Tq - t0 < strip<C> ? static_cast<int>(max_of(p.Tq - t0, index_t{0})) : strip<C>;
+      queries_of_column.read(p, t0, first, end_of_rows, q);
     }
     AFT_DEVICE_UNROLL
-    for (int i = strip - 1; i >= 0; --i) {
-      if (p.causal) add_query(u[i], sum);
+    for (int i = strip<C> - 1; i >= 0; --i) {
+      if (p.causal && at.col.exists) add_query(q.g[i], q.o[i], q.exponent[i], sum);
       if (s0 + i >= at.end) continue;
       const bool done = !at.col.exists || results.finish(p, s0 + i, key[i], value[i], sum);
       const std::uint32_t word = ballot(!done);

@@ -70,6 +70,7 @@ struct tensor {
   dtype type = dtype::other;
   bool set = false;
   index_t sb = 0, s0 = 0, s1 = 0, s2 = 0, sc = 0;
+  bool even = true;  ///< positions follow each other s2 elements apart, on a grid too
 };
 
 /// Axes of the positions: (1, 1, T) for a sequence.
@@ -102,8 +103,9 @@ AFT_DEVICE void store(const tensor& x, const grid& g, index_t b, index_t t, inde
   store<C>(x.data, x.type, row_offset(x, g, b, t) + c * x.sc, value);
 }
 
-inline tensor to_tensor(const field& f) {
-  return {f.data, f.type, f.set, f.sb, f.sx[0], f.sx[1], f.sx[2], f.sc};
+inline tensor to_tensor(const field& f, const grid& g) {
+  const bool even = (g.n1 == 1 || f.sx[1] == g.n2 * f.sx[2]) && (g.n0 == 1 || f.sx[0] == g.n1 * g.n2 * f.sx[2]);
+  return {f.data, f.type, f.set, f.sb, f.sx[0], f.sx[1], f.sx[2], f.sc, even};
 }
 
 /// A scratch tensor (B, T, channels) in row-major order, seen through a grid's strides.

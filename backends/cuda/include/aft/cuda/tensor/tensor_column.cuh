@@ -12,64 +12,58 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
-inline constexpr int strip = tuning::positions_at_once;
+template <class C>
+inline constexpr int strip = tuning::bytes_at_once / static_cast<int>(sizeof(C));
 
+/// The element at position 0. Everything else stays in the call, which costs no registers.
 struct tensor_column {
   std::byte* data = nullptr;
-  dtype type = dtype::other;
-  bool even = true;  ///< positions are `step` elements apart, in a grid too
-  index_t first = 0, step = 0;
-  index_t s0 = 0, s1 = 0;
 
-  AFT_DEVICE static tensor_column of(const tensor& x, const grid& g, index_t b, index_t c) {
-    tensor_column column;
-    column.data = x.data;
-    column.type = x.type;
-    column.even = (g.n1 == 1 || x.s1 == g.n2 * x.s2) && (g.n0 == 1 || x.s0 == g.n1 * g.n2 * x.s2);
-    column.first = b * x.sb + c * x.sc;
-    column.step = x.s2;
-    column.s0 = x.s0;
-    column.s1 = x.s1;
-    return column;
-  }
-  AFT_DEVICE index_t at(const grid& g, index_t t) const {
-    if (even) return first + t * step;
-    const point x = point_of(g, t);
-    return first + x.x0 * s0 + x.x1 * s1 + x.x2 * step;
+  AFT_DEVICE static tensor_column of(const tensor& x, index_t b, index_t c) {
+    const int size = x.type == dtype::f64 ? 8 : x.type == dtype::f32 ? 4 : 2;
+    return {x.data + (b * x.sb + c * x.sc) * size};
   }
 
-  /// Positions t + i for i in [lo, hi); what lies outside of that is 0 and is not touched.
+  /// Positions t + i of `x` for i in [lo, hi); what lies outside of that is 0 and is not touched.
   template <class C>
-  AFT_DEVICE void read(const grid& g, index_t t, int lo, int hi, C (&out)[strip]) const {
-    index_t places[strip];
-    if (even) {
-      AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip; ++i) places[i] = first + (t + i) * step;
-    } else {
-      AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip; ++i) places[i] = i >= lo && i < hi ? at(g, t + i) : 0;
-    }
+  AFT_DEVICE void read(const tensor& x, const grid& g, index_t t, int lo, int hi, C (&out)[strip<C>]) const {
     if constexpr (sizeof(C) == 8) {
-      AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip; ++i)
-        out[i] = i >= lo && i < hi ? reinterpret_cast<const double*>(data)[places[i]] : 0.0;
-    } else if (type == dtype::f32) {
-      AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip; ++i)
-        out[i] = i >= lo && i < hi ? reinterpret_cast<const float*>(data)[places[i]] : 0.0f;
+      read_as<double>(x, g, t, lo, hi, out);
+    } else if (x.type == dtype::f32) {
+      read_as<float>(x, g, t, lo, hi, out);
     } else {
-      std::uint16_t bits[strip];
+      std::uint16_t bits[strip<C>];
+      read_as(x, g, t, lo, hi, bits);
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip; ++i)
-        bits[i] = i >= lo && i < hi ? reinterpret_cast<const std::uint16_t*>(data)[places[i]] : std::uint16_t{0};
-      AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip; ++i)
-        out[i] = type == dtype::bf16 ? bfloat16_to_float(bits[i]) : half_to_float(bits[i]);
+      for (int i = 0; i < strip<C>; ++i)
+        out[i] = x.type == dtype::bf16 ? bfloat16_to_float(bits[i]) : half_to_float(bits[i]);
     }
   }
   template <class C>
-  AFT_DEVICE void write(const grid& g, index_t t, C x) const {
-    store<C>(data, type, at(g, t), x);
+  AFT_DEVICE void write(const tensor& x, const grid& g, index_t t, C value) const {
+    store<C>(data, x.type, at(x, g, t), value);
+  }
+
+ private:
+  AFT_DEVICE static index_t at(const tensor& x, const grid& g, index_t t) {
+    return x.even ? t * x.s2 : row_offset(x, g, 0, t);
+  }
+  template <class E, int n>
+  AFT_DEVICE void read_as(const tensor& x, const grid& g, index_t t, int lo, int hi, E (&out)[n]) const {
+    const E* from = reinterpret_cast<const E*>(data);
+    if (x.even) {
+      from += (t + lo) * x.s2;
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < n; ++i) {
+        out[i] = E{};
+        if (i < lo || i >= hi) continue;
+        out[i] = *from;
+        from += x.s2;
+      }
+    } else {
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < n; ++i) out[i] = i >= lo && i < hi ? from[at(x, g, t + i)] : E{};
+    }
   }
 };
 
@@ -82,25 +76,25 @@ struct key_column {
 
   AFT_DEVICE static key_column of(const device_call<C>& p, const column& col) {
     key_column keys;
-    keys.k = tensor_column::of(p.k, p.positions, col.b, col.c / (p.d / p.hk));
-    keys.v = tensor_column::of(p.v, p.positions, col.b, col.c);
+    keys.k = tensor_column::of(p.k, col.b, col.c / (p.d / p.hk));
+    keys.v = tensor_column::of(p.v, col.b, col.c);
     if (p.mask != nullptr && p.mask_st == 0) keys.mask = p.mask + col.b * p.mask_sb;
     keys.end = length_of(p.lengths, col.b, p.Tk);
     return keys;
   }
 
   /// Keys s + i for i in [lo, hi): -inf where one is hidden or there is none, and its value then is 0.
-  AFT_DEVICE void read(const device_call<C>& p, index_t s, int lo, int hi, C (&key)[strip], C (&value)[strip]) const {
+  AFT_DEVICE void read(const device_call<C>& p, index_t s, int lo, int hi, C (&key)[strip<C>], C (&value)[strip<C>]) const {
     const index_t rest = end - s;
     hi = rest < hi ? static_cast<int>(rest < 0 ? 0 : rest) : hi;
-    k.read(p.positions, s, lo, hi, key);
-    v.read(p.positions, s, lo, hi, value);
+    k.read(p.k, p.positions, s, lo, hi, key);
+    v.read(p.v, p.positions, s, lo, hi, value);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i)
+    for (int i = 0; i < strip<C>; ++i)
       if (i < lo || i >= hi) key[i] = -number<C>::infinity;
     if (mask == nullptr) return;
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip; ++i)
+    for (int i = 0; i < strip<C>; ++i)
       if (i >= lo && i < hi && mask[(s + i) * p.mask_ss] == std::byte{0}) key[i] = -number<C>::infinity;
   }
 };
