@@ -130,7 +130,7 @@ std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
   finish_kernels();
   if (changes.between) changes.between(whole);
   for (index_t first = 0; first < x.Tq; first += whole.row_tiles * gemm_rows)
-    multiply_gemm(stream, call, plan_rows(whole, rows, first), {}, Engine::engine);
+    multiply_gemm<query_rows>(stream, call, plan_rows(whole, rows, first), {}, Engine::engine);
   finish_kernels();
 
   std::vector<gemm_element> result;

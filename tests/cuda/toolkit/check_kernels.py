@@ -40,8 +40,10 @@ HGMMA, USETMAXREG = 0x9F0, 0x9C8
 # HMMA of a tensor kernel: steps of depth, tiles of 16 x 8 a warp, and products of split operands.
 TF32, HALF = 4 * 8 * 4, 2 * 8 * 4
 GEMM, GEMM_GROUP = 4 * 4 * 8, 4
-PRODUCTS = {"gemm_mma<float>": GEMM, "product<tf32_operand>": TF32, "product<half_operand>": HALF, "key_product<tf32_operand>": TF32,
-            "key_product<half_operand>": HALF, "pair_product<tf32_operand>": TF32}
+PRODUCTS = {"gemm_mma<query_rows>": GEMM, "gemm_mma<key_rows>": GEMM, "product<tf32_operand>": TF32,
+            "product<half_operand>": HALF, "key_product<tf32_operand>": TF32, "key_product<half_operand>": HALF,
+            "pair_product<tf32_operand>": TF32}
+GROUP_PRODUCTS = ("gemm_wgmma<query_rows>", "gemm_wgmma<key_rows>")
 
 
 def children_seconds():
@@ -140,10 +142,11 @@ def missing_instructions(found, arch):
         for opcode, what in ((LDSM, "LDSM (ldmatrix)"), (LDGSTS, "LDGSTS (cp.async)")):
             if have.get(opcode, 0) == 0:
                 yield f"{name}: no {what} instruction"
-    have = found.get("gemm_wgmma<float>", {})
-    for opcode, what, wanted in ((HGMMA, "HGMMA (wgmma)", GEMM_GROUP), (USETMAXREG, "USETMAXREG (setmaxnreg)", 2)):
-        if have.get(opcode, 0) != (wanted if arch == "90a" else 0):
-            yield f"gemm_wgmma<float>: {have.get(opcode, 0)} {what} instructions"
+    for name in GROUP_PRODUCTS:
+        have = found.get(name, {})
+        for opcode, what, wanted in ((HGMMA, "HGMMA (wgmma)", GEMM_GROUP), (USETMAXREG, "USETMAXREG (setmaxnreg)", 2)):
+            if have.get(opcode, 0) != (wanted if arch == "90a" else 0):
+                yield f"{name}: {have.get(opcode, 0)} {what} instructions"
 
 
 def remarks(report):
@@ -173,8 +176,9 @@ ptxas info    : Used 32 registers, used 1 barriers, 2176 bytes smem, 520 bytes c
     good = {name: {HMMA: products, LDSM: 1, LDGSTS: 1} for name, products in PRODUCTS.items()}
     assert not list(missing_instructions(good, "80"))
     assert len(list(missing_instructions({**good, "product<half_operand>": {HMMA: 63, LDSM: 1}}, "80"))) == 2
-    assert len(list(missing_instructions(good, "90a"))) == 2
-    assert not list(missing_instructions({**good, "gemm_wgmma<float>": {HGMMA: GEMM_GROUP, USETMAXREG: 2}}, "90a"))
+    assert len(list(missing_instructions(good, "90a"))) == 2 * len(GROUP_PRODUCTS)
+    good.update({name: {HGMMA: GEMM_GROUP, USETMAXREG: 2} for name in GROUP_PRODUCTS})
+    assert not list(missing_instructions(good, "90a"))
     assert len(remarks("ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async is serialized")) == 1
     assert not remarks(report)
 

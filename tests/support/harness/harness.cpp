@@ -172,6 +172,11 @@ long double pair_error(dtype type, const setup& s) {
   return pair_rounding + 2 * 22 * 0x1p-24L * static_cast<long double>(steps);
 }
 
+long double pair_gradient_error(dtype type, const setup& s) {
+  if (!on_device() || s.arithmetic == arithmetic::full || !multiplies_on_device(type, s)) return 0;
+  return 8 * 0x1p-8L;
+}
+
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec) {
   results out = functions_of(type).run_forward(s, x, exec);
   out.backend = backend_of(exec);
@@ -257,7 +262,8 @@ void check_forward(dtype type, const setup& s, const numbers& x) {
 void check_backward(dtype type, const setup& s, const numbers& x) {
   if (!concerns(type, s) || !first_run()) return;
   if (watched()) return expect_no_damage(type, s, [&](const auto& exec) { return run_backward(type, s, x, exec); });
-  const auto oracle = evaluate_backward(type, s, x);
+  auto oracle = evaluate_backward(type, s, x);
+  oracle.pair_error = pair_gradient_error(type, s);
   for_each_engine(type, [&] {
     for (const auto& exec : executors_to_compare())
       expect_within(type, s, run_backward(type, s, x, exec), oracle, name_of(exec));

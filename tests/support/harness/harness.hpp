@@ -58,6 +58,9 @@ inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::ave
 /// absolute one that they may add to a lse; 0 where the call works in the arithmetic type.
 long double pair_error(dtype type, const setup& s);
 
+/// The same for dk and dv, relative to the largest sum of absolute terms: the contract's eight units of the data's type.
+long double pair_gradient_error(dtype type, const setup& s);
+
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = default_executor());
 
 /// With `save`, lse and average are passed in: those of `saved`, by default what the forward call writes.

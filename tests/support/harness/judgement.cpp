@@ -40,8 +40,14 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
                        oracle.given_error,
                        count.empty() ? 0 : count.front(),
                        given.empty() ? 0 : given.front()};
-    // Products of pairs move a lse by as much as they move den, however large it is itself.
-    (p.values == &results::lse ? c.given_absolute : c.given_error) += oracle.pair_error;
+    // Products of pairs move a lse by as much as they move den, however large it is itself. Of gradients only those of
+    // keys and values are such products.
+    if (p.values == &results::lse) {
+      c.given_absolute += oracle.pair_error;
+    } else if (p.values != &results::dq && p.values != &results::dw && p.values != &results::du &&
+               p.values != &results::df && p.values != &results::dr) {
+      c.given_error += oracle.pair_error;
+    }
     if (!c.oracle->empty()) ++all.compared;
     const std::string mismatch = first_mismatch(c);
     if (mismatch.empty()) continue;

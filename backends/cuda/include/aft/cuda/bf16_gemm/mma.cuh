@@ -3,6 +3,7 @@
 #pragma once
 
 #include "epilogue.cuh"
+#include "key_epilogue.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -76,12 +77,12 @@ AFT_DEVICE void start_gemm_copy(const Tile& from, Tile& to) {
   }
 }
 
-template <class C>
+template <class Side>
 AFT_KERNEL(gemm_threads, 1)
-gemm_mma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
-                const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
+gemm_mma_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan,
+                const AFT_PARAMETER uniform_sums<typename Side::fold> uniform) {
   gemm_buffers& buffers = dynamic_shared<gemm_buffers>();
-  const gemm_place place = gemm_place::of(p, uniform, plan, block_index());
+  const gemm_place place = gemm_place::of<Side>(p, uniform, plan, block_index());
   const gemm_warp at = gemm_warp::own();
   gemm_accumulators acc;
   AFT_DEVICE_UNROLL

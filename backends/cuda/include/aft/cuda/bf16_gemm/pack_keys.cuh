@@ -34,11 +34,9 @@ struct gemm_key {
   std::uint16_t num = 0, den = 0;
   bool special = false;
 
-  AFT_DEVICE static gemm_key of(const device_call<float>& p, const column& col, index_t s, float unit) {
+  AFT_DEVICE static gemm_key of(float key, float value, float unit) {
     gemm_key x;
-    const float key = col.exists ? load_key(p, col.b, s, col.c) : -number<float>::infinity;
     if (key == -number<float>::infinity) return x;
-    const float value = load<float>(p.v, p.positions, col.b, s, col.c);
     const float size = magnitude(value);
     if (key < -number<float>::range) {
       // Rows that see no other key have a den of 0, and are not proven. A value that is no number stays, however low.
@@ -58,10 +56,28 @@ struct gemm_key {
 
 inline constexpr int gemm_keys_threads = gemm_lane_tiles * warp_size;
 
+/// Rows of a tile are a thread's own; from here they go to memory as whole lines.
+struct packed_right {
+  right_tile tiles[gemm_lane_tiles];
+
+  /// By one warp, whose rows are written.
+  AFT_DEVICE void copy_out(int lane_tile, right_tile& to) const {
+    sync_warp();
+    const int lane = thread_index() % warp_size;
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < static_cast<int>(sizeof(right_tile)); i += warp_size * chunk_bytes) {
+      const int at = i + lane * chunk_bytes;
+      *reinterpret_cast<four_words*>(to.operand + at) =
+          *reinterpret_cast<const four_words*>(tiles[lane_tile].operand + at);
+    }
+  }
+};
+
 /// A block packs the tiles that a block of the product looks at, a thread a channel.
 template <class C>
-AFT_KERNEL(gemm_keys_threads, 4)
+AFT_KERNEL(gemm_keys_threads, 6)
 gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
+  packed_right& packed = shared<packed_right>();
   const index_t stripe = block_index() / plan.right_tiles;
   const index_t key_tile = block_index() - stripe * plan.right_tiles;
   const index_t s0 = key_tile * gemm_depth;
@@ -73,17 +89,22 @@ gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_
   const column col = plan.rows.cols.at(batch_item, channel_tile * gemm_channels + thread_index());
   gemm_column& own = plan.columns[stripe * gemm_channels + thread_index()];
   const float unit = own.unit;
-  std::byte* const tile = plan.right_of(batch_item, channel_tile, key_tile)[lane_tile].operand;
+  std::byte* const tile = packed.tiles[lane_tile].operand;
+  key_column<float> column_keys;
+  if (col.exists) column_keys = key_column<float>::of(p, col);
   int special = no_key;
   constexpr int keys = chunk_bytes / 2;
+  static_assert(keys == strip<float>);
   AFT_DEVICE_UNROLL_BY(1)
   for (int chunk = 0; chunk < gemm_depth / keys; ++chunk) {
+    const index_t s = s0 + chunk * keys;
+    float key[keys], value[keys];
+    column_keys.read(p, s, 0, keys, key, value);
     gemm_key x[keys];
     AFT_DEVICE_UNROLL
     for (int i = 0; i < keys; ++i) {
-      const index_t s = s0 + chunk * keys + i;
-      x[i] = gemm_key::of(p, col, s, unit);
-      if (x[i].special && special == no_key) special = static_cast<int>(s);
+      x[i] = gemm_key::of(key[i], value[i], unit);
+      if (x[i].special && special == no_key) special = static_cast<int>(s + i);
     }
     four_words num, den;
     AFT_DEVICE_UNROLL
@@ -94,6 +115,7 @@ gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_
     *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane, chunk)) = num;
     *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane + 1, chunk)) = den;
   }
+  packed.copy_out(lane_tile, plan.right_of(batch_item, channel_tile, key_tile)[lane_tile]);
   if (special != no_key) lower_to(&own.special, special);
 }
 

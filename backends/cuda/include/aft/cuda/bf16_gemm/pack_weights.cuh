@@ -10,38 +10,42 @@ namespace aft::inline AFT_ISA::cuda_impl {
 inline constexpr int gemm_weights_warps = 8;
 inline constexpr int gemm_weights_threads = gemm_weights_warps * warp_size;
 
-/// A row of w. No pair mask and no excluding window come here: what hides a pair of the row is its end.
+/// A row of w, or of its transpose. No pair mask and no excluding window come here: what hides a pair of the row is
+/// where it begins or ends.
+template <class Side>
 struct any_row {
   static constexpr int tiles_at_once = 1, keys_at_once = 1;  ///< whose weights are written out, and so in flight
   const device_call<float>& p;
   index_t b, h, t;
 
-  AFT_DEVICE float at(index_t s) const { return weight(p, b, h, t, s); }
+  AFT_DEVICE float at(index_t s) const { return Side::weight_at(p, b, h, t, s); }
 };
 
 /// One of a matrix in memory, whose place is worked out once. Such weights are short to write out and wait for memory.
+template <class Side>
 struct plain_row {
   static constexpr int tiles_at_once = 4, keys_at_once = 2;
   const std::byte* row;
   dtype type;
-  index_t sc;
+  index_t step;
 
   AFT_DEVICE static plain_row of(const device_call<float>& p, index_t b, index_t h, index_t t) {
     const matrix& w = p.bias.w;
-    const index_t at = (p.bias.batched ? b : 0) * w.sb + h * w.sh + (t - p.bias.row) * w.sr - p.bias.column * w.sc;
-    return {w.data + at * (w.type == dtype::f32 ? 4 : 2), w.type, w.sc};
+    const index_t at = (p.bias.batched ? b : 0) * w.sb + h * w.sh + (t - Side::row_origin(p.bias)) * Side::row_step(w) -
+                       Side::depth_origin(p.bias) * Side::depth_step(w);
+    return {w.data + at * (w.type == dtype::f32 ? 4 : 2), w.type, Side::depth_step(w)};
   }
-  AFT_DEVICE float at(index_t s) const { return load<float>(row, type, s * sc); }
+  AFT_DEVICE float at(index_t s) const { return load<float>(row, type, s * step); }
 };
 
 /// Row r of a tile of rows, by one warp, a lane two neighbouring keys of each tile. Reads w twice, once for the
 /// largest.
 template <class Row>
-AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end, const Row& row, int r,
-                         float& unit_of_row, left_tile* tiles) {
+AFT_DEVICE void pack_row(const gemm_place& place, span seen, const Row& row, int r, float& unit_of_row,
+                         left_tile* tiles) {
   const int lane = thread_index() % warp_size;
   const index_t first = place.begin * index_t{gemm_depth} + 2 * lane;
-  const auto weight_at = [&](index_t s) { return s >= keys.lo && s < end ? row.at(s) : -number<float>::infinity; };
+  const auto weight_at = [&](index_t s) { return s >= seen.lo && s < seen.hi ? row.at(s) : -number<float>::infinity; };
 
   float largest = -number<float>::infinity;
   bool special = false;
@@ -58,7 +62,7 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
   const bool out = ballot(special) != 0 || low;
   const float unit = out ? number<float>::nan : stage_logit(largest).exponent;
   if (lane == 0) unit_of_row = unit;
-  if (out) end = keys.lo;
+  if (out) seen.hi = seen.lo;
 
   AFT_DEVICE_UNROLL_BY(Row::tiles_at_once)
   for (int tile = 0; tile < place.end - place.begin; ++tile) {
@@ -74,26 +78,25 @@ AFT_DEVICE void pack_row(const gemm_place& place, const span& keys, index_t end,
   }
 }
 
-template <class C>
+template <class Side>
 AFT_KERNEL(gemm_weights_threads, 3)
-gemm_weights_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
-                    const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
+gemm_weights_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan,
+                    const AFT_PARAMETER uniform_sums<typename Side::fold> uniform) {
   const index_t index = block_index() * gemm_weights_warps + thread_index() / warp_size;
   if (index >= plan.left_rows()) return;
   const index_t tile = index / gemm_rows;
   const int r = static_cast<int>(index % gemm_rows);
   const index_t batch_item = tile / plan.row_tiles;
-  const gemm_place place = gemm_place::of_rows(p, uniform, plan, batch_item, tile - batch_item * plan.row_tiles, 0);
-  const index_t t = place.first_row + r;
-  const span keys = window_keys_of(p, uniform, place.first_row, place.last_row);
-  index_t end = p.causal && t + p.diagonal < keys.hi ? t + p.diagonal + 1 : keys.hi;
-  if (t >= place.last_row) end = keys.lo;
+  const gemm_place place = gemm_place::of_rows<Side>(p, uniform, plan, batch_item, tile - batch_item * plan.row_tiles, 0);
+  const index_t row = place.first_row + r;
+  span seen = Side::seen_by(p, Side::near_rows(p, uniform, place.first_row, place.last_row), row);
+  if (row >= place.last_row) seen.hi = seen.lo;
   const index_t b = plan.rows.cols.batch(batch_item), h = plan.rows.cols.head(batch_item);
   left_tile* const tiles = plan.left + tile * plan.left_tiles;
   if (is_plain(p)) {
-    pack_row(place, keys, end, plain_row::of(p, b, h, t), r, plan.row_units[index], tiles);
+    pack_row(place, seen, plain_row<Side>::of(p, b, h, row), r, plan.row_units[index], tiles);
   } else {
-    pack_row(place, keys, end, any_row{p, b, h, t}, r, plan.row_units[index], tiles);
+    pack_row(place, seen, any_row<Side>{p, b, h, row}, r, plan.row_units[index], tiles);
   }
 }
 

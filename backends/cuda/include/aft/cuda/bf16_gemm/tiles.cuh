@@ -14,6 +14,7 @@
 
 #include "../fold/forward.cuh"
 #include "../split_mma/operands.cuh"
+#include "sides.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -55,6 +56,13 @@ struct gemm_column {
   int first, special;
 };
 
+/// A column of the product that gives dk and dv: e^-lse g is in units of 2^unit, its largest, and o - centre in units of
+/// 2^value_unit. `largest`: of |g|, as a power of two. `special`: minus the last query that cannot be an operand.
+struct query_column {
+  float unit, largest, centre, value_unit;
+  int special;
+};
+
 /// Rows [first, last) of all batch items; `rows` says which rows the flags are of. Left tiles are in the order (batch
 /// item, tile of rows, tile of keys that it looks at), right ones (batch item, tile of channels, tile of keys, 32 of
 /// the channels).
@@ -69,6 +77,7 @@ struct gemm_plan {
   float* row_units = nullptr;  ///< no_exponent for a row that sees nothing, NaN for one that cannot be a product
   right_tile* right = nullptr;
   gemm_column* columns = nullptr;
+  query_column* query_columns = nullptr;  ///< where rows are keys
   index_t launched = 0;  ///< blocks that share the work, where it is not one each
 
   AFT_HOST_DEVICE index_t blocks() const { return rows.cols.batch_items() * row_tiles * channel_tiles; }
@@ -122,7 +131,8 @@ struct gemm_place {
 
   /// Blocks that run together are a group of row tiles by a few channel tiles, so that they share both sides. Causal,
   /// the longest rows come first.
-  AFT_DEVICE static gemm_place of(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
+  template <class Side>
+  AFT_DEVICE static gemm_place of(const device_call<float>& p, const uniform_sums<typename Side::fold>& uniform,
                                   const gemm_plan& plan, index_t block) {
     const index_t within = plan.row_tiles * plan.channel_tiles;
     const index_t batch_item = block / within;
@@ -133,14 +143,16 @@ struct gemm_place {
     const index_t height = min_of(tuning::gemm_group, left);
     const index_t at = rest - first * plan.channel_tiles;
     const index_t tile = first + at % height;
-    return of_rows(p, uniform, plan, batch_item, p.causal ? plan.row_tiles - 1 - tile : tile, at / height);
+    const bool last_first = p.causal && Side::later_see_more;
+    return of_rows<Side>(p, uniform, plan, batch_item, last_first ? plan.row_tiles - 1 - tile : tile, at / height);
   }
-  AFT_DEVICE static gemm_place of_rows(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
+  template <class Side>
+  AFT_DEVICE static gemm_place of_rows(const device_call<float>& p, const uniform_sums<typename Side::fold>& uniform,
                                        const gemm_plan& plan, index_t batch_item, index_t row_tile,
                                        index_t channel_tile) {
     gemm_place place{batch_item, row_tile, channel_tile, plan.first + row_tile * gemm_rows, plan.last, 0, 0};
     if (place.first_row + gemm_rows < plan.last) place.last_row = place.first_row + gemm_rows;
-    const span keys = window_keys_of(p, uniform, place.first_row, place.last_row);
+    const span keys = Side::near_rows(p, uniform, place.first_row, place.last_row);
     place.begin = static_cast<int>(keys.lo / gemm_depth);
     place.end = keys.lo < keys.hi ? static_cast<int>(ceil_div(keys.hi, gemm_depth)) : place.begin;
     return place;

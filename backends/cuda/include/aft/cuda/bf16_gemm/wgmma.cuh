@@ -89,8 +89,9 @@ AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_ro
 }
 
 /// Eight rows at a time, and one copy of the code that finishes them: the registers are chosen by a comparison.
+template <class Fold>
 AFT_DEVICE void wgmma_epilogue(const device_call<float>& p, const gemm_plan& plan,
-                               const uniform_sums<key_sum<float>>& uniform, const gemm_place& place, int first_row,
+                               const uniform_sums<Fold>& uniform, const gemm_place& place, int first_row,
                                gemm_sums& sums, const wgmma_sums& d) {
   const int lane = thread_index() % warp_size;
   AFT_DEVICE_UNROLL_BY(1)
@@ -115,10 +116,10 @@ AFT_DEVICE void wgmma_epilogue(const device_call<float>& p, const gemm_plan& pla
 
 /// A block stays on its multiprocessor and takes every `launched`-th of the plan's, so that copies for the next begin,
 /// and the faster of its groups multiplies, while results are still being written.
-template <class C>
+template <class Side>
 AFT_KERNEL(wgmma_threads_compiled, 1)
-gemm_wgmma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan,
-                  const AFT_PARAMETER uniform_sums<key_sum<C>> uniform) {
+gemm_wgmma_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan,
+                  const AFT_PARAMETER uniform_sums<typename Side::fold> uniform) {
 #if AFT_HAS_WARPGROUPS
   wgmma_buffers& buffers = dynamic_shared<wgmma_buffers>();
   if (thread_index() == 0) {
@@ -135,7 +136,7 @@ gemm_wgmma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm
     keep_registers<40>();
     if (thread_index() % warpgroup_size != 0) return;
     for (index_t block = block_index(); block < plan.blocks(); block += plan.launched) {
-      const gemm_place place = gemm_place::of(p, uniform, plan, block);
+      const gemm_place place = gemm_place::of<Side>(p, uniform, plan, block);
       copy_tiles(plan, place, before, buffers);
       before += place.end - place.begin;
     }
@@ -145,7 +146,7 @@ gemm_wgmma_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm
     const int warp = thread_index() / warp_size;
     AFT_DEVICE_UNROLL_BY(1)
     for (index_t block = block_index(); block < plan.blocks(); block += plan.launched) {
-      const gemm_place place = gemm_place::of(p, uniform, plan, block);
+      const gemm_place place = gemm_place::of<Side>(p, uniform, plan, block);
       wgmma_sums d;
       AFT_DEVICE_UNROLL
       for (int i = 0; i < 128; ++i) d[i] = 0.0f;

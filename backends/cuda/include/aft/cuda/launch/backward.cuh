@@ -7,6 +7,7 @@
 #include "../fold/keys.cuh"
 #include "../scan/gate_gradient.cuh"
 #include "../split_mma/keys.cuh"
+#include "bf16_gemm_keys.cuh"
 #include "bias_gradient.cuh"
 #include "forward.cuh"
 
@@ -44,7 +45,9 @@ template <class C>
 class key_product {
  public:
   key_product(const backward_problem& p, device_scratch& memory)
-      : chosen_(sizeof(C) == sizeof(float) && is_product(p) && (product_forced() || p.Tq >= tuning::product_keys)),
+      : gemm_(p, memory),
+        chosen_(sizeof(C) == sizeof(float) && !gemm_.chosen() && is_product(p) &&
+                (product_forced() || p.Tq >= tuning::product_keys)),
         halves_(p.k.type != dtype::f32) {
     if (!chosen_) return;
     queries_ = plan_pack(columns_of(p), p.Tq);
@@ -53,20 +56,25 @@ class key_product {
   key_product(const key_product&) = delete;
   key_product& operator=(const key_product&) = delete;
 
-  bool chosen() const { return chosen_; }
+  bool chosen() const { return chosen_ || gemm_.chosen(); }
+  /// Of a block.
+  int rows() const { return gemm_.chosen() ? gemm_rows : (chosen_ ? product_rows : fold_rows); }
   void pack(const device_call<float>& call, const call_stream& stream) const {
+    if (gemm_.chosen()) return gemm_.pack(call, stream);
     const auto kernel = halves_ ? &pack_queries_kernel<half_operand> : &pack_queries_kernel<tf32_operand>;
     stream.launch(kernel, ceil_div(queries_.count(), pack_warps), pack_threads, call, queries_, queries_.count());
   }
   /// Flags what fold_keys has to sum again.
   void sum(const device_call<float>& part, const fold_plan& plan, const uniform_sums<query_sum<float>>& uniform,
            const call_stream& stream) const {
+    if (gemm_.chosen()) return gemm_.sum(part, plan, uniform, stream);
     const product_plan product = plan_product(plan, queries_);
     const auto kernel = halves_ ? &key_product_kernel<half_operand> : &key_product_kernel<tf32_operand>;
     stream.launch(kernel, product.blocks(), product_threads, part, product, uniform);
   }
 
  private:
+  gemm_keys gemm_;
   bool chosen_, halves_;
   pack_plan queries_{};
 };
@@ -79,7 +87,7 @@ class key_backward {
       : cols_(columns_of(p)),
         shared_(p, memory),
         product_(p, memory),
-        uniform_(p, p.Tq, sums_uniform(p, product_.chosen() ? product_rows : fold_rows, p.Tq), !p.causal, true,
+        uniform_(p, p.Tq, sums_uniform(p, product_.rows(), p.Tq), !p.causal, true,
                  memory) {
     step_ = p.Tk;
     if (p.bias.kind == bias_kind::factorized && !plan_bands(p, memory)) {

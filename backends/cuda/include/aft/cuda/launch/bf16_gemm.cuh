@@ -38,22 +38,23 @@ inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& 
 enum class gemm_engine { warps, warpgroups };
 
 inline gemm_engine gemm_engine_of_device() {
-  return runs_with(gemm_wgmma_kernel<float>, wgmma_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
+  return runs_with(gemm_wgmma_kernel<query_rows>, wgmma_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
 }
 
 /// Packs the left side of a part of the rows, and multiplies.
-inline void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
-                          const uniform_sums<key_sum<float>>& uniform, gemm_engine engine) {
+template <class Side>
+void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
+                   const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
   const index_t blocks = ceil_div(plan.left_rows(), gemm_weights_warps);
-  stream.launch(gemm_weights_kernel<float>, blocks, gemm_weights_threads, call, plan, uniform);
+  stream.launch(gemm_weights_kernel<Side>, blocks, gemm_weights_threads, call, plan, uniform);
   if (engine == gemm_engine::warpgroups) {
     gemm_plan shared = plan;
     const index_t most = multiprocessors();
     shared.launched = min_of(plan.blocks(), most);
-    stream.launch_with(dynamic_bytes<wgmma_buffers>, gemm_wgmma_kernel<float>, shared.launched, wgmma_threads, call,
+    stream.launch_with(dynamic_bytes<wgmma_buffers>, gemm_wgmma_kernel<Side>, shared.launched, wgmma_threads, call,
                        shared, uniform);
   } else {
-    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_mma_kernel<float>, plan.blocks(), gemm_threads, call, plan,
+    stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_mma_kernel<Side>, plan.blocks(), gemm_threads, call, plan,
                        uniform);
   }
 }
@@ -81,7 +82,7 @@ class gemm_forward {
     uniform_.run(scan_chunks_kernel<float>, call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
       for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
-        multiply_gemm(stream, part, plan_rows(plan_, rows, first), uniform_.folds(), engine_);
+        multiply_gemm<query_rows>(stream, part, plan_rows(plan_, rows, first), uniform_.folds(), engine_);
       const fold_plan flagged = only_flagged(rows);
       stream.launch(fold_kernel<float>, flagged.launched, fold_threads, part, flagged, uniform_.folds());
     });

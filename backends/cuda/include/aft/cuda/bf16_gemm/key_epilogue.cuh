@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file bf16_gemm/key_epilogue.cuh  dv and dk from the sums of a bfloat16 product: proof, the fold outside of windows,
+/// the outputs.
+///
+///     dv[s] = e^k[s] A,  dk[s] = e^k[s] ((v[s] - m) A - B),  A = sum_t e^w e^-lse g,  B = sum_t e^w e^-lse g (o - m)
+/// m is the column's centre: with 0 the two parts of dk would cancel where v and o lie far from 0.
+#pragma once
+
+#include "../fold/keys.cuh"
+#include "../split_mma/keys.cuh"
+#include "epilogue.cuh"
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+/// A term below the normal numbers of its operands is lost: of a column at most 2^16 times 2^(exponent - 126), which at
+/// this distance from the largest |g| is below 2^-50 of that.
+inline constexpr float gemm_gradient_reach = 60.0f;
+/// Finite weights below ordinary_logit count as 0. With e^k e^-lse g up to here their terms are below the least number.
+inline constexpr float gemm_gradient_most = 1000.0f;
+
+AFT_DEVICE key_gradient prove_key(const device_call<float>& p, const uniform_sums<query_sum<float>>& uniform,
+                                  const tile_span& inner, const column& col, const query_column& at, index_t s,
+                                  float unit, const two_floats& pair, float key, float value) {
+  key_gradient g{0.0f, 0.0f, true};
+  const split_exp<float> k = stage_logit(key);
+  // No query before this one sees the key; the unit of a special row is NaN.
+  const index_t first = p.causal ? s - p.diagonal : 0;
+  const bool fits = (at.special == no_key || -at.special < first) && is_finite(unit) && is_finite(value) &&
+                    k.mantissa == k.mantissa;
+  const bool nothing = unit == no_exponent<float> || at.unit == no_exponent<float>;
+  if (!nothing) {
+    const float exponent = k.exponent + unit + at.unit;
+    const auto ordinary = [](float x) { return x == 0.0f || magnitude(x) >= number<float>::least_value; };
+    const float difference = fused(value - at.centre, pair.x[1], -(pair.x[0] * pow2<float>(at.value_unit)));
+    // In two steps, for a result among the denormal numbers.
+    const float most = exponent < -120.0f ? -120.0f : exponent;
+    g.dv = k.mantissa * pair.x[1] * pow2<float>(most) * pow2<float>(exponent - most);
+    g.dk = k.mantissa * difference * pow2<float>(most) * pow2<float>(exponent - most);
+    g.proven = exponent <= 120.0f && exponent - at.largest <= gemm_gradient_reach &&
+               k.exponent + at.unit <= gemm_gradient_most && ordinary(value - at.centre) &&
+               at.value_unit >= -90.0f && is_finite(g.dv) && is_finite(g.dk);
+  }
+  g.proven = g.proven && fits && add_uniform_queries(uniform, inner, col, k, value, g.dv, g.dk);
+  return g;
+}
+
+/// Keys [row, row + 8) of the block's tile in 32 of its channels, by one warp.
+AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan,
+                              const uniform_sums<query_sum<float>>& uniform, const gemm_place& place,
+                              const gemm_sums& sums, int row, int lane_tile) {
+  constexpr int n = gemm_sums::rows;
+  const fold_plan& rows = plan.rows;
+  const int lane = thread_index() % warp_size;
+  const index_t column_tile = place.channel_tile * gemm_lane_tiles + lane_tile;
+  if (column_tile >= rows.column_tiles) return;
+  const column col = rows.cols.at(place.batch_item, column_tile * tuning::lanes + lane);
+  const index_t stripe = place.batch_item * plan.channel_tiles + place.channel_tile;
+  const query_column at = plan.query_columns[stripe * gemm_channels + lane_tile * tuning::lanes + lane];
+  const float* const units = plan.row_units + (place.batch_item * plan.row_tiles + place.row_tile) * gemm_rows + row;
+  const index_t s0 = place.first_row + row;
+  const index_t rest = place.last_row - s0;
+  const int exist = col.exists && rest > 0 ? static_cast<int>(min_of(rest, index_t{n})) : 0;
+  static_assert(n == strip<float>);
+  float key[n], value[n];
+  key_column<float> keys;
+  if (col.exists) keys = key_column<float>::of(p, col);
+  keys.read(p, s0, 0, exist, key, value);
+
+  const tile_span inner = tiles_of(window_queries_of(p, uniform, place.first_row, place.last_row));
+  std::uint32_t flags = 0;
+  tensor_column dk, dv;
+  if (p.dk.set) dk = tensor_column::of(p.dk, col.b, col.c);
+  if (p.dv.set) dv = tensor_column::of(p.dv, col.b, col.c);
+  AFT_DEVICE_UNROLL
+  for (int r = 0; r < n; ++r) {
+    // A hidden key has gradients of 0.
+    key_gradient g{0.0f, 0.0f, true};
+    if (key[r] != -number<float>::infinity)
+      g = prove_key(p, uniform, inner, col, at, s0 + r, units[r], sums.pair[r][lane], key[r], value[r]);
+    const std::uint32_t word = ballot(r < exist && !g.proven);
+    if (lane == r) flags = word;
+    if (r >= exist || !g.proven) continue;
+    if (p.dv.set) dv.write(p.dv, p.positions, s0 + r, g.dv);
+    if (p.dk.set) dk.write(p.dk, p.positions, s0 + r, g.dk);
+  }
+  // Words of rows that do not exist, up to whole tiles of flags, are read too.
+  const index_t first_flag = place.batch_item * rows.row_tiles * rows.column_tiles * fold_rows;
+  if (lane < n && s0 + lane - rows.r0 < rows.row_tiles * fold_rows)
+    rows.flags[first_flag + flag_word(rows, s0 + lane, column_tile)] = flags;
+}
+
+}  // namespace aft::inline AFT_ISA::cuda_impl

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file bf16_gemm/pack_queries.cuh  [e^-lse g (o - m) | e^-lse g] as the right operand of the product that gives dk
+/// and dv.
+#pragma once
+
+#include "../scan/keys.cuh"
+#include "pack_keys.cuh"
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+/// A query of a query_strip, as an operand; `special` where it cannot be one.
+struct gemm_query {
+  static constexpr float empty = -no_exponent<float>;
+
+  AFT_DEVICE static bool special(float g, float o, float exponent) {
+    return !is_finite(g) || !is_finite(o) || exponent != exponent;
+  }
+  /// e^-lse |g| as a power of two.
+  AFT_DEVICE static float size(float g, float exponent) { return value_exponent(magnitude(g)) - exponent; }
+};
+
+inline constexpr int query_column_warps = 8;
+
+struct query_column_buffers {
+  float unit[query_column_warps][tuning::lanes], largest[query_column_warps][tuning::lanes];
+  average_range<float> averages[query_column_warps][tuning::lanes];
+};
+
+/// A block has 32 columns, of which each warp looks at every eighth strip of queries.
+template <class C>
+AFT_KERNEL(query_column_warps* warp_size, 2)
+query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
+  query_column_buffers& parts = shared<query_column_buffers>();
+  const int warp = thread_index() / warp_size, lane = thread_index() % warp_size;
+  const index_t i = block_index() * tuning::lanes + lane;
+  const index_t batch_item = i / (plan.channel_tiles * gemm_channels);
+  const column col = plan.rows.cols.at(batch_item, i - batch_item * plan.channel_tiles * gemm_channels);
+  float unit = no_exponent<float>, largest = no_exponent<float>;
+  average_range<float> averages;
+  if (col.exists) {
+    const auto rows = saved_column<float>::of(p, col);
+    for (index_t t = warp * strip<float>; t < p.Tq; t += query_column_warps * strip<float>) {
+      query_strip<float> q;
+      rows.read(p, t, 0, part_of_strip<float>(p.Tq - t), q);
+      AFT_DEVICE_UNROLL
+      for (int j = 0; j < strip<float>; ++j) {
+        if (q.exponent[j] == gemm_query::empty || gemm_query::special(q.g[j], q.o[j], q.exponent[j])) continue;
+        averages.add({q.o[j], q.o[j]});
+        if (q.g[j] == 0.0f) continue;
+        unit = larger(unit, gemm_query::size(q.g[j], q.exponent[j]));
+        largest = larger(largest, value_exponent(magnitude(q.g[j])));
+      }
+    }
+  }
+  parts.unit[warp][lane] = unit;
+  parts.largest[warp][lane] = largest;
+  parts.averages[warp][lane] = averages;
+  sync();
+  if (warp != 0) return;
+  for (int w = 1; w < query_column_warps; ++w) {
+    unit = larger(unit, parts.unit[w][lane]);
+    largest = larger(largest, parts.largest[w][lane]);
+    averages.add(parts.averages[w][lane]);
+  }
+  const float centre = averages.centre();
+  const float spread = averages.low > averages.high ? 0.0f
+                                                    : larger(averages.high - centre, centre - averages.low);
+  // Averages that lie further apart than numbers go make every query special: 0 times infinity is NaN.
+  plan.query_columns[i] = {unit, largest, centre, spread > 0.0f ? value_exponent(spread) : 0.0f,
+                           is_finite(spread) ? no_key : -no_key};
+}
+
+/// Like gemm_keys_kernel, with queries for keys.
+template <class C>
+AFT_KERNEL(gemm_keys_threads, 4)
+gemm_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
+  packed_right& packed = shared<packed_right>();
+  const index_t stripe = block_index() / plan.right_tiles;
+  const index_t query_tile = block_index() - stripe * plan.right_tiles;
+  const index_t batch_item = stripe / plan.channel_tiles;
+  const index_t channel_tile = stripe - batch_item * plan.channel_tiles;
+  const int lane_tile = thread_index() / warp_size;
+  const int lane = thread_index() % warp_size;
+  if (lane_tile >= plan.lane_tiles_in(channel_tile)) return;
+  const column col = plan.rows.cols.at(batch_item, channel_tile * gemm_channels + thread_index());
+  query_column& own = plan.query_columns[stripe * gemm_channels + thread_index()];
+  const float unit = own.unit, centre = own.centre, scale = pow2<float>(-own.value_unit);
+  std::byte* const tile = packed.tiles[lane_tile].operand;
+  saved_column<float> rows;
+  if (col.exists) rows = saved_column<float>::of(p, col);
+  int special = no_key;
+  constexpr int queries = chunk_bytes / 2;
+  static_assert(queries == strip<float>);
+  AFT_DEVICE_UNROLL_BY(1)
+  for (int chunk = 0; chunk < gemm_depth / queries; ++chunk) {
+    const index_t t = query_tile * gemm_depth + chunk * queries;
+    query_strip<float> q;
+    rows.read(p, t, 0, col.exists ? part_of_strip<float>(max_of(p.Tq - t, index_t{0})) : 0, q);
+    std::uint16_t num[queries], den[queries];
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < queries; ++i) {
+      num[i] = den[i] = 0;
+      if (q.exponent[i] == gemm_query::empty) continue;
+      if (gemm_query::special(q.g[i], q.o[i], q.exponent[i])) {
+        special = -static_cast<int>(t + i);
+        continue;
+      }
+      if (q.g[i] == 0.0f) continue;
+      const float size = value_exponent(magnitude(q.g[i]));
+      den[i] = float_to_bfloat16(q.g[i] * pow2<float>(-size) * pow2<float>(size - q.exponent[i] - unit));
+      num[i] = float_to_bfloat16(bfloat16_to_float(den[i]) * ((q.o[i] - centre) * scale));
+    }
+    four_words nums, dens;
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      nums.x[i] = two_halves(num[2 * i], num[2 * i + 1]);
+      dens.x[i] = two_halves(den[2 * i], den[2 * i + 1]);
+    }
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane, chunk)) = nums;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane + 1, chunk)) = dens;
+  }
+  packed.copy_out(lane_tile, plan.right_of(batch_item, channel_tile, query_tile)[lane_tile]);
+  if (special != no_key) lower_to(&own.special, special);
+}
+
+}  // namespace aft::inline AFT_ISA::cuda_impl

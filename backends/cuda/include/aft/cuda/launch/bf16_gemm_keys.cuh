@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file launch/bf16_gemm_keys.cuh  The launches that give dk and dv of bfloat16 data as a bfloat16 product.
+#pragma once
+
+#include "../bf16_gemm/pack_queries.cuh"
+#include "bf16_gemm.cuh"
+
+namespace aft::inline AFT_ISA::cuda_impl {
+
+/// Calls that one product for each pair serves (docs/adr/0012-bfloat16-products-cuda.md).
+inline bool is_gemm(const backward_problem& p) {
+  const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
+  return p.narrow_products && p.v.type == dtype::bf16 && narrow(p.k) && narrow(p.dk) && narrow(p.dv) &&
+         p.Tq <= tuning::gemm_keys && (product_forced() || p.Tq >= tuning::product_keys) &&
+         is_product(static_cast<const problem&>(p));
+}
+
+/// Packs the right side, and what the columns' units are. `call` has g, and average and state or lse.
+inline void pack_gemm_queries(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
+  stream.launch(query_columns_kernel<float>, plan.right_columns() / tuning::lanes, query_column_warps * warp_size, call,
+                plan);
+  stream.launch(gemm_queries_kernel<float>, plan.right_blocks(), gemm_keys_threads, call, plan);
+}
+
+/// dk and dv of parts of the keys. Scratch like that of gemm_forward.
+class gemm_keys {
+ public:
+  gemm_keys(const backward_problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device())
+      : chosen_(is_gemm(p)), engine_(engine) {
+    if (!chosen_) return;
+    plan_ = plan_gemm(columns_of(p), p.Tk, p.Tq, tiles_near(p));
+    memory.reserve(plan_.left, plan_.rows.cols.batch_items() * plan_.row_tiles * plan_.left_tiles);
+    memory.reserve(plan_.row_units, plan_.left_rows());
+    memory.reserve(plan_.right, plan_.right_count());
+    memory.reserve(plan_.query_columns, plan_.right_columns());
+  }
+  gemm_keys(const gemm_keys&) = delete;
+  gemm_keys& operator=(const gemm_keys&) = delete;
+
+  bool chosen() const { return chosen_; }
+  void pack(const device_call<float>& call, const call_stream& stream) const {
+    pack_gemm_queries(stream, call, plan_);
+  }
+  /// Flags what fold_keys has to sum again.
+  void sum(const device_call<float>& part, const fold_plan& rows, const uniform_sums<query_sum<float>>& uniform,
+           const call_stream& stream) const {
+    for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
+      multiply_gemm<key_rows>(stream, part, plan_rows(plan_, rows, first), uniform, engine_);
+  }
+
+ private:
+  /// The most tiles of queries that a tile of keys looks at.
+  static index_t tiles_near(const backward_problem& p) {
+    if (!sums_uniform(p, gemm_rows, p.Tq)) return p.Tq;
+    return (keys_near(p) + gemm_rows + 2 * tuning::depth) / gemm_depth + 2;
+  }
+
+  bool chosen_;
+  gemm_engine engine_;
+  gemm_plan plan_{};
+};
+
+}  // namespace aft::inline AFT_ISA::cuda_impl
