@@ -2,8 +2,7 @@
 // The matrix product of aft/cuda/split_mma/pairs.cuh without the fall-back behind it, like product_test.cpp.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/device/runtime.cuh>
-#include <aft/cuda/split_mma/pairs.cuh>
+#include <aft/cuda/launch/pair_gradient.cuh>
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +42,7 @@ std::vector<float> centres_of(const inputs& x, device_call<float>& call, const c
 
 /// Packs and multiplies for the gradient g (B, Tq, d), with lse and average rounded to float as a caller's are.
 template <class Operand>
-std::vector<pair_element> run_pairs(inputs x, std::vector<float> g) {
+std::vector<pair_element> run_pairs(inputs x, std::vector<float> g, int slices = 1) {
   const auto queries = static_cast<std::size_t>(x.B * x.Tq * x.d);
   std::vector<float> lse(queries), average(queries);
   std::vector<float> dw(static_cast<std::size_t>(x.Tq * x.Tk), std::nanf(""));
@@ -77,7 +76,7 @@ std::vector<pair_element> run_pairs(inputs x, std::vector<float> g) {
   plan.queries = plan_side(cols, x.Tq);
   plan.keys = plan_side(cols, x.Tk);
   std::vector<pair_tile> tiles[2];
-  std::vector<float> exponents[2];
+  std::vector<int> exponents[2];
   pair_side* const sides[2] = {&plan.queries, &plan.keys};
   for (int i : {0, 1}) {
     pair_side& side = *sides[i];
@@ -86,9 +85,8 @@ std::vector<pair_element> run_pairs(inputs x, std::vector<float> g) {
     side.tiles = tiles[i].data();
     side.exponents = exponents[i].data();
     side.centres = centres.data();
-    stream.launch(i == 0 ? &pack_pairs_kernel<true> : &pack_pairs_kernel<false>,
-                  (side.row_count() + pack_pair_warps - 1) / pack_pair_warps, pack_pair_warps * warp_size, call, side,
-                  side.row_count());
+    if (i == 0) pack_pairs<true>(stream, call, side);
+    if (i == 1) pack_pairs<false>(stream, call, side);
   }
   plan.row_tiles = plan.queries.row_tiles;
   plan.key_tiles = plan.keys.row_tiles;
@@ -102,7 +100,11 @@ std::vector<pair_element> run_pairs(inputs x, std::vector<float> g) {
   plan.pairs.width = x.Tk;
   std::vector<std::uint32_t> flags(static_cast<std::size_t>(plan.pairs.row_tiles * plan.pairs.key_tiles), 77);
   plan.pairs.flags = flags.data();
-  stream.launch(pair_product_kernel<Operand>, plan.blocks(), product_threads, call, plan);
+  plan.slices = slices;
+  std::vector<float> partials(static_cast<std::size_t>(slices * plan.blocks() * pair_rows * pair_rows));
+  plan.partials = partials.data();
+  stream.launch(pair_product_kernel<Operand>, plan.blocks() * slices, product_threads, call, plan);
+  if (slices > 1) stream.launch(pair_slices_kernel<Operand>, plan.blocks(), product_threads, call, plan);
 
   std::vector<pair_element> result;
   for (index_t t = 0; t < x.Tq; ++t)
@@ -165,6 +167,30 @@ TEST_CASE("pair product: ordinary gradients are proven, and every pair is within
         CHECK(all.worst <= pair_bound(x));
         MESSAGE("largest error " << static_cast<double>(all.worst));
       }
+}
+
+TEST_CASE("pair product: columns in slices, empty ones too, are the same sums") {
+  for (bool causal : {false, true}) {
+    inputs x = inputs::random(4, 1, 1);
+    x.causal = causal;
+    const auto g = incoming_of(x, 1);
+    const auto whole = run_pairs<tf32_operand>(x, g);
+    // Of three tiles of columns any slices are added in the same order.
+    static_assert(pair_columns == 16);
+    REQUIRE(x.B * x.d == 40);
+    for (int slices : {2, 3, 7}) {
+      const auto sliced = run_pairs<tf32_operand>(x, g, slices);
+      CHECK(judge(sliced).worst <= pair_bound(x));
+      CHECK(judge(sliced).flagged == judge(whole).flagged);
+      for (std::size_t i = 0; i < whole.size(); ++i) CHECK(sliced[i].dw == whole[i].dw);
+    }
+  }
+  // The paper's images, one head over a batch of 256; a sequence of 3072; 16 heads of 24 channels.
+  CHECK(slices_of(4 * 4, 256 * 384 / 16) == 32);
+  CHECK(slices_of(48 * 48, 32 * 512 / 16) == 1);
+  CHECK(slices_of(16 * 4 * 4, 256 * 24 / 16) == 2);
+  CHECK(slices_of(1, 1) == 1);
+  CHECK(slices_of(0, 0) == 1);
 }
 
 TEST_CASE("pair product: values far from 0 do not cancel") {

@@ -58,6 +58,12 @@ AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<ke
   return row;
 }
 
+/// The lse of sums that bfloat16 operands have: they move it by up to 2^-7 (docs/adr/0012-bfloat16-products-cuda.md).
+AFT_DEVICE float short_log_sum(const row_result<float>& r) {
+  constexpr float ln2 = 0.693147181f;
+  return r.den > 0.0f ? (quick_log2(r.den) + r.exponent) * ln2 : -number<float>::infinity;
+}
+
 /// gate(q) for a result in bfloat16.
 template <gate g>
 AFT_DEVICE float short_gate(float q) {
@@ -137,8 +143,9 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
   }
 
   const tile_span inner = tiles_of(window_keys_of(p, uniform, place.first_row, place.last_row));
-  const index_t shared_by = p.d / p.hk;
-  const bool has_lse = p.lse.set && col.c % shared_by == 0;
+  const index_t shared_by = quotient(p.d, p.hk);
+  const index_t lse_channel = p.lse.set ? quotient(col.c, shared_by) : 0;
+  const bool has_lse = p.lse.set && col.c == lse_channel * shared_by;
   std::uint32_t flags = 0;
   bool shown[n];
   AFT_DEVICE_UNROLL
@@ -150,7 +157,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
     shown[r] = found.shown;
     out[r] = found.sums.average;
     if (has_lse && found.shown)
-      store<float>(p.lse, p.positions, col.b, t0 + r, col.c / shared_by, log_sum(found.sums));
+      store<float>(p.lse, p.positions, col.b, t0 + r, lse_channel, short_log_sum(found.sums));
   }
   // Words of rows that do not exist, up to whole tiles of flags, are read too.
   const index_t first_flag = place.batch_item * rows.row_tiles * rows.column_tiles * fold_rows;

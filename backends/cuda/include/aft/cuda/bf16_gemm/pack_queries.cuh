@@ -75,9 +75,9 @@ template <class C>
 AFT_KERNEL(gemm_keys_threads, 4)
 gemm_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   packed_right& packed = shared<packed_right>();
-  const index_t stripe = block_index() / plan.right_tiles;
+  const index_t stripe = quotient(block_index(), plan.right_tiles);
   const index_t query_tile = block_index() - stripe * plan.right_tiles;
-  const index_t batch_item = stripe / plan.channel_tiles;
+  const index_t batch_item = quotient(stripe, plan.channel_tiles);
   const index_t channel_tile = stripe - batch_item * plan.channel_tiles;
   const int lane_tile = thread_index() / warp_size;
   const int lane = thread_index() % warp_size;

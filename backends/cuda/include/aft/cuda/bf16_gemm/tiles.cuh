@@ -135,16 +135,17 @@ struct gemm_place {
   AFT_DEVICE static gemm_place of(const device_call<float>& p, const uniform_sums<typename Side::fold>& uniform,
                                   const gemm_plan& plan, index_t block) {
     const index_t within = plan.row_tiles * plan.channel_tiles;
-    const index_t batch_item = block / within;
+    const index_t batch_item = quotient(block, within);
     const index_t rest = block - batch_item * within;
-    const index_t group = rest / (tuning::gemm_group * plan.channel_tiles);
+    const index_t group = quotient(rest, tuning::gemm_group * plan.channel_tiles);
     const index_t first = group * tuning::gemm_group;
     const index_t left = plan.row_tiles - first;
     const index_t height = min_of(tuning::gemm_group, left);
     const index_t at = rest - first * plan.channel_tiles;
-    const index_t tile = first + at % height;
+    const index_t across = quotient(at, height);
+    const index_t tile = first + (at - across * height);
     const bool last_first = p.causal && Side::later_see_more;
-    return of_rows<Side>(p, uniform, plan, batch_item, last_first ? plan.row_tiles - 1 - tile : tile, at / height);
+    return of_rows<Side>(p, uniform, plan, batch_item, last_first ? plan.row_tiles - 1 - tile : tile, across);
   }
   template <class Side>
   AFT_DEVICE static gemm_place of_rows(const device_call<float>& p, const uniform_sums<typename Side::fold>& uniform,

@@ -85,14 +85,19 @@ struct column_epilogue {
     e.rows = length_of(p.query_lengths, col.b, p.Tq);
     return e;
   }
-  AFT_DEVICE static bool reads_q(const device_call<C>& p) { return p.y.set && p.gate_fn != gate::none; }
+  AFT_DEVICE static bool reads_q(const device_call<C>& p) { return p.y.set && p.gate_fn != aft::gate::none; }
 
-  AFT_DEVICE void write(const device_call<C>& p, index_t t, C q_of_row, const row_result<C>& summed) const {
+  /// From q to gate(q), for write().
+  AFT_DEVICE static void gate(const device_call<C>& p, C (&q)[strip<C>]) {
+    if (reads_q(p)) gate_values<C>(p.gate_fn, q, q);
+  }
+
+  AFT_DEVICE void write(const device_call<C>& p, index_t t, C gate_of_row, const row_result<C>& summed) const {
     const bool padding = t >= rows;
     const row_result<C> r = padding ? row_result<C>{} : summed;
     if (p.y.set) {
       C out = r.average;
-      if (p.gate_fn != gate::none && !padding) out *= gate_value<C>(p.gate_fn, q_of_row);
+      if (p.gate_fn != aft::gate::none && !padding) out *= gate_of_row;
       y.write(p.y, p.positions, t, out);
     }
     if (p.average.set) average.write(p.average, p.positions, t, r.average);

@@ -50,8 +50,8 @@ struct fold_place {
   index_t batch_item, first_row, first_column, tile;
 
   AFT_DEVICE static fold_place of(const fold_plan& plan, index_t block) {
-    const index_t row_tile = block / plan.column_tiles;
-    const index_t batch_item = row_tile / plan.row_tiles;
+    const index_t row_tile = quotient(block, plan.column_tiles);
+    const index_t batch_item = quotient(row_tile, plan.row_tiles);
     return {batch_item, plan.r0 + (row_tile - batch_item * plan.row_tiles) * fold_rows,
             (block - row_tile * plan.column_tiles) * tuning::lanes, block};
   }

@@ -66,9 +66,9 @@ struct saved_column {
   AFT_DEVICE static saved_column of(const device_call<C>& p, const column& col) {
     saved_column saved;
     saved.average = tensor_column::of(p.average, col.b, col.c);
-    if (p.from_lse) saved.lse = tensor_column::of(p.lse, col.b, col.c / (p.d / p.hk));
+    if (p.from_lse) saved.lse = tensor_column::of(p.lse, col.b, quotient(col.c, quotient(p.d, p.hk)));
     saved.g = p.g + col.b * p.Tq * p.d + col.c;
-    saved.state = col.b * p.Tq * p.state_channels + col.c / (p.d / p.state_channels);
+    saved.state = col.b * p.Tq * p.state_channels + quotient(col.c, quotient(p.d, p.state_channels));
     saved.rows = length_of(p.query_lengths, col.b, p.Tq);
     return saved;
   }

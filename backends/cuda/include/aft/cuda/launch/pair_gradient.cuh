@@ -7,6 +7,14 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
+/// Both passes over one side.
+template <bool queries>
+void pack_pairs(const call_stream& stream, const device_call<float>& call, const pair_side& side) {
+  stream.clear(side.exponents, side.row_count());
+  stream.launch(pack_pairs_kernel<queries, true>, side.pack_blocks(), pack_pair_threads, call, side);
+  stream.launch(pack_pairs_kernel<queries, false>, side.pack_blocks(), pack_pair_threads, call, side);
+}
+
 template <class C>
 class pair_backward {
  public:
@@ -18,6 +26,15 @@ class pair_backward {
     keys_ = plan_side(cols_, p.Tk);
     memory.reserve(centres_, p.B * p.d);
     memory.reserve(flags_, cols_.batch_items() * tiles(0, rows_).row_tiles * tiles(0, rows_).key_tiles);
+    const pair_plan<C> whole = tiles(0, p.Tq);
+    constexpr index_t tiles_of_step = pair_rows / tuning::pairs;
+    const index_t tiles_of_head = ceil_div(p.Tq, pair_rows) * (whole.key_tiles / tiles_of_step);
+    slices_ = slices_of(tiles_of_head * (cols_.batched ? 1 : cols_.heads), queries_.column_tiles);
+    if (slices_ > 1) {
+      const pair_plan<C> part = tiles(0, rows_);
+      memory.reserve(partials_, slices_ * cols_.batch_items() * ceil_div(rows_, pair_rows) *
+                                    (part.key_tiles / tiles_of_step) * (pair_rows * pair_rows));
+    }
     for (pair_side* side : {&queries_, &keys_}) {
       memory.reserve(side->tiles, side->tile_count());
       memory.reserve(side->exponents, side->row_count());
@@ -33,8 +50,8 @@ class pair_backward {
     if constexpr (sizeof(C) == sizeof(float)) {
       if (!product_) return;
       stream.launch(pair_centres_kernel<float>, ceil_div(call.B * call.d, warp_size), centre_threads, call, centres_);
-      pack(pack_pairs_kernel<true>, queries_, call, stream);
-      pack(pack_pairs_kernel<false>, keys_, call, stream);
+      pack<true>(queries_, call, stream);
+      pack<false>(keys_, call, stream);
     }
   }
 
@@ -65,9 +82,12 @@ class pair_backward {
       if (product_) {
         plan.flags = flags_;
         constexpr index_t tiles_of_step = pair_rows / tuning::pairs;
-        const pair_product product{plan, queries_, keys_, ceil_div(plan.r1 - plan.r0, pair_rows),
-                                   plan.key_tiles / tiles_of_step};
-        stream.launch(pair_product_kernel<tf32_operand>, product.blocks(), product_threads, call, product);
+        const pair_product product{plan,    queries_, keys_, ceil_div(plan.r1 - plan.r0, pair_rows),
+                                   plan.key_tiles / tiles_of_step,
+                                   slices_, partials_};
+        stream.launch(pair_product_kernel<tf32_operand>, product.blocks() * slices_, product_threads, call, product);
+        if (slices_ > 1)
+          stream.launch(pair_slices_kernel<tf32_operand>, product.blocks(), product_threads, call, product);
       }
     }
     stream.launch(pair_gradient_kernel<C>, plan.blocks(), pair_threads, call, plan);
@@ -91,11 +111,10 @@ class pair_backward {
     if (product_) rows_ = rows;
     return product_;
   }
-  void pack(void (*kernel)(device_call<float>, pair_side, index_t), pair_side side, const device_call<float>& call,
-            const call_stream& stream) const {
+  template <bool queries>
+  void pack(pair_side side, const device_call<float>& call, const call_stream& stream) const {
     side.centres = centres_;
-    stream.launch(kernel, ceil_div(side.row_count(), pack_pair_warps), pack_pair_warps * warp_size, call, side,
-                  side.row_count());
+    pack_pairs<queries>(stream, call, side);
   }
 
   const backward_problem* p_;
@@ -104,6 +123,8 @@ class pair_backward {
   bool product_ = false;
   pair_side queries_{}, keys_{};
   float* centres_ = nullptr;
+  int slices_ = 1;
+  float* partials_ = nullptr;
   std::uint32_t* flags_ = nullptr;
 };
 

@@ -91,4 +91,39 @@ AFT_DEVICE C gate_slope(gate g, C q) {
   return C(0);
 }
 
+/// value(x) for all n, in one copy of the code, whose result finds its register by a comparison.
+template <class C, int n, class Value>
+AFT_DEVICE void one_by_one(const C (&x)[n], C (&out)[n], const Value& value) {
+  AFT_DEVICE_UNROLL_BY(1)
+  for (int j = 0; j < n; ++j) {
+    C own = x[0];
+    AFT_DEVICE_UNROLL
+    for (int i = 1; i < n; ++i) own = i == j ? x[i] : own;
+    own = value(own);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < n; ++i) out[i] = i == j ? own : out[i];
+  }
+}
+
+/// gate(q) of n rows; `out` may be `q`. The gate of the papers is written out for each, which the compiler overlaps.
+template <class C, int n>
+AFT_DEVICE void gate_values(gate g, const C (&q)[n], C (&out)[n]) {
+  if (g == gate::sigmoid) {
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < n; ++i) out[i] = sigmoid<C>(q[i]);
+  } else {
+    one_by_one(q, out, [g](C x) { return gate_value<C>(g, x); });
+  }
+}
+/// gate'(q), likewise.
+template <class C, int n>
+AFT_DEVICE void gate_slopes(gate g, const C (&q)[n], C (&out)[n]) {
+  if (g == gate::sigmoid) {
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < n; ++i) out[i] = sigmoid_slope<C>(q[i]);
+  } else {
+    one_by_one(q, out, [g](C x) { return gate_slope<C>(g, x); });
+  }
+}
+
 }  // namespace aft::inline AFT_ISA::cuda_impl

@@ -54,7 +54,7 @@ struct scan_place {
     const index_t word = block_index() * tuning::warps + thread_index() / warp_size;
     scan_place place{};
     place.exists = word < plan.chunks * plan.column_tiles;
-    place.chunk = word / plan.column_tiles;
+    place.chunk = quotient(word, plan.column_tiles);
     place.begin = place.chunk * plan.chunk;
     const index_t end = place.begin + plan.chunk;
     place.end = end < plan.length ? end : plan.length;
@@ -82,7 +82,7 @@ AFT_DEVICE void add_key(C key, C value, key_sum<C>& sum) {
 }
 
 template <class C>
-AFT_KERNEL(scan_threads, 4)
+AFT_KERNEL(scan_threads, (sizeof(C) == 8 ? 3 : 4))
 scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<key_sum<C>> plan) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
@@ -130,6 +130,7 @@ scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
     const int rows = part_of_strip<C>(at.end - t);
     C q[strip<C>] = {};
     if (results.reads_q(p)) results.q.read(p.q, p.positions, t, 0, rows, q);
+    results.gate(p, q);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < strip<C>; ++i)
       if (i < rows) results.write(p, t + i, q[i], total);
@@ -171,6 +172,7 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
     C key[strip<C>], value[strip<C>], q[strip<C>] = {};
     keys.read(p, s0, 0, last, key, value);
     if (results.reads_q(p)) results.q.read(p.q, p.positions, t0, first, last, q);
+    results.gate(p, q);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < strip<C>; ++i) {
       add_key(key[i], value[i], sum);

@@ -28,14 +28,17 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
     if (gated) q.read(p.q, p.positions, t, 0, count, q_of_row);
     if (gated && p.dq.set) rows.average.read(p.average, p.positions, t, 0, count, average);
     const std::uint32_t none = rows.empty_rows(p, t, count);
+    C slopes[strip<C>];
+    if (gated && p.dq.set) gate_slopes<C>(p.gate_fn, q_of_row, slopes);
+    if (gated) gate_values<C>(p.gate_fn, q_of_row, q_of_row);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < strip<C>; ++i) {
       if (i >= count) continue;
       const bool empty = (none >> i & 1u) != 0;
       C value = incoming[i], slope = C(0);
       if (gated) {
-        value = incoming[i] * gate_value<C>(p.gate_fn, q_of_row[i]);
-        if (p.dq.set) slope = incoming[i] * gate_slope<C>(p.gate_fn, q_of_row[i]) * average[i];
+        value = incoming[i] * q_of_row[i];
+        if (p.dq.set) slope = incoming[i] * slopes[i] * average[i];
       }
       g[(t + i) * p.d] = empty ? C(0) : value;
       if (p.dq.set) dq.write(p.dq, p.positions, t + i, empty ? C(0) : slope);

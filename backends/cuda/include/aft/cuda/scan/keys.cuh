@@ -19,14 +19,17 @@ struct average_range {
     low = smaller(low, x.low);
     high = larger(high, x.high);
   }
-  AFT_DEVICE void add(const device_call<C>& p, const column& col, index_t t, C o) {
-    if (!is_finite(o)) return;
-    if (o == C(0)) {
-      saved_row<C> u;
-      load_row_weights(p, col.b, t, col.c, u);
-      if (u.inverse == C(0)) return;
-    }
-    add(average_range{o, o});
+  /// Rows [t, t + count) of a column; those that see nothing have an average of 0.
+  AFT_DEVICE void add(const device_call<C>& p, const saved_column<C>& rows, index_t t, int count) {
+    C o[strip<C>];
+    rows.average.read(p.average, p.positions, t, 0, count, o);
+    bool zeros = false;
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip<C>; ++i) zeros = zeros || o[i] == C(0);
+    const std::uint32_t empty = zeros ? rows.empty_rows(p, t, count) : 0u;
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip<C>; ++i)
+      if (i < count && t + i < rows.rows && is_finite(o[i]) && (empty >> i & 1u) == 0) add(average_range{o[i], o[i]});
   }
   /// The average nearest to 0, or 0 where they differ in sign: no o - m is larger than o, so that the gradients of a
   /// row that sees small values keep what its own size allows, and much smaller where all averages are nearly equal.
@@ -34,7 +37,7 @@ struct average_range {
 };
 
 template <class C>
-AFT_KERNEL(scan_threads, 3)
+AFT_KERNEL(scan_threads, 2)
 scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<query_sum<C>> plan) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
@@ -43,14 +46,7 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   const index_t begin = at.begin < plan.diagonal ? 0 : at.begin - plan.diagonal;
   const index_t end = at.end - plan.diagonal;
   const auto rows = saved_column<C>::of(p, at.col);
-  for (index_t t = begin; t < end; t += strip<C>) {
-    const int count = part_of_strip<C>(min_of(end, rows.rows) - t);
-    C o[strip<C>];
-    rows.average.read(p.average, p.positions, t, 0, count, o);
-    AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i)
-      if (i < count) averages.add(p, at.col, t + i, o[i]);
-  }
+  for (index_t t = begin; t < end; t += strip<C>) averages.add(p, rows, t, part_of_strip<C>(end - t));
   sum.centre = averages.centre();
   for (index_t t = begin; t < end; t += strip<C>) {
     query_strip<C> q;

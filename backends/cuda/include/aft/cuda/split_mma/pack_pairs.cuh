@@ -20,17 +20,21 @@ struct alignas(16) pair_tile {
   std::byte operand[pair_rows * operand_row_bytes];
 };
 
-/// Tiles in the order (batch item, tile of rows, tile of columns); a row is in units of 2^exponent, (batch item, row).
+/// Tiles in the order (batch item, tile of rows, tile of columns); a row is in units of 2^row_unit, (batch item, row).
 struct pair_side {
   columns cols{};
   index_t rows = 0, row_tiles = 0, column_tiles = 0;
   pair_tile* tiles = nullptr;
-  float* exponents = nullptr;
+  int* exponents = nullptr;  ///< above no_exponent, so that memory of zeros is rows of nothing
   const float* centres = nullptr;  ///< (B, d)
 
   AFT_HOST_DEVICE index_t padded_rows() const { return row_tiles * pair_rows; }
+  /// Of columns, for a block that packs.
+  AFT_HOST_DEVICE index_t groups() const { return ceil_div(column_tiles * pair_columns, index_t{4 * warp_size}); }
+  index_t pack_blocks() const { return cols.batch_items() * row_tiles * groups(); }
   index_t tile_count() const { return cols.batch_items() * row_tiles * column_tiles; }
   index_t row_count() const { return cols.batch_items() * padded_rows(); }
+  AFT_DEVICE float row_unit(index_t row) const { return static_cast<float>(exponents[row]) + no_exponent<float>; }
 };
 
 inline pair_side plan_side(const columns& cols, index_t rows) {
@@ -62,7 +66,9 @@ pair_centres_kernel(const AFT_PARAMETER device_call<C> p, C* centres) {
   average_range<C> averages;
   if (i < p.B * p.d) {
     const column col{i / p.d, i % p.d, true};
-    for (index_t t = row; t < p.Tq; t += centre_rows) if (!is_padding(p, col.b, t)) averages.add(p, col, t, load<float>(p.average, p.positions, col.b, t, col.c));
+    const auto rows = saved_column<C>::of(p, col);
+    for (index_t t = row * strip<C>; t < p.Tq; t += centre_rows * strip<C>)
+      averages.add(p, rows, t, part_of_strip<C>(p.Tq - t));
   }
   parts.low[row][lane] = averages.low;
   parts.high[row][lane] = averages.high;
@@ -80,60 +86,102 @@ struct packed_pair {
   float first, second, exponent;
 };
 
-AFT_DEVICE packed_pair pair_of_query(const device_call<float>& p, const column& col, index_t t, float centre) {
-  const staged_query<float> q = stage_query(p, col.b, t, col.c);
+AFT_DEVICE packed_pair pair_of_query(float g, float o, float exponent, float centre) {
   // A row that sees nothing in this column, or whose incoming gradient is 0, adds nothing; what is no number stays.
-  if (q.g == 0.0f && is_finite(q.o)) return {0.0f, 0.0f, no_exponent<float>};
-  const float x = tf32_operand::rounded(q.g * pow2<float>(-value_exponent(magnitude(q.g))));
-  return {x, x * (centre - q.o), query_exponent(q)};
+  if (g == 0.0f && is_finite(o)) return {0.0f, 0.0f, no_exponent<float>};
+  const float size = value_exponent(magnitude(g));
+  const float x = tf32_operand::rounded(g * pow2<float>(-size));
+  return {x, x * (centre - o), size - exponent};
 }
-AFT_DEVICE packed_pair pair_of_key(const device_call<float>& p, const column& col, index_t s, float centre) {
-  const float key = load_key(p, col.b, s, col.c);
+AFT_DEVICE packed_pair pair_of_key(float key, float value, float centre) {
   if (key == -number<float>::infinity) return {0.0f, 0.0f, no_exponent<float>};
   const split_exp<float> e = stage_logit(key);
   const float x = tf32_operand::rounded(e.mantissa);
-  return {x * (load<float>(p.v, p.positions, col.b, s, col.c) - centre), x, e.exponent};
+  return {x * (value - centre), x, e.exponent};
 }
 
-/// The size of a pair's larger number; what is no number leaves the row's unit to the others, and spoils its sums.
-AFT_DEVICE float pair_exponent(const packed_pair& x) {
+/// The size of a pair's larger number above no_exponent; what is no number leaves the row's unit to the others, and
+/// spoils its sums.
+AFT_DEVICE int pair_exponent(const packed_pair& x) {
   const float most = larger(magnitude(x.first), magnitude(x.second));
-  return most == 0.0f ? no_exponent<float> : x.exponent + value_exponent(most);
+  const float size = x.exponent + value_exponent(most) - no_exponent<float>;
+  return most == 0.0f || !(size > 0.0f) ? 0 : static_cast<int>(size);
 }
 
-inline constexpr int pack_pair_warps = 4;
+inline constexpr int pack_pair_warps = pair_rows / strip<float>;
+inline constexpr int pack_pair_threads = pack_pair_warps * warp_size;
+/// Columns that a block goes through, 32 at a time.
+inline constexpr int pack_pair_columns = 4 * warp_size;
 
-/// A warp packs a row of queries, or of keys.
+/// Rows [row, row + 8) of a column, of queries or of keys.
 template <bool queries>
-AFT_KERNEL(pack_pair_warps* warp_size, 4)
-pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pair_side side, const index_t count) {
-  const index_t index = block_index() * pack_pair_warps + thread_index() / warp_size;
-  if (index >= count) return;
-  const int lane = thread_index() % warp_size;
-  const index_t padded = side.padded_rows();
-  const index_t batch_item = index / padded;
-  const index_t row = index - batch_item * padded;
-  const auto pair_at = [&](index_t j) -> packed_pair {
-    const column col = side.cols.at(batch_item, j);
-    if (!col.exists || row >= side.rows) return {0.0f, 0.0f, no_exponent<float>};
-    const float centre = side.centres[col.b * p.d + col.c];
-    return queries ? pair_of_query(p, col, row, centre) : pair_of_key(p, col, row, centre);
-  };
-  float unit = no_exponent<float>;
-  for (index_t j = lane; j < side.cols.count(); j += warp_size) unit = larger(unit, pair_exponent(pair_at(j)));
+AFT_DEVICE void read_pairs(const device_call<float>& p, const pair_side& side, const column& col, index_t row,
+                           packed_pair (&x)[strip<float>]) {
+  const index_t rest = col.exists && row < side.rows ? side.rows - row : 0;
+  const int count = rest < strip<float> ? static_cast<int>(rest) : strip<float>;
   AFT_DEVICE_UNROLL
-  for (int mask = 1; mask < warp_size; mask *= 2) unit = larger(unit, shuffle_xor(unit, mask));
-  if (lane == 0) side.exponents[index] = unit;
+  for (int i = 0; i < strip<float>; ++i) x[i] = {0.0f, 0.0f, no_exponent<float>};
+  if (count == 0) return;
+  const float centre = side.centres[col.b * p.d + col.c];
+  if constexpr (queries) {
+    query_strip<float> q;
+    saved_column<float>::of(p, col).read(p, row, 0, count, q);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip<float>; ++i) x[i] = pair_of_query(q.g[i], q.o[i], q.exponent[i], centre);
+  } else {
+    float key[strip<float>], value[strip<float>];
+    key_column<float>::of(p, col).read(p, row, 0, count, key, value);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < strip<float>; ++i) x[i] = pair_of_key(key[i], value[i], centre);
+  }
+}
 
-  const int in_tile = static_cast<int>(row % pair_rows);
+/// A block has the 64 rows of a tile, a warp eight of them, a lane a column: first for the rows' units, then, with
+/// `units` known, for the tiles.
+template <bool queries, bool units>
+AFT_KERNEL(pack_pair_threads, 2)
+pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pair_side side) {
+  constexpr int n = strip<float>;
+  const index_t groups = side.groups();
+  const index_t row_block = quotient(block_index(), groups);
+  const index_t batch_item = quotient(row_block, side.row_tiles);
+  const index_t row_tile = row_block - batch_item * side.row_tiles;
+  const int lane = thread_index() % warp_size;
+  const int in_tile = thread_index() / warp_size * n;
+  const index_t row = row_tile * pair_rows + in_tile;
+  const index_t first_row = batch_item * side.padded_rows() + row;
+  const index_t begin = (block_index() - row_block * groups) * pack_pair_columns;
+  const index_t columns_packed = side.column_tiles * pair_columns;
+  int most[n] = {};
+  float unit[n] = {};
+  AFT_DEVICE_UNROLL
+  for (int i = 0; i < n; ++i)
+    if (!units) unit[i] = side.row_unit(first_row + i);
+  pair_tile* const tiles = side.tiles + (batch_item * side.row_tiles + row_tile) * side.column_tiles;
   const int in_row = lane % pair_columns;
-  pair_tile* const tiles = side.tiles + (batch_item * side.row_tiles + row / pair_rows) * side.column_tiles;
-  for (index_t j = lane; j < side.column_tiles * pair_columns; j += warp_size) {
-    const packed_pair x = pair_at(j);
-    // pow2 has no value for what is no number; a row or key beyond the range is one of them.
-    const float scale = x.exponent == x.exponent ? pow2<float>(x.exponent - unit) : x.exponent;
-    std::byte* const to = tiles[j / pair_columns].operand + chunk_at(in_tile, in_row / 2) + in_row % 2 * 8;
-    *reinterpret_cast<two_floats*>(to) = {{x.first * scale, x.second * scale}};
+  AFT_DEVICE_UNROLL_BY(1)
+  for (index_t j = begin + lane; j < begin + pack_pair_columns && j < columns_packed; j += warp_size) {
+    packed_pair x[n];
+    read_pairs<queries>(p, side, side.cols.at(batch_item, j), row, x);
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      if constexpr (units) {
+        most[i] = max_of(most[i], pair_exponent(x[i]));
+      } else {
+        // pow2 has no value for what is no number; a row or key beyond the range is one of them.
+        const float scale = x[i].exponent == x[i].exponent ? pow2<float>(x[i].exponent - unit[i]) : x[i].exponent;
+        std::byte* const to = tiles[j / pair_columns].operand + chunk_at(in_tile + i, in_row / 2) + in_row % 2 * 8;
+        *reinterpret_cast<two_floats*>(to) = {{x[i].first * scale, x[i].second * scale}};
+      }
+    }
+  }
+  if constexpr (units) {
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      AFT_DEVICE_UNROLL
+      for (int mask = 1; mask < warp_size; mask *= 2) most[i] = max_of(most[i], shuffle_xor(most[i], mask));
+      if (lane == i) raise_to(&side.exponents[first_row + i], most[i]);
+    }
   }
 }
 

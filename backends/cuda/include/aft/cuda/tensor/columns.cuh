@@ -21,12 +21,14 @@ struct columns {
   AFT_HOST_DEVICE index_t batch_items() const { return heads * (batched ? B : 1); }
   AFT_HOST_DEVICE index_t count() const { return width * (batched ? 1 : B); }
 
-  AFT_DEVICE index_t head(index_t batch_item) const { return batched ? batch_item % heads : batch_item; }
+  AFT_DEVICE index_t head(index_t batch_item) const {
+    return batched ? batch_item - quotient(batch_item, heads) * heads : batch_item;
+  }
   /// The batch element that weights are looked up with; without `batched` any will do.
-  AFT_DEVICE index_t batch(index_t batch_item) const { return batched ? batch_item / heads : 0; }
+  AFT_DEVICE index_t batch(index_t batch_item) const { return batched ? quotient(batch_item, heads) : 0; }
   AFT_DEVICE column at(index_t batch_item, index_t j) const {
-    const index_t own = j / width;
-    return {batched ? batch_item / heads : own, head(batch_item) * width + (j - own * width), j < count()};
+    const index_t own = quotient(j, width);
+    return {batched ? quotient(batch_item, heads) : own, head(batch_item) * width + (j - own * width), j < count()};
   }
 };
 

@@ -61,8 +61,15 @@ struct tensor_column {
         from += x.s2;
       }
     } else {
+      // Rare, and long to write out for each position: one copy, whose result finds its register by a comparison.
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < n; ++i) out[i] = i >= lo && i < hi ? from[at(x, g, t + i)] : E{};
+      for (int i = 0; i < n; ++i) out[i] = E{};
+      AFT_DEVICE_UNROLL_BY(1)
+      for (int j = lo; j < hi; ++j) {
+        const E own = from[at(x, g, t + j)];
+        AFT_DEVICE_UNROLL
+        for (int i = 0; i < n; ++i) out[i] = i == j ? own : out[i];
+      }
     }
   }
 };
@@ -76,7 +83,7 @@ struct key_column {
 
   AFT_DEVICE static key_column of(const device_call<C>& p, const column& col) {
     key_column keys;
-    keys.k = tensor_column::of(p.k, col.b, col.c / (p.d / p.hk));
+    keys.k = tensor_column::of(p.k, col.b, quotient(col.c, quotient(p.d, p.hk)));
     keys.v = tensor_column::of(p.v, col.b, col.c);
     if (p.mask != nullptr && p.mask_st == 0) keys.mask = p.mask + col.b * p.mask_sb;
     keys.end = length_of(p.lengths, col.b, p.Tk);
