@@ -54,11 +54,12 @@ inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::ave
                                  {"dr", &results::dr}};
 
 /// The library's result. Also watches inputs and the surroundings of outputs.
-/// The relative error, in units of max|v|, that the products of bfloat16 numbers may add to y and to an average, and the
-/// absolute one that they may add to a lse; 0 where the call works in the arithmetic type.
+/// The relative error, in units of max|v|, that the products of bfloat16 numbers may add to y and to an average, and
+/// the absolute one that they may add to a lse; 0 where the call works in the arithmetic type.
 long double pair_error(dtype type, const setup& s);
 
-/// The same for dk and dv, relative to the largest sum of absolute terms: the contract's eight units of the data's type.
+/// The same for dk and dv, relative to the largest sum of absolute terms: the contract's eight units of the data's
+/// type.
 long double pair_gradient_error(dtype type, const setup& s);
 
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = default_executor());

@@ -31,15 +31,15 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
     const auto& count = oracle.count.*p.values;
     const auto& given = oracle.given_absolute.*p.values;
     comparison c{&(got.*p.values),
-                       &(oracle.value.*p.values),
-                       &(oracle.naive.*p.values),
-                       &(oracle.terms.*p.values),
-                       oracle.scale.*p.values,
-                       arithmetic_of(type),
-                       storage_of(p, type, s),
-                       oracle.given_error,
-                       count.empty() ? 0 : count.front(),
-                       given.empty() ? 0 : given.front()};
+                 &(oracle.value.*p.values),
+                 &(oracle.naive.*p.values),
+                 &(oracle.terms.*p.values),
+                 oracle.scale.*p.values,
+                 arithmetic_of(type),
+                 storage_of(p, type, s),
+                 oracle.given_error,
+                 count.empty() ? 0 : count.front(),
+                 given.empty() ? 0 : given.front()};
     // Products of pairs move a lse by as much as they move den, however large it is itself. Of gradients only those of
     // keys and values are such products.
     if (p.values == &results::lse) {

@@ -156,8 +156,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
     if (lane == r) flags = word;
     shown[r] = found.shown;
     out[r] = found.sums.average;
-    if (has_lse && found.shown)
-      store<float>(p.lse, p.positions, col.b, t0 + r, lse_channel, short_log_sum(found.sums));
+    if (has_lse && found.shown) store<float>(p.lse, p.positions, col.b, t0 + r, lse_channel, short_log_sum(found.sums));
   }
   // Words of rows that do not exist, up to whole tiles of flags, are read too.
   const index_t first_flag = place.batch_item * rows.row_tiles * rows.column_tiles * fold_rows;

@@ -25,8 +25,8 @@ AFT_DEVICE key_gradient prove_key(const device_call<float>& p, const uniform_sum
   const split_exp<float> k = stage_logit(key);
   // No query before this one sees the key; the unit of a special row is NaN.
   const index_t first = p.causal ? s - p.diagonal : 0;
-  const bool fits = (at.special == no_key || -at.special < first) && is_finite(unit) && is_finite(value) &&
-                    k.mantissa == k.mantissa;
+  const bool fits =
+      (at.special == no_key || -at.special < first) && is_finite(unit) && is_finite(value) && k.mantissa == k.mantissa;
   const bool nothing = unit == no_exponent<float> || at.unit == no_exponent<float>;
   if (!nothing) {
     const float exponent = k.exponent + unit + at.unit;
@@ -37,17 +37,17 @@ AFT_DEVICE key_gradient prove_key(const device_call<float>& p, const uniform_sum
     g.dv = k.mantissa * pair.x[1] * pow2<float>(most) * pow2<float>(exponent - most);
     g.dk = k.mantissa * difference * pow2<float>(most) * pow2<float>(exponent - most);
     g.proven = exponent <= 120.0f && exponent - at.largest <= gemm_gradient_reach &&
-               k.exponent + at.unit <= gemm_gradient_most && ordinary(value - at.centre) &&
-               at.value_unit >= -90.0f && is_finite(g.dv) && is_finite(g.dk);
+               k.exponent + at.unit <= gemm_gradient_most && ordinary(value - at.centre) && at.value_unit >= -90.0f &&
+               is_finite(g.dv) && is_finite(g.dk);
   }
   g.proven = g.proven && fits && add_uniform_queries(uniform, inner, col, k, value, g.dv, g.dk);
   return g;
 }
 
 /// Keys [row, row + 8) of the block's tile in 32 of its channels, by one warp.
-AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan,
-                              const uniform_sums<query_sum<float>>& uniform, const gemm_place& place,
-                              const gemm_sums& sums, int row, int lane_tile) {
+AFT_DEVICE void gemm_key_epilogue(const device_call<float>& p, const gemm_plan& plan,
+                                  const uniform_sums<query_sum<float>>& uniform, const gemm_place& place,
+                                  const gemm_sums& sums, int row, int lane_tile) {
   constexpr int n = gemm_sums::rows;
   const fold_plan& rows = plan.rows;
   const int lane = thread_index() % warp_size;
@@ -60,7 +60,7 @@ AFT_DEVICE void gemm_epilogue(const device_call<float>& p, const gemm_plan& plan
   const index_t s0 = place.first_row + row;
   const index_t rest = place.last_row - s0;
   const int exist = col.exists && rest > 0 ? static_cast<int>(min_of(rest, index_t{n})) : 0;
-  static_assert(n == strip<float>);
+  static_assert(n == burst<float>);
   float key[n], value[n];
   key_column<float> keys;
   if (col.exists) keys = key_column<float>::of(p, col);

@@ -77,6 +77,18 @@ AFT_DEVICE void start_gemm_copy(const Tile& from, Tile& to) {
   }
 }
 
+/// Rows [row, row + 8) of the block's tile in 32 of its channels, by one warp.
+template <class Side>
+AFT_DEVICE void finish_gemm(const device_call<float>& p, const gemm_plan& plan,
+                            const uniform_sums<typename Side::fold>& uniform, const gemm_place& place,
+                            const gemm_sums& sums, int row, int lane_tile) {
+  if constexpr (Side::are_keys) {
+    gemm_key_epilogue(p, plan, uniform, place, sums, row, lane_tile);
+  } else {
+    gemm_epilogue(p, plan, uniform, place, sums, row, lane_tile);
+  }
+}
+
 template <class Side>
 AFT_KERNEL(gemm_threads, 1)
 gemm_mma_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER gemm_plan plan,
@@ -126,7 +138,7 @@ gemm_mma_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER ge
         sums.pair[at.lane / 4][4 * n + at.lane % 4] = {{acc[m][n][2 * half], acc[m][n][2 * half + 1]}};
     }
     sync_warp();
-    gemm_epilogue(p, plan, uniform, place, sums, at.first_row + 8 * part, at.lane_tile);
+    finish_gemm<Side>(p, plan, uniform, place, sums, at.first_row + 8 * part, at.lane_tile);
     sync_warp();
   }
 }

@@ -94,7 +94,7 @@ gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_
   if (col.exists) column_keys = key_column<float>::of(p, col);
   int special = no_key;
   constexpr int keys = chunk_bytes / 2;
-  static_assert(keys == strip<float>);
+  static_assert(keys == burst<float>);
   AFT_DEVICE_UNROLL_BY(1)
   for (int chunk = 0; chunk < gemm_depth / keys; ++chunk) {
     const index_t s = s0 + chunk * keys;

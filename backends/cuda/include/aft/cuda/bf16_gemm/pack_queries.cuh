@@ -8,7 +8,7 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
-/// A query of a query_strip, as an operand; `special` where it cannot be one.
+/// A query of a query_burst, as an operand; `special` where it cannot be one.
 struct gemm_query {
   static constexpr float empty = -no_exponent<float>;
 
@@ -26,7 +26,7 @@ struct query_column_buffers {
   average_range<float> averages[query_column_warps][tuning::lanes];
 };
 
-/// A block has 32 columns, of which each warp looks at every eighth strip of queries.
+/// A block has 32 columns, of which each warp looks at every eighth burst of queries.
 template <class C>
 AFT_KERNEL(query_column_warps* warp_size, 2)
 query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
@@ -39,11 +39,11 @@ query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER g
   average_range<float> averages;
   if (col.exists) {
     const auto rows = saved_column<float>::of(p, col);
-    for (index_t t = warp * strip<float>; t < p.Tq; t += query_column_warps * strip<float>) {
-      query_strip<float> q;
-      rows.read(p, t, 0, part_of_strip<float>(p.Tq - t), q);
+    for (index_t t = warp * burst<float>; t < p.Tq; t += query_column_warps * burst<float>) {
+      query_burst<float> q;
+      rows.read(p, t, 0, part_of_burst<float>(p.Tq - t), q);
       AFT_DEVICE_UNROLL
-      for (int j = 0; j < strip<float>; ++j) {
+      for (int j = 0; j < burst<float>; ++j) {
         if (q.exponent[j] == gemm_query::empty || gemm_query::special(q.g[j], q.o[j], q.exponent[j])) continue;
         averages.add({q.o[j], q.o[j]});
         if (q.g[j] == 0.0f) continue;
@@ -63,8 +63,7 @@ query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER g
     averages.add(parts.averages[w][lane]);
   }
   const float centre = averages.centre();
-  const float spread = averages.low > averages.high ? 0.0f
-                                                    : larger(averages.high - centre, centre - averages.low);
+  const float spread = averages.low > averages.high ? 0.0f : larger(averages.high - centre, centre - averages.low);
   // Averages that lie further apart than numbers go make every query special: 0 times infinity is NaN.
   plan.query_columns[i] = {unit, largest, centre, spread > 0.0f ? value_exponent(spread) : 0.0f,
                            is_finite(spread) ? no_key : -no_key};
@@ -90,12 +89,12 @@ gemm_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ge
   if (col.exists) rows = saved_column<float>::of(p, col);
   int special = no_key;
   constexpr int queries = chunk_bytes / 2;
-  static_assert(queries == strip<float>);
+  static_assert(queries == burst<float>);
   AFT_DEVICE_UNROLL_BY(1)
   for (int chunk = 0; chunk < gemm_depth / queries; ++chunk) {
     const index_t t = query_tile * gemm_depth + chunk * queries;
-    query_strip<float> q;
-    rows.read(p, t, 0, col.exists ? part_of_strip<float>(max_of(p.Tq - t, index_t{0})) : 0, q);
+    query_burst<float> q;
+    rows.read(p, t, 0, col.exists ? part_of_burst<float>(max_of(p.Tq - t, index_t{0})) : 0, q);
     std::uint16_t num[queries], den[queries];
     AFT_DEVICE_UNROLL
     for (int i = 0; i < queries; ++i) {

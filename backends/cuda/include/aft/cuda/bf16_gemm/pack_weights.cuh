@@ -87,7 +87,8 @@ gemm_weights_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETE
   const index_t tile = index / gemm_rows;
   const int r = static_cast<int>(index % gemm_rows);
   const index_t batch_item = tile / plan.row_tiles;
-  const gemm_place place = gemm_place::of_rows<Side>(p, uniform, plan, batch_item, tile - batch_item * plan.row_tiles, 0);
+  const gemm_place place =
+      gemm_place::of_rows<Side>(p, uniform, plan, batch_item, tile - batch_item * plan.row_tiles, 0);
   const index_t row = place.first_row + r;
   span seen = Side::seen_by(p, Side::near_rows(p, uniform, place.first_row, place.last_row), row);
   if (row >= place.last_row) seen.hi = seen.lo;

@@ -12,7 +12,7 @@ namespace aft::inline AFT_ISA::cuda_impl {
 /// The forward pass, AFT Eq. 2.
 struct query_rows {
   using fold = key_sum<float>;
-  static constexpr bool later_see_more = true;  ///< in causal order
+  static constexpr bool are_keys = false;
 
   AFT_DEVICE static span near_rows(const device_call<float>& p, const uniform_sums<fold>& uniform, index_t r0,
                                    index_t r1) {
@@ -36,7 +36,7 @@ struct query_rows {
 /// The gradients of keys and values, which sum over queries.
 struct key_rows {
   using fold = query_sum<float>;
-  static constexpr bool later_see_more = false;
+  static constexpr bool are_keys = true;
 
   AFT_DEVICE static span near_rows(const device_call<float>& p, const uniform_sums<fold>& uniform, index_t r0,
                                    index_t r1) {

@@ -56,8 +56,8 @@ struct gemm_column {
   int first, special;
 };
 
-/// A column of the product that gives dk and dv: e^-lse g is in units of 2^unit, its largest, and o - centre in units of
-/// 2^value_unit. `largest`: of |g|, as a power of two. `special`: minus the last query that cannot be an operand.
+/// A column of the product that gives dk and dv: e^-lse g is in units of 2^unit, its largest, and o - centre in units
+/// of 2^value_unit. `largest`: of |g|, as a power of two. `special`: minus the last query that cannot be an operand.
 struct query_column {
   float unit, largest, centre, value_unit;
   int special;
@@ -78,7 +78,7 @@ struct gemm_plan {
   right_tile* right = nullptr;
   gemm_column* columns = nullptr;
   query_column* query_columns = nullptr;  ///< where rows are keys
-  index_t launched = 0;  ///< blocks that share the work, where it is not one each
+  index_t launched = 0;                   ///< blocks that share the work, where it is not one each
 
   AFT_HOST_DEVICE index_t blocks() const { return rows.cols.batch_items() * row_tiles * channel_tiles; }
   AFT_HOST_DEVICE index_t left_rows() const { return rows.cols.batch_items() * row_tiles * gemm_rows; }
@@ -144,7 +144,7 @@ struct gemm_place {
     const index_t at = rest - first * plan.channel_tiles;
     const index_t across = quotient(at, height);
     const index_t tile = first + (at - across * height);
-    const bool last_first = p.causal && Side::later_see_more;
+    const bool last_first = p.causal && !Side::are_keys;
     return of_rows<Side>(p, uniform, plan, batch_item, last_first ? plan.row_tiles - 1 - tile : tile, across);
   }
   template <class Side>

@@ -89,9 +89,9 @@ AFT_DEVICE void multiply_tiles(const gemm_place& place, int before, int first_ro
 }
 
 /// Eight rows at a time, and one copy of the code that finishes them: the registers are chosen by a comparison.
-template <class Fold>
+template <class Side>
 AFT_DEVICE void wgmma_epilogue(const device_call<float>& p, const gemm_plan& plan,
-                               const uniform_sums<Fold>& uniform, const gemm_place& place, int first_row,
+                               const uniform_sums<typename Side::fold>& uniform, const gemm_place& place, int first_row,
                                gemm_sums& sums, const wgmma_sums& d) {
   const int lane = thread_index() % warp_size;
   AFT_DEVICE_UNROLL_BY(1)
@@ -107,7 +107,7 @@ AFT_DEVICE void wgmma_epilogue(const device_call<float>& p, const gemm_plan& pla
       }
     }
     sync_warp();
-    gemm_epilogue(p, plan, uniform, place, sums, first_row + 8 * (part % 2), part / 2);
+    finish_gemm<Side>(p, plan, uniform, place, sums, first_row + 8 * (part % 2), part / 2);
     sync_warp();
   }
 }
@@ -151,7 +151,7 @@ gemm_wgmma_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER 
       AFT_DEVICE_UNROLL
       for (int i = 0; i < 128; ++i) d[i] = 0.0f;
       multiply_tiles(place, before, group * 64, buffers, d);
-      wgmma_epilogue(p, plan, uniform, place, warp * 16, buffers.sums[warp], d);
+      wgmma_epilogue<Side>(p, plan, uniform, place, warp * 16, buffers.sums[warp], d);
       before += place.end - place.begin;
     }
   }

@@ -91,7 +91,8 @@ T shuffle(T x, int from, emulator::place at = emulator::place::here(__builtin_FI
 inline void sync_warp(emulator::place at = emulator::place::here(__builtin_FILE(), __builtin_LINE())) {
   (void)emulator::meet(at);
 }
-/// *at becomes the smaller of itself and x, or the larger, for all threads of all blocks. The order cannot be seen in the result.
+/// *at becomes the smaller of itself and x, or the larger, for all threads of all blocks. The order cannot be seen in
+/// the result.
 inline void lower_to(int* at, int x) {
   if (x < *at) *at = x;
 }

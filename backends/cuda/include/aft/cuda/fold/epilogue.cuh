@@ -88,7 +88,7 @@ struct column_epilogue {
   AFT_DEVICE static bool reads_q(const device_call<C>& p) { return p.y.set && p.gate_fn != aft::gate::none; }
 
   /// From q to gate(q), for write().
-  AFT_DEVICE static void gate(const device_call<C>& p, C (&q)[strip<C>]) {
+  AFT_DEVICE static void gate(const device_call<C>& p, C (&q)[burst<C>]) {
     if (reads_q(p)) gate_values<C>(p.gate_fn, q, q);
   }
 

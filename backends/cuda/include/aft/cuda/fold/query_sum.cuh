@@ -33,7 +33,7 @@ AFT_DEVICE query_sum<C> merge(const query_sum<C>& to, const query_sum<C>& from) 
   return sum;
 }
 
-/// Adds a query of a query_strip. A row with logits beyond the range makes the sums NaN.
+/// Adds a query of a query_burst. A row with logits beyond the range makes the sums NaN.
 template <class C>
 AFT_DEVICE void add_query(C g, C o, C exponent, query_sum<C>& sum) {
   const C top = larger(sum.max, -exponent);

@@ -51,8 +51,8 @@ AFT_DEVICE saved_row<C> load_saved_row(const device_call<C>& p, index_t b, index
 /// Queries of one column as a scan adds them: g times inverse, NaN where only the exact weight will do. A row that sees
 /// no key has nothing to add, in any units.
 template <class C>
-struct query_strip {
-  C g[strip<C>], o[strip<C>], exponent[strip<C>];
+struct query_burst {
+  C g[burst<C>], o[burst<C>], exponent[burst<C>];
 };
 
 /// The rows of one column, some at a time.
@@ -75,29 +75,29 @@ struct saved_column {
 
   /// Bit i: row t + i sees no key, or is none of those in [0, count).
   AFT_DEVICE std::uint32_t empty_rows(const device_call<C>& p, index_t t, int count) const {
-    C x[strip<C>];
+    C x[burst<C>];
     std::uint32_t empty = 0;
     if (p.from_lse) {
       lse.read(p.lse, p.positions, t, 0, count, x);
     } else {
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * p.state_channels] : C(0);
+      for (int i = 0; i < burst<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * p.state_channels] : C(0);
     }
     const C none = p.from_lse ? -number<C>::infinity : C(0);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i)
+    for (int i = 0; i < burst<C>; ++i)
       if (x[i] == none || i >= count || t + i >= rows) empty |= 1u << i;
     return empty;
   }
 
   /// Rows t + i for i in [lo, hi); others add nothing.
-  AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, query_strip<C>& q) const {
+  AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, query_burst<C>& q) const {
     average.read(p.average, p.positions, t, lo, hi, q.o);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
+    for (int i = 0; i < burst<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
     if (p.from_lse) lse.read(p.lse, p.positions, t, lo, hi, q.exponent);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i) {
+    for (int i = 0; i < burst<C>; ++i) {
       saved_row<C> u{};
       if (i >= lo && i < hi) {
         if (p.from_lse) {

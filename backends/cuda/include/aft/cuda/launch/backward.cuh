@@ -87,8 +87,7 @@ class key_backward {
       : cols_(columns_of(p)),
         shared_(p, memory),
         product_(p, memory),
-        uniform_(p, p.Tq, sums_uniform(p, product_.rows(), p.Tq), !p.causal, true,
-                 memory) {
+        uniform_(p, p.Tq, sums_uniform(p, product_.rows(), p.Tq), !p.causal, true, memory) {
     step_ = p.Tk;
     if (p.bias.kind == bias_kind::factorized && !plan_bands(p, memory)) {
       step_ = rows_at_once<C>(p.bias.heads, p.Tq, p.Tk, fold_rows);

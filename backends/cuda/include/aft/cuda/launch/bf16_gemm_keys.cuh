@@ -8,7 +8,7 @@
 namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Calls that one product for each pair serves (docs/adr/0012-bfloat16-products-cuda.md).
-inline bool is_gemm(const backward_problem& p) {
+inline bool is_key_gemm(const backward_problem& p) {
   const auto narrow = [](const field& f) { return !f.set || f.type == dtype::bf16; };
   return p.narrow_products && p.v.type == dtype::bf16 && narrow(p.k) && narrow(p.dk) && narrow(p.dv) &&
          p.Tq <= tuning::gemm_keys && (product_forced() || p.Tq >= tuning::product_keys) &&
@@ -26,7 +26,7 @@ inline void pack_gemm_queries(const call_stream& stream, const device_call<float
 class gemm_keys {
  public:
   gemm_keys(const backward_problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device())
-      : chosen_(is_gemm(p)), engine_(engine) {
+      : chosen_(is_key_gemm(p)), engine_(engine) {
     if (!chosen_) return;
     plan_ = plan_gemm(columns_of(p), p.Tk, p.Tq, tiles_near(p));
     memory.reserve(plan_.left, plan_.rows.cols.batch_items() * plan_.row_tiles * plan_.left_tiles);
@@ -38,9 +38,7 @@ class gemm_keys {
   gemm_keys& operator=(const gemm_keys&) = delete;
 
   bool chosen() const { return chosen_; }
-  void pack(const device_call<float>& call, const call_stream& stream) const {
-    pack_gemm_queries(stream, call, plan_);
-  }
+  void pack(const device_call<float>& call, const call_stream& stream) const { pack_gemm_queries(stream, call, plan_); }
   /// Flags what fold_keys has to sum again.
   void sum(const device_call<float>& part, const fold_plan& rows, const uniform_sums<query_sum<float>>& uniform,
            const call_stream& stream) const {

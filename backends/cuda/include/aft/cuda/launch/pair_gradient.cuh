@@ -82,9 +82,9 @@ class pair_backward {
       if (product_) {
         plan.flags = flags_;
         constexpr index_t tiles_of_step = pair_rows / tuning::pairs;
-        const pair_product product{plan,    queries_, keys_, ceil_div(plan.r1 - plan.r0, pair_rows),
-                                   plan.key_tiles / tiles_of_step,
-                                   slices_, partials_};
+        const pair_product product{
+            plan,    queries_, keys_, ceil_div(plan.r1 - plan.r0, pair_rows), plan.key_tiles / tiles_of_step,
+            slices_, partials_};
         stream.launch(pair_product_kernel<tf32_operand>, product.blocks() * slices_, product_threads, call, product);
         if (slices_ > 1)
           stream.launch(pair_slices_kernel<tf32_operand>, product.blocks(), product_threads, call, product);

@@ -37,10 +37,10 @@ scan_plan<Partial> plan_scan(index_t B, index_t d, index_t length, index_t chunk
   return plan;
 }
 
-/// How many positions of a strip there are, of `rest`.
+/// How many positions of a burst there are, of `rest`.
 template <class C>
-AFT_DEVICE int part_of_strip(index_t rest) {
-  return rest < strip<C> ? static_cast<int>(rest) : strip<C>;
+AFT_DEVICE int part_of_burst(index_t rest) {
+  return rest < burst<C> ? static_cast<int>(rest) : burst<C>;
 }
 
 /// What a warp and its lane work on. Chunks of one column lie far apart, neighbours in a block next to each other.
@@ -88,11 +88,11 @@ scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
   if (!at.exists || !at.col.exists) return;
   const auto keys = key_column<C>::of(p, at.col);
   key_sum<C> sum;
-  for (index_t s = at.begin; s < at.end; s += strip<C>) {
-    C key[strip<C>], value[strip<C>];
-    keys.read(p, s, 0, part_of_strip<C>(at.end - s), key, value);
+  for (index_t s = at.begin; s < at.end; s += burst<C>) {
+    C key[burst<C>], value[burst<C>];
+    keys.read(p, s, 0, part_of_burst<C>(at.end - s), key, value);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i) add_key(key[i], value[i], sum);
+    for (int i = 0; i < burst<C>; ++i) add_key(key[i], value[i], sum);
   }
   plan.partials[at.at] = sum;
 }
@@ -126,13 +126,13 @@ scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
   if (!at.exists || !at.col.exists) return;
   const auto results = column_epilogue<C>::of(p, at.col);
   const row_result<C> total = totals[at.col.b * p.d + at.col.c];
-  for (index_t t = at.begin; t < at.end; t += strip<C>) {
-    const int rows = part_of_strip<C>(at.end - t);
-    C q[strip<C>] = {};
+  for (index_t t = at.begin; t < at.end; t += burst<C>) {
+    const int rows = part_of_burst<C>(at.end - t);
+    C q[burst<C>] = {};
     if (results.reads_q(p)) results.q.read(p.q, p.positions, t, 0, rows, q);
     results.gate(p, q);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i)
+    for (int i = 0; i < burst<C>; ++i)
       if (i < rows) results.write(p, t + i, q[i], total);
   }
 }
@@ -165,16 +165,16 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
     keys = key_column<C>::of(p, at.col);
     results = column_epilogue<C>::of(p, at.col);
   }
-  for (index_t s0 = at.begin; s0 < at.end; s0 += strip<C>) {
-    const int last = at.col.exists ? part_of_strip<C>(at.end - s0) : 0;
+  for (index_t s0 = at.begin; s0 < at.end; s0 += burst<C>) {
+    const int last = at.col.exists ? part_of_burst<C>(at.end - s0) : 0;
     const index_t t0 = s0 - p.diagonal;
-    const int first = t0 < 0 ? part_of_strip<C>(-t0) : 0;  // the first key with a row
-    C key[strip<C>], value[strip<C>], q[strip<C>] = {};
+    const int first = t0 < 0 ? part_of_burst<C>(-t0) : 0;  // the first key with a row
+    C key[burst<C>], value[burst<C>], q[burst<C>] = {};
     keys.read(p, s0, 0, last, key, value);
     if (results.reads_q(p)) results.q.read(p.q, p.positions, t0, first, last, q);
     results.gate(p, q);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i) {
+    for (int i = 0; i < burst<C>; ++i) {
       add_key(key[i], value[i], sum);
       const index_t t = t0 + i;
       if (i < first || s0 + i >= at.end) continue;

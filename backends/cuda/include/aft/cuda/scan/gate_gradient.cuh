@@ -21,18 +21,18 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   if (gated) q = tensor_column::of(p.q, at.col.b, at.col.c);
   if (p.dq.set) dq = tensor_column::of(p.dq, at.col.b, at.col.c);
   C* const g = p.g + at.col.b * p.Tq * p.d + at.col.c;
-  for (index_t t = at.begin; t < at.end; t += strip<C>) {
-    const int count = part_of_strip<C>(at.end - t);
-    C incoming[strip<C>], q_of_row[strip<C>] = {}, average[strip<C>] = {};
+  for (index_t t = at.begin; t < at.end; t += burst<C>) {
+    const int count = part_of_burst<C>(at.end - t);
+    C incoming[burst<C>], q_of_row[burst<C>] = {}, average[burst<C>] = {};
     dy.read(p.dy, p.positions, t, 0, count, incoming);
     if (gated) q.read(p.q, p.positions, t, 0, count, q_of_row);
     if (gated && p.dq.set) rows.average.read(p.average, p.positions, t, 0, count, average);
     const std::uint32_t none = rows.empty_rows(p, t, count);
-    C slopes[strip<C>];
+    C slopes[burst<C>];
     if (gated && p.dq.set) gate_slopes<C>(p.gate_fn, q_of_row, slopes);
     if (gated) gate_values<C>(p.gate_fn, q_of_row, q_of_row);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i) {
+    for (int i = 0; i < burst<C>; ++i) {
       if (i >= count) continue;
       const bool empty = (none >> i & 1u) != 0;
       C value = incoming[i], slope = C(0);

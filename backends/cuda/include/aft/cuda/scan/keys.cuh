@@ -21,14 +21,14 @@ struct average_range {
   }
   /// Rows [t, t + count) of a column; those that see nothing have an average of 0.
   AFT_DEVICE void add(const device_call<C>& p, const saved_column<C>& rows, index_t t, int count) {
-    C o[strip<C>];
+    C o[burst<C>];
     rows.average.read(p.average, p.positions, t, 0, count, o);
     bool zeros = false;
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i) zeros = zeros || o[i] == C(0);
+    for (int i = 0; i < burst<C>; ++i) zeros = zeros || o[i] == C(0);
     const std::uint32_t empty = zeros ? rows.empty_rows(p, t, count) : 0u;
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i)
+    for (int i = 0; i < burst<C>; ++i)
       if (i < count && t + i < rows.rows && is_finite(o[i]) && (empty >> i & 1u) == 0) add(average_range{o[i], o[i]});
   }
   /// The average nearest to 0, or 0 where they differ in sign: no o - m is larger than o, so that the gradients of a
@@ -46,13 +46,13 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   const index_t begin = at.begin < plan.diagonal ? 0 : at.begin - plan.diagonal;
   const index_t end = at.end - plan.diagonal;
   const auto rows = saved_column<C>::of(p, at.col);
-  for (index_t t = begin; t < end; t += strip<C>) averages.add(p, rows, t, part_of_strip<C>(end - t));
+  for (index_t t = begin; t < end; t += burst<C>) averages.add(p, rows, t, part_of_burst<C>(end - t));
   sum.centre = averages.centre();
-  for (index_t t = begin; t < end; t += strip<C>) {
-    query_strip<C> q;
-    rows.read(p, t, 0, part_of_strip<C>(end - t), q);
+  for (index_t t = begin; t < end; t += burst<C>) {
+    query_burst<C> q;
+    rows.read(p, t, 0, part_of_burst<C>(end - t), q);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i) add_query(q.g[i], q.o[i], q.exponent[i], sum);
+    for (int i = 0; i < burst<C>; ++i) add_query(q.g[i], q.o[i], q.exponent[i], sum);
   }
   plan.partials[at.at] = sum;
 }
@@ -120,19 +120,19 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   }
   // Causal, the last chunk of keys may hold queries that come after every key.
   const index_t end = p.causal ? at.begin + keys.chunk : at.end;
-  for (index_t s0 = at.begin + (end - at.begin - 1) / strip<C> * strip<C>; s0 >= at.begin; s0 -= strip<C>) {
-    const int last = at.col.exists ? part_of_strip<C>(max_of(at.end - s0, index_t{0})) : 0;
-    C key[strip<C>], value[strip<C>];
+  for (index_t s0 = at.begin + (end - at.begin - 1) / burst<C> * burst<C>; s0 >= at.begin; s0 -= burst<C>) {
+    const int last = at.col.exists ? part_of_burst<C>(max_of(at.end - s0, index_t{0})) : 0;
+    C key[burst<C>], value[burst<C>];
     keys_of_column.read(p, s0, 0, last, key, value);
-    query_strip<C> q;
+    query_burst<C> q;
     if (p.causal && at.col.exists) {
       const index_t t0 = s0 - p.diagonal;  // the first query that sees the key
-      const int first = t0 < 0 ? part_of_strip<C>(-t0) : 0;
-      const int end_of_rows = p.Tq - t0 < strip<C> ? static_cast<int>(max_of(p.Tq - t0, index_t{0})) : strip<C>;
+      const int first = t0 < 0 ? part_of_burst<C>(-t0) : 0;
+      const int end_of_rows = p.Tq - t0 < burst<C> ? static_cast<int>(max_of(p.Tq - t0, index_t{0})) : burst<C>;
       queries_of_column.read(p, t0, first, end_of_rows, q);
     }
     AFT_DEVICE_UNROLL
-    for (int i = strip<C> - 1; i >= 0; --i) {
+    for (int i = burst<C> - 1; i >= 0; --i) {
       if (p.causal && at.col.exists) add_query(q.g[i], q.o[i], q.exponent[i], sum);
       if (s0 + i >= at.end) continue;
       const bool done = !at.col.exists || results.finish(p, s0 + i, key[i], value[i], sum);

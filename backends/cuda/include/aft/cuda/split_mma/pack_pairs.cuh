@@ -25,7 +25,7 @@ struct pair_side {
   columns cols{};
   index_t rows = 0, row_tiles = 0, column_tiles = 0;
   pair_tile* tiles = nullptr;
-  int* exponents = nullptr;  ///< above no_exponent, so that memory of zeros is rows of nothing
+  int* exponents = nullptr;        ///< above no_exponent, so that memory of zeros is rows of nothing
   const float* centres = nullptr;  ///< (B, d)
 
   AFT_HOST_DEVICE index_t padded_rows() const { return row_tiles * pair_rows; }
@@ -67,8 +67,8 @@ pair_centres_kernel(const AFT_PARAMETER device_call<C> p, C* centres) {
   if (i < p.B * p.d) {
     const column col{i / p.d, i % p.d, true};
     const auto rows = saved_column<C>::of(p, col);
-    for (index_t t = row * strip<C>; t < p.Tq; t += centre_rows * strip<C>)
-      averages.add(p, rows, t, part_of_strip<C>(p.Tq - t));
+    for (index_t t = row * burst<C>; t < p.Tq; t += centre_rows * burst<C>)
+      averages.add(p, rows, t, part_of_burst<C>(p.Tq - t));
   }
   parts.low[row][lane] = averages.low;
   parts.high[row][lane] = averages.high;
@@ -108,7 +108,7 @@ AFT_DEVICE int pair_exponent(const packed_pair& x) {
   return most == 0.0f || !(size > 0.0f) ? 0 : static_cast<int>(size);
 }
 
-inline constexpr int pack_pair_warps = pair_rows / strip<float>;
+inline constexpr int pack_pair_warps = pair_rows / burst<float>;
 inline constexpr int pack_pair_threads = pack_pair_warps * warp_size;
 /// Columns that a block goes through, 32 at a time.
 inline constexpr int pack_pair_columns = 4 * warp_size;
@@ -116,23 +116,23 @@ inline constexpr int pack_pair_columns = 4 * warp_size;
 /// Rows [row, row + 8) of a column, of queries or of keys.
 template <bool queries>
 AFT_DEVICE void read_pairs(const device_call<float>& p, const pair_side& side, const column& col, index_t row,
-                           packed_pair (&x)[strip<float>]) {
+                           packed_pair (&x)[burst<float>]) {
   const index_t rest = col.exists && row < side.rows ? side.rows - row : 0;
-  const int count = rest < strip<float> ? static_cast<int>(rest) : strip<float>;
+  const int count = rest < burst<float> ? static_cast<int>(rest) : burst<float>;
   AFT_DEVICE_UNROLL
-  for (int i = 0; i < strip<float>; ++i) x[i] = {0.0f, 0.0f, no_exponent<float>};
+  for (int i = 0; i < burst<float>; ++i) x[i] = {0.0f, 0.0f, no_exponent<float>};
   if (count == 0) return;
   const float centre = side.centres[col.b * p.d + col.c];
   if constexpr (queries) {
-    query_strip<float> q;
+    query_burst<float> q;
     saved_column<float>::of(p, col).read(p, row, 0, count, q);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<float>; ++i) x[i] = pair_of_query(q.g[i], q.o[i], q.exponent[i], centre);
+    for (int i = 0; i < burst<float>; ++i) x[i] = pair_of_query(q.g[i], q.o[i], q.exponent[i], centre);
   } else {
-    float key[strip<float>], value[strip<float>];
+    float key[burst<float>], value[burst<float>];
     key_column<float>::of(p, col).read(p, row, 0, count, key, value);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<float>; ++i) x[i] = pair_of_key(key[i], value[i], centre);
+    for (int i = 0; i < burst<float>; ++i) x[i] = pair_of_key(key[i], value[i], centre);
   }
 }
 
@@ -141,7 +141,7 @@ AFT_DEVICE void read_pairs(const device_call<float>& p, const pair_side& side, c
 template <bool queries, bool units>
 AFT_KERNEL(pack_pair_threads, 2)
 pack_pairs_kernel(const AFT_PARAMETER device_call<float> p, const AFT_PARAMETER pair_side side) {
-  constexpr int n = strip<float>;
+  constexpr int n = burst<float>;
   const index_t groups = side.groups();
   const index_t row_block = quotient(block_index(), groups);
   const index_t batch_item = quotient(row_block, side.row_tiles);

@@ -28,7 +28,8 @@ inline constexpr int pair_sums = pair_rows * pair_rows / product_threads;
 /// pair_slice_tiles of columns at least. `tiles`: of pairs, of the whole problem and one head, or all that share a
 /// batch; a slice is part of a result's bits.
 inline int slices_of(index_t tiles, index_t column_tiles) {
-  const index_t wanted = min_of(ceil_div(tuning::pair_blocks, max_of(tiles, 1)), column_tiles / tuning::pair_slice_tiles);
+  const index_t wanted =
+      min_of(ceil_div(tuning::pair_blocks, max_of(tiles, 1)), column_tiles / tuning::pair_slice_tiles);
   return static_cast<int>(max_of(wanted, 1));
 }
 

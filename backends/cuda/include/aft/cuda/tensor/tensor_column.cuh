@@ -2,7 +2,7 @@
 /// @file tensor/tensor_column.cuh  A column (b, c) of a strided tensor, read some positions at a time by one thread.
 ///
 /// What does not depend on the position (the offset of the column, the division that finds a key channel, whether a
-/// grid's rows follow each other evenly) is worked out once, and all reads of a strip are asked for before the first
+/// grid's rows follow each other evenly) is worked out once, and all reads of a burst are asked for before the first
 /// is used: one at a time, a thread waits for memory at every position (docs/cuda.md, "AFT-simple").
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace aft::inline AFT_ISA::cuda_impl {
 
 template <class C>
-inline constexpr int strip = tuning::bytes_at_once / static_cast<int>(sizeof(C));
+inline constexpr int burst = tuning::bytes_at_once / static_cast<int>(sizeof(C));
 
 /// The element at position 0. Everything else stays in the call, which costs no registers.
 struct tensor_column {
@@ -26,16 +26,16 @@ struct tensor_column {
 
   /// Positions t + i of `x` for i in [lo, hi); what lies outside of that is 0 and is not touched.
   template <class C>
-  AFT_DEVICE void read(const tensor& x, const grid& g, index_t t, int lo, int hi, C (&out)[strip<C>]) const {
+  AFT_DEVICE void read(const tensor& x, const grid& g, index_t t, int lo, int hi, C (&out)[burst<C>]) const {
     if constexpr (sizeof(C) == 8) {
       read_as<double>(x, g, t, lo, hi, out);
     } else if (x.type == dtype::f32) {
       read_as<float>(x, g, t, lo, hi, out);
     } else {
-      std::uint16_t bits[strip<C>];
+      std::uint16_t bits[burst<C>];
       read_as(x, g, t, lo, hi, bits);
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < strip<C>; ++i)
+      for (int i = 0; i < burst<C>; ++i)
         out[i] = x.type == dtype::bf16 ? bfloat16_to_float(bits[i]) : half_to_float(bits[i]);
     }
   }
@@ -91,17 +91,18 @@ struct key_column {
   }
 
   /// Keys s + i for i in [lo, hi): -inf where one is hidden or there is none, and its value then is 0.
-  AFT_DEVICE void read(const device_call<C>& p, index_t s, int lo, int hi, C (&key)[strip<C>], C (&value)[strip<C>]) const {
+  AFT_DEVICE void read(const device_call<C>& p, index_t s, int lo, int hi, C (&key)[burst<C>],
+                       C (&value)[burst<C>]) const {
     const index_t rest = end - s;
     hi = rest < hi ? static_cast<int>(rest < 0 ? 0 : rest) : hi;
     k.read(p.k, p.positions, s, lo, hi, key);
     v.read(p.v, p.positions, s, lo, hi, value);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i)
+    for (int i = 0; i < burst<C>; ++i)
       if (i < lo || i >= hi) key[i] = -number<C>::infinity;
     if (mask == nullptr) return;
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < strip<C>; ++i)
+    for (int i = 0; i < burst<C>; ++i)
       if (i >= lo && i < hi && mask[(s + i) * p.mask_ss] == std::byte{0}) key[i] = -number<C>::infinity;
   }
 };
