@@ -41,8 +41,9 @@ def page(results):
            "that the sums of pairs amount to (with backward: all three), *copy* a copy of the bytes that the call must read and write, "
            "both in the same run; a call that reached its roof would take the larger of the two. Attention is `scaled_dot_product_attention` "
            "of PyTorch with heads of 64 channels on the same B, T and d, for scale: another operator.\n")
-    yield ("The backend is right on the card and not yet tuned for it: the products that average, lse and gradients take (`split_mma`) "
-           "run far below the roof, and the scan and the filters of single channels do too.\n")
+    yield ("Forward and backward calls in bfloat16 take its products, of which results still take longer to write than to multiply, and "
+           "the gradient of a bias takes split float operands. Calls in float (`split_mma`) and filters of single channels run far below "
+           "the roof.\n")
     for path, d in results:
         yield f"\n## {d['device']}\n"
         yield (f"`bench/results/gpu/{path.name}`: driver {d['driver']}, CUDA {d['cuda']}, {d['program']}, commit `{d['commit'][:12]}`, "
