@@ -3,7 +3,7 @@
 // it proves is right, what it cannot prove it flags, and nothing that a key is not seen by changes a bit of it.
 #include <doctest/doctest.h>
 
-#include <aft/cuda/launch/bf16_gemm_keys.cuh>
+#include <aft/cuda/launch/backward.cuh>
 
 #include "gemm_inputs.hpp"
 
@@ -216,4 +216,37 @@ TEST_CASE_TEMPLATE("gemm keys: nothing upstream gives zeros, not flags; NaN flag
       CHECK(same_bits(parts.elements[i], clean.elements[i]));
     }
   }
+}
+
+TEST_CASE("gemm keys: a backward call's tiles and parts of a factorized bias stay within 64 MiB") {
+  for (auto kind : {aft::bias_kind::dense, aft::bias_kind::factorized})
+    for (index_t T : {1000, 20000, 60000}) {
+      aft::backward_problem p;
+      p.B = 1;
+      p.Tq = p.Tk = T;
+      p.d = p.hk = 128;
+      p.grid = {1, 1, T};
+      p.bias.kind = p.dbias.kind = kind;
+      p.bias.heads = p.dbias.heads = p.dbias.u_heads = p.dbias.v_heads = 4;
+      p.bias.batch = p.dbias.batch = 1;
+      p.bias.rank = p.dbias.rank = 8;
+      p.dbias.u.set = p.dbias.v.set = true;
+      for (aft::field* f : {&p.q, &p.k, &p.v, &p.dy, &p.dq, &p.dk, &p.dv}) {
+        f->set = true;
+        f->type = aft::dtype::bf16;
+      }
+      REQUIRE(is_key_gemm(p));
+      const call_stream stream("gemm", nullptr);
+      device_room room(stream);
+      backward<float>(p, stream, &room);  // which counts, and launches nothing
+      room.allocate();
+      const auto bytes = static_cast<index_t>(aft::emulator::memory().in_use);
+      // Of each element: g and the average 4 bytes each and the rows' state 16; 8.4 for the keys of the float product
+      // that finds them again, 4 for the queries of the bfloat16 product, 8 and 8 for both sides of the bias gradient,
+      // 64 for each row and head of theirs; flags a bit for each of the rows and keys.
+      const index_t elements = T * p.d;
+      const index_t of_factors = kind == aft::bias_kind::factorized ? 2 * 4 * T * 8 * 4 : 0;
+      CAPTURE(T);
+      CHECK(bytes <= (index_t{64} << 20) + 53 * elements + of_factors);
+    }
 }

@@ -98,7 +98,8 @@ struct gemm_plan {
 
 /// All keys, and as many tiles of rows at once as the scratch for the left side holds: at least one, of 256 bytes for
 /// each key and batch item. `left_tiles`: the most tiles of keys that a tile of rows looks at.
-inline gemm_plan plan_gemm(const columns& cols, index_t queries, index_t keys, index_t left_tiles) {
+inline gemm_plan plan_gemm(const columns& cols, index_t queries, index_t keys, index_t left_tiles,
+                           index_t left_bytes = tuning::gemm_bytes) {
   gemm_plan plan;
   plan.rows.cols = cols;
   plan.lane_tiles = ceil_div(cols.count(), tuning::lanes);
@@ -107,7 +108,7 @@ inline gemm_plan plan_gemm(const columns& cols, index_t queries, index_t keys, i
   plan.left_tiles = min_of(plan.right_tiles, left_tiles);
   const index_t all = ceil_div(queries, gemm_rows);
   const index_t row_bytes = cols.batch_items() * plan.left_tiles * static_cast<index_t>(sizeof(left_tile));
-  const index_t fit = row_bytes == 0 ? all : tuning::gemm_bytes / row_bytes;
+  const index_t fit = row_bytes == 0 ? all : left_bytes / row_bytes;
   plan.row_tiles = fit < 1 ? 1 : min_of(all, fit);
   return plan;
 }

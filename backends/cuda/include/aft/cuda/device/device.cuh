@@ -8,6 +8,8 @@
 #include <aft/core/config.hpp>
 #include <aft/math/integers.hpp>
 
+#include <bit>
+
 #if defined(AFT_DEVICE_EMULATOR)
 #include <device_emulator.hpp>
 #elif defined(__CUDACC__)

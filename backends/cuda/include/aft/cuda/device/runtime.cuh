@@ -268,13 +268,20 @@ class device_scratch {
   /// `pointer` will point at n elements from allocate() on.
   template <class T>
   void reserve(T*& pointer, index_t n) {
-    wanted_.push_back(
-        {[](void* where, std::byte* p) { *static_cast<T**>(where) = reinterpret_cast<T*>(p); }, &pointer, bytes_});
-    constexpr std::size_t alignment = 256;
+    wanted_.push_back({&set_pointer<T>, &pointer, bytes_, false});
     bytes_ += round_up(static_cast<std::size_t>(n) * sizeof(T), alignment);
+  }
+  /// The same, at the place of all others that were reserved like this: for parts of a call that come one after the
+  /// other.
+  template <class T>
+  void reserve_shared(T*& pointer, index_t n) {
+    wanted_.push_back({&set_pointer<T>, &pointer, 0, true});
+    shared_bytes_ = max_of(shared_bytes_, round_up(static_cast<std::size_t>(n) * sizeof(T), alignment));
   }
   /// False where the room only counts: the call then ends here.
   bool allocate() {
+    const std::size_t shared_at = bytes_;
+    bytes_ += shared_bytes_;
     if (room_ != nullptr && room_->counts()) {
       room_->count(bytes_);
       return false;
@@ -282,7 +289,7 @@ class device_scratch {
     if (bytes_ == 0) return true;
     if (room_ == nullptr) stream_->throw_on(device_allocate(&base_, bytes_, stream_->get()), "allocating scratch");
     std::byte* const first = room_ != nullptr ? room_->base() : static_cast<std::byte*>(base_);
-    for (const request& r : wanted_) r.set(r.where, first + r.offset);
+    for (const request& r : wanted_) r.set(r.where, first + (r.shared ? shared_at : r.offset));
     return true;
   }
 
@@ -291,11 +298,18 @@ class device_scratch {
     void (*set)(void*, std::byte*);
     void* where;
     std::size_t offset;
+    bool shared;
   };
+  static constexpr std::size_t alignment = 256;
+  template <class T>
+  static void set_pointer(void* where, std::byte* p) {
+    *static_cast<T**>(where) = reinterpret_cast<T*>(p);
+  }
+
   const call_stream* stream_;
   device_room* room_;
   std::vector<request> wanted_;
-  std::size_t bytes_ = 0;
+  std::size_t bytes_ = 0, shared_bytes_ = 0;
   void* base_ = nullptr;
 };
 

@@ -93,7 +93,7 @@ class key_backward {
       step_ = rows_at_once<C>(p.bias.heads, p.Tq, p.Tk, fold_rows);
       expands_ = step_ > 0;
       if (!expands_) step_ = p.Tk;
-      if (expands_) memory.reserve(weights_, p.bias.heads * step_ * p.Tq);
+      if (expands_) memory.reserve_shared(weights_, p.bias.heads * step_ * p.Tq);
     }
     if (product_.chosen() || uniform_.folds().used) memory.reserve(flags_, plan_fold(cols_, 0, step_).flag_words());
   }
@@ -144,7 +144,7 @@ class key_backward {
       step_ = (rows - beyond) / fold_rows * fold_rows;
     }
     banded_ = expands_ = true;
-    memory.reserve(weights_, p.bias.heads * rows * width_);
+    memory.reserve_shared(weights_, p.bias.heads * rows * width_);
     return true;
   }
   expand_plan<C> band_of(const device_call<C>& call, index_t s0, index_t s1) const {

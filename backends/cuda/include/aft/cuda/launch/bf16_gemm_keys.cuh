@@ -28,7 +28,7 @@ class gemm_keys {
   gemm_keys(const backward_problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device())
       : chosen_(is_key_gemm(p)), engine_(engine) {
     if (!chosen_) return;
-    plan_ = plan_gemm(columns_of(p), p.Tk, p.Tq, tiles_near(p));
+    plan_ = plan_gemm(columns_of(p), p.Tk, p.Tq, tiles_near(p), tuning::gemm_key_bytes);
     memory.reserve(plan_.left, plan_.rows.cols.batch_items() * plan_.row_tiles * plan_.left_tiles);
     memory.reserve(plan_.row_units, plan_.left_rows());
     memory.reserve(plan_.right, plan_.right_count());

@@ -18,7 +18,7 @@ class bias_backward {
       if (d.u.set) memory.reserve(du_, d.u_heads * p.Tq * d.rank);
       if (d.v.set) memory.reserve(dv_, d.v_heads * p.Tk * d.rank);
       expands_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, tuning::pairs) > 0;
-      if (expands_) memory.reserve(weights_, p.bias.heads * pairs_.rows() * width_);
+      if (expands_) memory.reserve_shared(weights_, p.bias.heads * pairs_.rows() * width_);
     } else if (d.kind == bias_kind::filter) {
       memory.reserve(dr_, p.bias.heads * width_);
     } else {

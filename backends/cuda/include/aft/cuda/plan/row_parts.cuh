@@ -16,7 +16,7 @@ class row_parts {
       : cols_(columns_of(p)), step_(p.Tq), width_(expanded_width(p)), banded_(expands_band(p)) {
     if (p.bias.kind == bias_kind::factorized) {
       step_ = rows_at_once<C>(p.bias.heads, width_, p.Tq, fold_rows);
-      if (step_ > 0) memory.reserve(weights_, p.bias.heads * step_ * width_);
+      if (step_ > 0) memory.reserve_shared(weights_, p.bias.heads * step_ * width_);
       expands_ = step_ > 0;
       if (!expands_) step_ = p.Tq;
     }
