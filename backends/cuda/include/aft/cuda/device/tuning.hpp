@@ -36,8 +36,8 @@ inline constexpr int gemm_group = 16;
 /// Keys up to which that product is taken: it sums them in one row of additions, each of which may cut
 /// (docs/adr/0012-bfloat16-products-cuda.md). Derived, not measured.
 inline constexpr index_t gemm_keys = 65536;
-/// Scratch for its left side; of gradients, which have parts of a factorized bias and of its gradient beside it, so that
-/// all stay within the 64 MiB of tiles that the contract allows.
+/// Scratch for its left side; of gradients, which have parts of a factorized bias and of its gradient beside it, so
+/// that all stay within the 64 MiB of tiles that the contract allows.
 inline constexpr index_t gemm_bytes = index_t{32} << 20;
 inline constexpr index_t gemm_key_bytes = index_t{24} << 20;
 /// Queries and keys of a tile of the bias gradient, a pair a thread, and the channels staged for it. Not measured.
