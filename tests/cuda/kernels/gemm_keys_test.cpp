@@ -192,6 +192,20 @@ TEST_CASE_TEMPLATE("gemm keys: one weight far above those of the other queries l
   CHECK(all.flagged == static_cast<std::size_t>(x.d));
 }
 
+TEST_CASE_TEMPLATE("gemm keys: small sums of small values are right or flagged", Engine, on_warps, on_warpgroups) {
+  // Half of the weights are e^-45, so that sums are 2^-65 of their units, and values lie near the least that are taken.
+  for (float size : {0x1p-60f, 0x1p-85f, 0x1p-89f}) {
+    inputs x = gemm_inputs(17, 1, 64, 64, 20, 0);
+    for (index_t t = 1; t < x.Tq; t += 2)
+      for (index_t s = 0; s < x.Tk; ++s) x.bias(t, s) = -45;
+    for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] = i % 3 == 0 ? size : -size;
+    const verdict all = judge_keys(run_gemm_keys<Engine>(x, std::vector<float>(x.v.size(), 1.0f)));
+    CAPTURE(size);
+    CHECK(all.dv <= dv_bound(x));
+    CHECK(all.dk <= contract);
+  }
+}
+
 TEST_CASE_TEMPLATE("gemm keys: nothing upstream gives zeros, not flags; NaN flags the keys that its query sees", Engine,
                    on_warps, on_warpgroups) {
   for (bool causal : {false, true}) {

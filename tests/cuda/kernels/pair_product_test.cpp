@@ -193,6 +193,25 @@ TEST_CASE("pair product: columns in slices, empty ones too, are the same sums") 
   CHECK(slices_of(0, 0) == 1);
 }
 
+TEST_CASE("pair product: slices are the same for a batch element alone and in its batch") {
+  const auto slices = [](index_t B, bool own_bias) {
+    aft::backward_problem p;
+    p.B = B;
+    p.Tq = p.Tk = 1024;
+    p.d = p.hk = 4096;
+    p.grid = {1, 1, 1024};
+    p.bias.kind = p.dbias.kind = aft::bias_kind::dense;
+    p.bias.heads = 2;
+    p.bias.batch = own_bias ? B : 1;
+    const call_stream stream("product", nullptr);
+    device_scratch memory(stream);
+    return pair_backward<float>(p, p.Tq, memory).slices();
+  };
+  CHECK(slices(1, true) == slices(2, true));
+  CHECK(slices(1, true) == slices(7, true));
+  CHECK(slices(64, false) == 1);
+}
+
 TEST_CASE("pair product: values far from 0 do not cancel") {
   inputs x = inputs::random(5, 1, 1);
   for (float& v : x.v) v += 1000;

@@ -58,7 +58,8 @@ AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<ke
   return row;
 }
 
-/// The lse of sums that bfloat16 operands have: they move it by up to 2^-7 (docs/adr/0012-bfloat16-products-cuda.md).
+/// The lse of sums that bfloat16 operands have: they move it by less than 2^-6
+/// (docs/adr/0012-bfloat16-products-cuda.md).
 AFT_DEVICE float short_log_sum(const row_result<float>& r) {
   constexpr float ln2 = 0.693147181f;
   return r.den > 0.0f ? (quick_log2(r.den) + r.exponent) * ln2 : -number<float>::infinity;

@@ -15,7 +15,7 @@ namespace aft::inline AFT_ISA::cuda_impl {
 /// A term below the normal numbers of its operands is lost: of a column at most 2^16 times 2^(exponent - 126), which at
 /// this distance from the largest |g| is below 2^-50 of that.
 inline constexpr float gemm_gradient_reach = 60.0f;
-/// Finite weights below ordinary_logit count as 0. With e^k e^-lse g up to here their terms are below the least number.
+/// Finite weights below -number::range count as 0. With e^k e^-lse g up to here their terms are below the least number.
 inline constexpr float gemm_gradient_most = 1000.0f;
 
 AFT_DEVICE key_gradient prove_key(const device_call<float>& p, const uniform_sums<query_sum<float>>& uniform,
@@ -31,11 +31,15 @@ AFT_DEVICE key_gradient prove_key(const device_call<float>& p, const uniform_sum
   if (!nothing) {
     const float exponent = k.exponent + unit + at.unit;
     const auto ordinary = [](float x) { return x == 0.0f || magnitude(x) >= number<float>::least_value; };
-    const float difference = fused(value - at.centre, pair.x[1], -(pair.x[0] * pow2<float>(at.value_unit)));
-    // In two steps, for a result among the denormal numbers.
-    const float most = exponent < -120.0f ? -120.0f : exponent;
-    g.dv = k.mantissa * pair.x[1] * pow2<float>(most) * pow2<float>(exponent - most);
-    g.dk = k.mantissa * difference * pow2<float>(most) * pow2<float>(exponent - most);
+    // Up before the values come in, so that small sums of small values are no denormal numbers on the way; down after,
+    // in two steps, for a result among those.
+    const float up = pow2<float>(larger(exponent, 0.0f));
+    const float down = smaller(exponent, 0.0f);
+    const float most = down < -120.0f ? -120.0f : down;
+    const float a = pair.x[1] * up;
+    const float difference = fused(value - at.centre, a, -(pair.x[0] * up * pow2<float>(at.value_unit)));
+    g.dv = k.mantissa * a * pow2<float>(most) * pow2<float>(down - most);
+    g.dk = k.mantissa * difference * pow2<float>(most) * pow2<float>(down - most);
     g.proven = exponent <= 120.0f && exponent - at.largest <= gemm_gradient_reach &&
                k.exponent + at.unit <= gemm_gradient_most && ordinary(value - at.centre) && at.value_unit >= -90.0f &&
                is_finite(g.dv) && is_finite(g.dk);

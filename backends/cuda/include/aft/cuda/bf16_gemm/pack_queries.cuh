@@ -64,9 +64,8 @@ query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER g
   }
   const float centre = averages.centre();
   const float spread = averages.low > averages.high ? 0.0f : larger(averages.high - centre, centre - averages.low);
-  // Averages that lie further apart than numbers go make every query special: 0 times infinity is NaN.
-  plan.query_columns[i] = {unit, largest, centre, spread > 0.0f ? value_exponent(spread) : 0.0f,
-                           is_finite(spread) ? no_key : -no_key};
+  // The spread is finite: the centre is 0 or the average nearest to it.
+  plan.query_columns[i] = {unit, largest, centre, spread > 0.0f ? value_exponent(spread) : 0.0f, no_key};
 }
 
 /// Like gemm_keys_kernel, with queries for keys.

@@ -4,8 +4,8 @@
 /// Flags are rare, and mostly there are none. What sums flagged rows again is therefore launched as a few blocks that
 /// look through all words, with all that a warp looks at in flight together: a block for each tile that finds nothing
 /// took as long as a third of the product before it (docs/cuda.md). Words that lie next to each other are of
-/// neighbouring rows, which often are flagged together, so they go to different blocks as far as memory hands them out
-/// separately.
+/// neighbouring rows, which often are flagged together, so they go to different blocks or warps as far as memory hands
+/// them out separately.
 #pragma once
 
 #include "../device/tuning.hpp"

@@ -25,9 +25,9 @@ inline void pack_gemm_queries(const call_stream& stream, const device_call<float
 /// dk and dv of parts of the keys. Scratch like that of gemm_forward.
 class gemm_keys {
  public:
-  gemm_keys(const backward_problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device())
-      : chosen_(is_key_gemm(p)), engine_(engine) {
+  gemm_keys(const backward_problem& p, device_scratch& memory) : chosen_(is_key_gemm(p)) {
     if (!chosen_) return;
+    engine_ = gemm_engine_of_device();
     plan_ = plan_gemm(columns_of(p), p.Tk, p.Tq, tiles_near(p), tuning::gemm_key_bytes);
     memory.reserve(plan_.left, plan_.rows.cols.batch_items() * plan_.row_tiles * plan_.left_tiles);
     memory.reserve(plan_.row_units, plan_.left_rows());
@@ -54,7 +54,7 @@ class gemm_keys {
   }
 
   bool chosen_;
-  gemm_engine engine_;
+  gemm_engine engine_ = gemm_engine::warps;
   gemm_plan plan_{};
 };
 

@@ -29,7 +29,7 @@ class pair_backward {
     const pair_plan<C> whole = tiles(0, p.Tq);
     constexpr index_t tiles_of_step = pair_rows / tuning::pairs;
     const index_t tiles_of_head = ceil_div(p.Tq, pair_rows) * (whole.key_tiles / tiles_of_step);
-    slices_ = slices_of(tiles_of_head * (cols_.batched ? 1 : cols_.heads), queries_.column_tiles);
+    slices_ = slices_of(tiles_of_head * cols_.heads, queries_.column_tiles);
     if (slices_ > 1) {
       const pair_plan<C> part = tiles(0, rows_);
       memory.reserve(partials_, slices_ * cols_.batch_items() * ceil_div(rows_, pair_rows) *
@@ -44,6 +44,7 @@ class pair_backward {
   pair_backward& operator=(const pair_backward&) = delete;
 
   index_t rows() const { return rows_; }
+  int slices() const { return slices_; }
 
   /// Once, before the parts. `call` has g, and average and state or lse.
   void prepare(const device_call<C>& call, const call_stream& stream) const {

@@ -24,9 +24,9 @@ struct pair_product {
 
 inline constexpr int pair_sums = pair_rows * pair_rows / product_threads;
 
-/// So that few pairs of many columns, as of images, keep a device busy: at most tuning::pair_blocks in all, each with
-/// pair_slice_tiles of columns at least. `tiles`: of pairs, of the whole problem and one head, or all that share a
-/// batch; a slice is part of a result's bits.
+/// So that few pairs of many columns, as of images, keep a device busy: about tuning::pair_blocks in all, each with
+/// pair_slice_tiles of columns at least. `tiles`: of pairs, of the whole problem and all heads, but of one batch
+/// element: a slice is part of a result's bits.
 inline int slices_of(index_t tiles, index_t column_tiles) {
   const index_t wanted =
       min_of(ceil_div(tuning::pair_blocks, max_of(tiles, 1)), column_tiles / tuning::pair_slice_tiles);

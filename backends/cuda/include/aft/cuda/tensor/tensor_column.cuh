@@ -3,7 +3,7 @@
 ///
 /// What does not depend on the position (the offset of the column, the division that finds a key channel, whether a
 /// grid's rows follow each other evenly) is worked out once, and all reads of a burst are asked for before the first
-/// is used: one at a time, a thread waits for memory at every position (docs/cuda.md, "AFT-simple").
+/// is used: one at a time, a thread waits for memory at every position (docs/cuda.md).
 #pragma once
 
 #include "../device/tuning.hpp"
@@ -21,7 +21,7 @@ struct tensor_column {
 
   AFT_DEVICE static tensor_column of(const tensor& x, index_t b, index_t c) {
     const int size = x.type == dtype::f64 ? 8 : x.type == dtype::f32 ? 4 : 2;
-    return {x.data + (b * x.sb + c * x.sc) * size};
+    return {x.data == nullptr ? nullptr : x.data + (b * x.sb + c * x.sc) * size};
   }
 
   /// Positions t + i of `x` for i in [lo, hi); what lies outside of that is 0 and is not touched.
@@ -52,7 +52,7 @@ struct tensor_column {
   AFT_DEVICE void read_as(const tensor& x, const grid& g, index_t t, int lo, int hi, E (&out)[n]) const {
     const E* from = reinterpret_cast<const E*>(data);
     if (x.even) {
-      from += (t + lo) * x.s2;
+      if (lo < hi) from += (t + lo) * x.s2;
       AFT_DEVICE_UNROLL
       for (int i = 0; i < n; ++i) {
         out[i] = E{};
@@ -90,7 +90,7 @@ struct key_column {
     return keys;
   }
 
-  /// Keys s + i for i in [lo, hi): -inf where one is hidden or there is none, and its value then is 0.
+  /// Keys s + i for i in [lo, hi): -inf where one is hidden or there is none, and its value then says nothing.
   AFT_DEVICE void read(const device_call<C>& p, index_t s, int lo, int hi, C (&key)[burst<C>],
                        C (&value)[burst<C>]) const {
     const index_t rest = end - s;
