@@ -6,59 +6,24 @@
 #include <aft/cuda/launch/backward.cuh>
 
 #include "gemm_inputs.hpp"
+#include "key_inputs.hpp"
 
 using namespace aft::test;
 using aft::index_t;
 
 namespace {
 
-struct gradient_element {
-  float dv, dk;
-  bool flagged;
-  long double exact_dv, exact_dk;
-};
-
-struct gradient_results {
-  std::vector<gradient_element> elements;
-  long double scale_dv = 0, scale_dk = 0;  ///< the largest sums of absolute terms, as in tolerance.hpp
-};
-
 /// Packs and multiplies for the gradient g (B, Tq, d), with lse and average rounded to float as a caller's are.
 template <class Engine>
-gradient_results run_gemm_keys(inputs x, std::vector<float> g, index_t rows_at_once = 0) {
-  const auto queries = static_cast<std::size_t>(x.B * x.Tq * x.d), keys = static_cast<std::size_t>(x.B * x.Tk * x.d);
-  std::vector<float> lse(queries), average(queries), dv(keys, std::nanf("")), dk(dv);
-  gradient_results result;
-  std::vector<long double> exact_dv(keys), exact_dk(keys), terms_dv(keys), terms_dk(keys);
-  for (index_t b = 0; b < x.B; ++b)
-    for (index_t t = 0; t < x.Tq; ++t)
-      for (index_t c = 0; c < x.d; ++c) {
-        const auto row = static_cast<std::size_t>((b * x.Tq + t) * x.d + c);
-        const index_t end = x.causal ? std::min(t + 1, x.Tk) : x.Tk;
-        long double top = -std::numeric_limits<long double>::infinity(), num = 0, den = 0;
-        const auto logit = [&](index_t s) { return static_cast<long double>(x.key(b, s, c)) + x.bias(t, s); };
-        for (index_t s = 0; s < end; ++s) top = std::max(top, logit(s));
-        for (index_t s = 0; s < end; ++s) {
-          den += std::exp(logit(s) - top);
-          num += std::exp(logit(s) - top) * x.v[static_cast<std::size_t>((b * x.Tk + s) * x.d + c)];
-        }
-        lse[row] = static_cast<float>(top + std::log(den));
-        average[row] = static_cast<float>(num / den);
-        for (index_t s = 0; s < end; ++s) {
-          const auto key = static_cast<std::size_t>((b * x.Tk + s) * x.d + c);
-          const long double ag = std::exp(logit(s) - lse[row]) * g[row];
-          const long double apart = static_cast<long double>(x.v[key]) - average[row];
-          exact_dv[key] += ag;
-          exact_dk[key] += ag * apart;
-          terms_dv[key] += std::abs(ag);
-          terms_dk[key] += std::abs(ag * apart);
-        }
-      }
+exact_gradients run_gemm_keys(inputs x, std::vector<float> g, index_t rows_at_once = 0) {
+  saved_inputs saved = saved_of(x);
+  exact_gradients result = exact_keys(x, saved, g);
+  std::vector<float> dv(result.elements.size(), std::nanf("")), dk(dv);
   device_call<float> call = dense_call(x);
   call.dv = sequence_of(x, dv, x.Tk);
   call.dk = sequence_of(x, dk, x.Tk);
-  call.lse = sequence_of(x, lse, x.Tq);
-  call.average = sequence_of(x, average, x.Tq);
+  call.lse = sequence_of(x, saved.lse, x.Tq);
+  call.average = sequence_of(x, saved.average, x.Tq);
   call.from_lse = true;
   call.g = g.data();
   const columns cols{1, x.B, x.d, false};
@@ -80,48 +45,8 @@ gradient_results run_gemm_keys(inputs x, std::vector<float> g, index_t rows_at_o
   for (index_t first = 0; first < x.Tk; first += whole.row_tiles * gemm_rows)
     multiply_gemm<key_rows>(stream, call, plan_rows(whole, rows, first), {}, Engine::engine);
 
-  for (index_t b = 0; b < x.B; ++b)
-    for (index_t s = 0; s < x.Tk; ++s)
-      for (index_t c = 0; c < x.d; ++c) {
-        const auto i = static_cast<std::size_t>((b * x.Tk + s) * x.d + c);
-        const index_t column = b * x.d + c;
-        const std::uint32_t word = flags[static_cast<std::size_t>(flag_word(rows, s, column / tuning::lanes))];
-        result.elements.push_back({dv[i], dk[i], (word >> column % tuning::lanes & 1u) != 0, exact_dv[i], exact_dk[i]});
-        result.scale_dv = std::max(result.scale_dv, terms_dv[i]);
-        result.scale_dk = std::max(result.scale_dk, terms_dk[i]);
-      }
+  take_results(result, x, rows, dv, dk);
   return result;
-}
-
-std::vector<float> incoming_of(const inputs& x, float scale) {
-  std::mt19937 engine(17);
-  std::normal_distribution<float> normal;
-  std::vector<float> g;
-  for (index_t i = 0; i < x.B * x.Tq * x.d; ++i) g.push_back(scale * normal(engine));
-  return g;
-}
-
-struct verdict {
-  std::size_t flagged = 0;
-  long double dv = 0, dk = 0;  ///< largest errors of what is not flagged, relative to the scale
-};
-
-verdict judge_keys(const gradient_results& r) {
-  verdict all;
-  for (const gradient_element& e : r.elements) {
-    all.flagged += e.flagged ? 1 : 0;
-    if (e.flagged) {
-      CHECK((std::isnan(e.dv) && std::isnan(e.dk)));
-      continue;
-    }
-    const auto merge_into = [](long double& worst, float got, long double want, long double scale) {
-      const long double error = std::isnan(got) ? std::numeric_limits<long double>::infinity() : std::abs(got - want);
-      if (error > 0) worst = std::max(worst, error / scale);
-    };
-    merge_into(all.dv, e.dv, e.exact_dv, r.scale_dv);
-    merge_into(all.dk, e.dk, e.exact_dk, r.scale_dk);
-  }
-  return all;
 }
 
 /// Of dv: both factors of a term are rounded, and what tensor cores cut; half of gemm_cuts, which counts two sums.
@@ -154,7 +79,7 @@ TEST_CASE_TEMPLATE("gemm keys: ordinary gradients are proven and right, at any s
         // Values that are nearly alike: with a centre of 0 their differences would be lost.
         if (seed % 2 == 0)
           for (float& v : x.v) v += 64.0f;
-        const verdict all = judge_keys(run_gemm_keys<Engine>(x, incoming_of(x, scale)));
+        const key_verdict all = judge_keys(run_gemm_keys<Engine>(x, incoming_of(x, scale)));
         CAPTURE(seed);
         CHECK(all.flagged == 0);  // keys beyond the last query see nothing and are exact zeros
         CHECK(all.dv <= dv_bound(x));
@@ -168,7 +93,7 @@ TEST_CASE_TEMPLATE("gemm keys: of logits at any scale, what is not flagged is ri
   for (float scale : {0.0f, 3.0f, 10.0f, 30.0f, 100.0f, 1000.0f}) {
     CAPTURE(scale);
     const inputs x = gemm_inputs(13, 2, 90, 100, 20, scale);
-    const verdict all = judge_keys(run_gemm_keys<Engine>(x, incoming_of(x, 1)));
+    const key_verdict all = judge_keys(run_gemm_keys<Engine>(x, incoming_of(x, 1)));
     CHECK(all.dv <= dv_bound(x));
     CHECK(all.dk <= contract);
     if (scale < 5) CHECK(all.flagged == 0);
@@ -184,8 +109,8 @@ TEST_CASE_TEMPLATE("gemm keys: one weight far above those of the other queries l
   x.bias(0, 5) = 90;
   std::vector<float> g = incoming_of(x, 1);
   for (index_t c = 0; c < x.d; ++c) g[static_cast<std::size_t>(c)] = 0;
-  const gradient_results got = run_gemm_keys<Engine>(x, g);
-  const verdict all = judge_keys(got);
+  const exact_gradients got = run_gemm_keys<Engine>(x, g);
+  const key_verdict all = judge_keys(got);
   CHECK(all.dv <= dv_bound(x));
   CHECK(all.dk <= contract);
   for (index_t c = 0; c < x.d; ++c) CHECK(got.elements[static_cast<std::size_t>(5 * x.d + c)].flagged);
@@ -199,7 +124,7 @@ TEST_CASE_TEMPLATE("gemm keys: small sums of small values are right or flagged",
     for (index_t t = 1; t < x.Tq; t += 2)
       for (index_t s = 0; s < x.Tk; ++s) x.bias(t, s) = -45;
     for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] = i % 3 == 0 ? size : -size;
-    const verdict all = judge_keys(run_gemm_keys<Engine>(x, std::vector<float>(x.v.size(), 1.0f)));
+    const key_verdict all = judge_keys(run_gemm_keys<Engine>(x, std::vector<float>(x.v.size(), 1.0f)));
     CAPTURE(size);
     CHECK(all.dv <= dv_bound(x));
     CHECK(all.dk <= contract);

@@ -5,68 +5,25 @@
 #include <aft/cuda/device/runtime.cuh>
 #include <aft/cuda/split_mma/keys.cuh>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <random>
-#include <vector>
-
 #include "faulty_operands.hpp"
-#include "product_inputs.hpp"
+#include "key_inputs.hpp"
 
 using namespace aft::test;
 using aft::index_t;
 
 namespace {
 
-/// dv and dk of one key and channel.
-struct key_element {
-  float dv, dk;
-  bool flagged;
-  long double exact_dv, exact_dk;
-};
-
-struct key_results {
-  std::vector<key_element> elements;
-  long double scale_dv = 0, scale_dk = 0;  ///< the largest sums of absolute terms, as in tolerance.hpp
-};
-
 /// Packs and multiplies for the gradient g (B, Tq, d), with lse and average rounded to float as a caller's are.
 template <class Operand>
-key_results run_keys(inputs x, std::vector<float> g) {
-  const auto queries = static_cast<std::size_t>(x.B * x.Tq * x.d), keys = static_cast<std::size_t>(x.B * x.Tk * x.d);
-  std::vector<float> lse(queries), average(queries), dv(keys, std::nanf("")), dk(dv);
-  key_results result;
-  std::vector<long double> exact_dv(keys), exact_dk(keys), terms_dv(keys), terms_dk(keys);
-  for (index_t b = 0; b < x.B; ++b)
-    for (index_t t = 0; t < x.Tq; ++t)
-      for (index_t c = 0; c < x.d; ++c) {
-        const auto row = static_cast<std::size_t>((b * x.Tq + t) * x.d + c);
-        const index_t end = x.causal ? std::min(t + 1, x.Tk) : x.Tk;
-        long double top = -std::numeric_limits<long double>::infinity(), num = 0, den = 0;
-        const auto logit = [&](index_t s) { return static_cast<long double>(x.key(b, s, c)) + x.bias(t, s); };
-        for (index_t s = 0; s < end; ++s) top = std::max(top, logit(s));
-        for (index_t s = 0; s < end; ++s) {
-          den += std::exp(logit(s) - top);
-          num += std::exp(logit(s) - top) * x.v[static_cast<std::size_t>((b * x.Tk + s) * x.d + c)];
-        }
-        lse[row] = static_cast<float>(top + std::log(den));
-        average[row] = static_cast<float>(num / den);
-        for (index_t s = 0; s < end; ++s) {
-          const auto key = static_cast<std::size_t>((b * x.Tk + s) * x.d + c);
-          const long double ag = std::exp(logit(s) - lse[row]) * g[row];
-          const long double apart = static_cast<long double>(x.v[key]) - average[row];
-          exact_dv[key] += ag;
-          exact_dk[key] += ag * apart;
-          terms_dv[key] += std::abs(ag);
-          terms_dk[key] += std::abs(ag * apart);
-        }
-      }
+exact_gradients run_keys(inputs x, std::vector<float> g) {
+  saved_inputs saved = saved_of(x);
+  exact_gradients result = exact_keys(x, saved, g);
+  std::vector<float> dv(result.elements.size(), std::nanf("")), dk(dv);
   device_call<float> call = dense_call(x);
   call.dv = sequence_of(x, dv, x.Tk);
   call.dk = sequence_of(x, dk, x.Tk);
-  call.lse = sequence_of(x, lse, x.Tq);
-  call.average = sequence_of(x, average, x.Tq);
+  call.lse = sequence_of(x, saved.lse, x.Tq);
+  call.average = sequence_of(x, saved.average, x.Tq);
   call.from_lse = true;
   call.g = g.data();
   const columns cols{1, x.B, x.d, false};
@@ -83,47 +40,15 @@ key_results run_keys(inputs x, std::vector<float> g) {
   stream.launch(key_product_kernel<Operand>, plan.blocks(), product_threads, call, plan,
                 uniform_sums<query_sum<float>>{});
 
-  for (index_t b = 0; b < x.B; ++b)
-    for (index_t s = 0; s < x.Tk; ++s)
-      for (index_t c = 0; c < x.d; ++c) {
-        const auto i = static_cast<std::size_t>((b * x.Tk + s) * x.d + c);
-        const index_t column = b * x.d + c;
-        const std::uint32_t word = flags[static_cast<std::size_t>(flag_word(rows, s, column / tuning::lanes))];
-        result.elements.push_back({dv[i], dk[i], (word >> column % tuning::lanes & 1u) != 0, exact_dv[i], exact_dk[i]});
-        result.scale_dv = std::max(result.scale_dv, terms_dv[i]);
-        result.scale_dk = std::max(result.scale_dk, terms_dk[i]);
-      }
+  take_results(result, x, rows, dv, dk);
   return result;
 }
 
-std::vector<float> incoming_of(const inputs& x, float scale) {
-  std::mt19937 engine(17);
-  std::normal_distribution<float> normal;
-  std::vector<float> g;
-  for (index_t i = 0; i < x.B * x.Tq * x.d; ++i) g.push_back(scale * normal(engine));
-  return g;
-}
-
-struct key_verdict {
-  std::size_t flagged = 0;
-  long double dv = 0, dk = 0;  ///< largest errors of what is not flagged, in units of 2^-24 of the scale
-};
-
-key_verdict judge(const key_results& r) {
-  key_verdict all;
-  for (const key_element& e : r.elements) {
-    all.flagged += e.flagged ? 1 : 0;
-    if (e.flagged) {
-      CHECK((std::isnan(e.dv) && std::isnan(e.dk)));
-      continue;
-    }
-    const auto merge_into = [](long double& worst, float got, long double want, long double scale) {
-      const long double error = std::isnan(got) ? std::numeric_limits<long double>::infinity() : std::abs(got - want);
-      if (error > 0) worst = std::max(worst, error / scale * 0x1p24L);
-    };
-    merge_into(all.dv, e.dv, e.exact_dv, r.scale_dv);
-    merge_into(all.dk, e.dk, e.exact_dk, r.scale_dk);
-  }
+/// In units of 2^-24 of the scale.
+key_verdict judge(const exact_gradients& r) {
+  key_verdict all = judge_keys(r);
+  all.dv *= 0x1p24L;
+  all.dk *= 0x1p24L;
   return all;
 }
 
@@ -162,7 +87,7 @@ TEST_CASE_TEMPLATE("key product: nothing upstream gives zeros, not flags; NaN fl
                    tf32_operand, half_operand) {
   const inputs x = inputs::random(19, 1, 1);
   const auto size = static_cast<std::size_t>(x.B * x.Tq * x.d);
-  for (const key_element& e : run_keys<Operand>(x, std::vector<float>(size, 0.0f)).elements) {
+  for (const gradient_element& e : run_keys<Operand>(x, std::vector<float>(size, 0.0f)).elements) {
     CHECK(!e.flagged);
     CHECK(e.dv == 0);
     CHECK(e.dk == 0);

@@ -4,14 +4,8 @@
 
 #include <aft/cuda/launch/pair_gradient.cuh>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <random>
-#include <vector>
-
 #include "faulty_operands.hpp"
-#include "product_inputs.hpp"
+#include "key_inputs.hpp"
 
 using namespace aft::test;
 using aft::index_t;
@@ -25,14 +19,6 @@ struct pair_element {
   long double exact, scale;
 };
 
-std::vector<float> incoming_of(const inputs& x, float scale) {
-  std::mt19937 engine(23);
-  std::normal_distribution<float> normal;
-  std::vector<float> g;
-  for (index_t i = 0; i < x.B * x.Tq * x.d; ++i) g.push_back(scale * normal(engine));
-  return g;
-}
-
 std::vector<float> centres_of(const inputs& x, device_call<float>& call, const call_stream& stream) {
   std::vector<float> centres(static_cast<std::size_t>(x.B * x.d));
   stream.launch(pair_centres_kernel<float>, (x.B * x.d + warp_size - 1) / warp_size, centre_threads, call,
@@ -43,29 +29,14 @@ std::vector<float> centres_of(const inputs& x, device_call<float>& call, const c
 /// Packs and multiplies for the gradient g (B, Tq, d), with lse and average rounded to float as a caller's are.
 template <class Operand>
 std::vector<pair_element> run_pairs(inputs x, std::vector<float> g, int slices = 1) {
-  const auto queries = static_cast<std::size_t>(x.B * x.Tq * x.d);
-  std::vector<float> lse(queries), average(queries);
+  saved_inputs saved = saved_of(x);
   std::vector<float> dw(static_cast<std::size_t>(x.Tq * x.Tk), std::nanf(""));
   const auto at = [&](index_t b, index_t T, index_t t, index_t c) {
     return static_cast<std::size_t>((b * T + t) * x.d + c);
   };
-  for (index_t b = 0; b < x.B; ++b)
-    for (index_t t = 0; t < x.Tq; ++t)
-      for (index_t c = 0; c < x.d; ++c) {
-        const index_t end = x.causal ? std::min(t + 1, x.Tk) : x.Tk;
-        long double top = -std::numeric_limits<long double>::infinity(), num = 0, den = 0;
-        const auto logit = [&](index_t s) { return static_cast<long double>(x.key(b, s, c)) + x.bias(t, s); };
-        for (index_t s = 0; s < end; ++s) top = std::max(top, logit(s));
-        for (index_t s = 0; s < end; ++s) {
-          den += std::exp(logit(s) - top);
-          num += std::exp(logit(s) - top) * x.v[at(b, x.Tk, s, c)];
-        }
-        lse[at(b, x.Tq, t, c)] = static_cast<float>(top + std::log(den));
-        average[at(b, x.Tq, t, c)] = static_cast<float>(num / den);
-      }
   device_call<float> call = dense_call(x);
-  call.lse = sequence_of(x, lse, x.Tq);
-  call.average = sequence_of(x, average, x.Tq);
+  call.lse = sequence_of(x, saved.lse, x.Tq);
+  call.average = sequence_of(x, saved.average, x.Tq);
   call.from_lse = true;
   call.g = g.data();
 
@@ -117,8 +88,9 @@ std::vector<pair_element> run_pairs(inputs x, std::vector<float> g, int slices =
         for (index_t c = 0; c < x.d; ++c) {
           const auto row = at(b, x.Tq, t, c);
           const long double m = centres[static_cast<std::size_t>(b * x.d + c)];
-          const long double v = x.v[at(b, x.Tk, s, c)], o = average[row];
-          const long double ag = std::exp(static_cast<long double>(x.key(b, s, c)) + x.bias(t, s) - lse[row]) * g[row];
+          const long double v = x.v[at(b, x.Tk, s, c)], o = saved.average[row];
+          const long double ag =
+              std::exp(static_cast<long double>(x.key(b, s, c)) + x.bias(t, s) - saved.lse[row]) * g[row];
           e.exact += ag * (v - o);
           e.scale += std::abs(ag) * (std::abs(v - m) + std::abs(o - m));
         }
