@@ -27,13 +27,15 @@ struct tensor_column {
   /// Positions t + i of `x` for i in [lo, hi); what lies outside of that is 0 and is not touched.
   template <class C>
   AFT_DEVICE void read(const tensor& x, const grid& g, index_t t, int lo, int hi, C (&out)[burst<C>]) const {
-    if constexpr (sizeof(C) == 8) {
-      read_as<double>(x, g, t, lo, hi, out);
+    if (!x.even) {
+      read_uneven(x, g, t, lo, hi, out);
+    } else if constexpr (sizeof(C) == 8) {
+      read_as<double>(x, t, lo, hi, out);
     } else if (x.type == dtype::f32) {
-      read_as<float>(x, g, t, lo, hi, out);
+      read_as<float>(x, t, lo, hi, out);
     } else {
       std::uint16_t bits[burst<C>];
-      read_as(x, g, t, lo, hi, bits);
+      read_as(x, t, lo, hi, bits);
       AFT_DEVICE_UNROLL
       for (int i = 0; i < burst<C>; ++i)
         out[i] = x.type == dtype::bf16 ? bfloat16_to_float(bits[i]) : half_to_float(bits[i]);
@@ -49,27 +51,27 @@ struct tensor_column {
     return x.even ? t * x.s2 : row_offset(x, g, 0, t);
   }
   template <class E, int n>
-  AFT_DEVICE void read_as(const tensor& x, const grid& g, index_t t, int lo, int hi, E (&out)[n]) const {
+  AFT_DEVICE void read_as(const tensor& x, index_t t, int lo, int hi, E (&out)[n]) const {
     const E* from = reinterpret_cast<const E*>(data);
-    if (x.even) {
-      if (lo < hi) from += (t + lo) * x.s2;
+    if (lo < hi) from += (t + lo) * x.s2;
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      out[i] = E{};
+      if (i < lo || i >= hi) continue;
+      out[i] = *from;
+      from += x.s2;
+    }
+  }
+  /// Rare, and long to write out for each position: one copy, whose result finds its register by a comparison.
+  template <class C, int n>
+  AFT_DEVICE void read_uneven(const tensor& x, const grid& g, index_t t, int lo, int hi, C (&out)[n]) const {
+    AFT_DEVICE_UNROLL
+    for (int i = 0; i < n; ++i) out[i] = C(0);
+    AFT_DEVICE_UNROLL_BY(1)
+    for (int j = lo; j < hi; ++j) {
+      const C own = load<C>(data, x.type, at(x, g, t + j));
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < n; ++i) {
-        out[i] = E{};
-        if (i < lo || i >= hi) continue;
-        out[i] = *from;
-        from += x.s2;
-      }
-    } else {
-      // Rare, and long to write out for each position: one copy, whose result finds its register by a comparison.
-      AFT_DEVICE_UNROLL
-      for (int i = 0; i < n; ++i) out[i] = E{};
-      AFT_DEVICE_UNROLL_BY(1)
-      for (int j = lo; j < hi; ++j) {
-        const E own = from[at(x, g, t + j)];
-        AFT_DEVICE_UNROLL
-        for (int i = 0; i < n; ++i) out[i] = i == j ? own : out[i];
-      }
+      for (int i = 0; i < n; ++i) out[i] = i == j ? own : out[i];
     }
   }
 };
