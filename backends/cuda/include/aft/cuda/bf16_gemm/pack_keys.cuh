@@ -73,25 +73,45 @@ struct packed_right {
   }
 };
 
+/// What a thread packs: a channel of the tiles of one step of the depth.
+struct packed_place {
+  index_t batch_item, channel_tile, tile;
+  index_t of_columns;  ///< its place among the plan's columns
+  int lane_tile, lane;
+  column col;
+
+  AFT_DEVICE static packed_place of(const gemm_plan& plan) {
+    const index_t stripe = quotient(block_index(), plan.right_tiles);
+    packed_place at{};
+    at.tile = block_index() - stripe * plan.right_tiles;
+    at.batch_item = quotient(stripe, plan.channel_tiles);
+    at.channel_tile = stripe - at.batch_item * plan.channel_tiles;
+    at.of_columns = stripe * gemm_channels + thread_index();
+    at.lane_tile = thread_index() / warp_size;
+    at.lane = thread_index() % warp_size;
+    at.col = plan.rows.cols.at(at.batch_item, at.channel_tile * gemm_channels + thread_index());
+    return at;
+  }
+  /// The same for all lanes of a warp.
+  AFT_DEVICE bool exists(const gemm_plan& plan) const { return lane_tile < plan.lane_tiles_in(channel_tile); }
+  AFT_DEVICE right_tile& target(const gemm_plan& plan) const {
+    return plan.right_of(batch_item, channel_tile, tile)[lane_tile];
+  }
+};
+
 /// A block packs the tiles that a block of the product looks at, a thread a channel.
 template <class C>
 AFT_KERNEL(gemm_keys_threads, 6)
 gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   packed_right& packed = shared<packed_right>();
-  const index_t stripe = quotient(block_index(), plan.right_tiles);
-  const index_t key_tile = block_index() - stripe * plan.right_tiles;
-  const index_t s0 = key_tile * gemm_depth;
-  const index_t batch_item = quotient(stripe, plan.channel_tiles);
-  const index_t channel_tile = stripe - batch_item * plan.channel_tiles;
-  const int lane_tile = thread_index() / warp_size;
-  const int lane = thread_index() % warp_size;
-  if (lane_tile >= plan.lane_tiles_in(channel_tile)) return;
-  const column col = plan.rows.cols.at(batch_item, channel_tile * gemm_channels + thread_index());
-  gemm_column& own = plan.columns[stripe * gemm_channels + thread_index()];
+  const packed_place at = packed_place::of(plan);
+  if (!at.exists(plan)) return;
+  const index_t s0 = at.tile * gemm_depth;
+  gemm_column& own = plan.columns[at.of_columns];
   const float unit = own.unit;
-  std::byte* const tile = packed.tiles[lane_tile].operand;
+  std::byte* const tile = packed.tiles[at.lane_tile].operand;
   key_column<float> column_keys;
-  if (col.exists) column_keys = key_column<float>::of(p, col);
+  if (at.col.exists) column_keys = key_column<float>::of(p, at.col);
   int special = no_key;
   constexpr int keys = chunk_bytes / 2;
   static_assert(keys == burst<float>);
@@ -112,10 +132,10 @@ gemm_keys_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_
       num.x[i] = two_halves(x[2 * i].num, x[2 * i + 1].num);
       den.x[i] = two_halves(x[2 * i].den, x[2 * i + 1].den);
     }
-    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane, chunk)) = num;
-    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane + 1, chunk)) = den;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * at.lane, chunk)) = num;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * at.lane + 1, chunk)) = den;
   }
-  packed.copy_out(lane_tile, plan.right_of(batch_item, channel_tile, key_tile)[lane_tile]);
+  packed.copy_out(at.lane_tile, at.target(plan));
   if (special != no_key) lower_to(&own.special, special);
 }
 

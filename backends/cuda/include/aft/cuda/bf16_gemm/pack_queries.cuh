@@ -73,27 +73,21 @@ template <class C>
 AFT_KERNEL(gemm_keys_threads, 4)
 gemm_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   packed_right& packed = shared<packed_right>();
-  const index_t stripe = quotient(block_index(), plan.right_tiles);
-  const index_t query_tile = block_index() - stripe * plan.right_tiles;
-  const index_t batch_item = quotient(stripe, plan.channel_tiles);
-  const index_t channel_tile = stripe - batch_item * plan.channel_tiles;
-  const int lane_tile = thread_index() / warp_size;
-  const int lane = thread_index() % warp_size;
-  if (lane_tile >= plan.lane_tiles_in(channel_tile)) return;
-  const column col = plan.rows.cols.at(batch_item, channel_tile * gemm_channels + thread_index());
-  query_column& own = plan.query_columns[stripe * gemm_channels + thread_index()];
+  const packed_place at = packed_place::of(plan);
+  if (!at.exists(plan)) return;
+  query_column& own = plan.query_columns[at.of_columns];
   const float unit = own.unit, centre = own.centre, scale = pow2<float>(-own.value_unit);
-  std::byte* const tile = packed.tiles[lane_tile].operand;
+  std::byte* const tile = packed.tiles[at.lane_tile].operand;
   saved_column<float> rows;
-  if (col.exists) rows = saved_column<float>::of(p, col);
+  if (at.col.exists) rows = saved_column<float>::of(p, at.col);
   int special = no_key;
   constexpr int queries = chunk_bytes / 2;
   static_assert(queries == burst<float>);
   AFT_DEVICE_UNROLL_BY(1)
   for (int chunk = 0; chunk < gemm_depth / queries; ++chunk) {
-    const index_t t = query_tile * gemm_depth + chunk * queries;
+    const index_t t = at.tile * gemm_depth + chunk * queries;
     query_burst<float> q;
-    rows.read(p, t, 0, col.exists ? part_of_burst<float>(max_of(p.Tq - t, index_t{0})) : 0, q);
+    rows.read(p, t, 0, at.col.exists ? part_of_burst<float>(max_of(p.Tq - t, index_t{0})) : 0, q);
     std::uint16_t num[queries], den[queries];
     AFT_DEVICE_UNROLL
     for (int i = 0; i < queries; ++i) {
@@ -114,10 +108,10 @@ gemm_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ge
       nums.x[i] = two_halves(num[2 * i], num[2 * i + 1]);
       dens.x[i] = two_halves(den[2 * i], den[2 * i + 1]);
     }
-    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane, chunk)) = nums;
-    *reinterpret_cast<four_words*>(tile + chunk_at(2 * lane + 1, chunk)) = dens;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * at.lane, chunk)) = nums;
+    *reinterpret_cast<four_words*>(tile + chunk_at(2 * at.lane + 1, chunk)) = dens;
   }
-  packed.copy_out(lane_tile, plan.right_of(batch_item, channel_tile, query_tile)[lane_tile]);
+  packed.copy_out(at.lane_tile, at.target(plan));
   if (special != no_key) lower_to(&own.special, special);
 }
 
