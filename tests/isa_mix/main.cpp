@@ -19,8 +19,7 @@ int main(int count, char** words) {
   if (std::strcmp(mix::low_namespace(), mix::high_namespace()) == 0) return std::puts("files share their code"), 1;
 #if defined(AFT_LOW_FEATURE)
   if (!__builtin_cpu_supports(AFT_LOW_FEATURE)) {
-    const char* program = std::strrchr(words[0], '/');
-    std::printf("not run: %s.results: this machine has no " AFT_LOW_FEATURE "\n", program ? program + 1 : words[0]);
+    std::puts("not run: " AFT_MIX_TEST ": this machine has no " AFT_LOW_FEATURE);
     return 77;
   }
 #endif

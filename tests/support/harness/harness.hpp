@@ -24,7 +24,7 @@ using any_executor = std::variant<cpu>;
 bool on_device();
 /// Whether this run can say of the call what no other does. On the emulated tensor cores that takes a matrix product,
 /// which no double, no AFT-simple and no mask pair by pair has: the run without them has done those the same way.
-/// Watched by sanitizers, the device takes half for some calls and bfloat16 for the others.
+/// The emulated device takes float for some calls and double for the others, and so with half and bfloat16.
 bool concerns(dtype type, const setup& s);
 /// What calls run on where a test does not say.
 any_executor default_executor();

@@ -65,6 +65,7 @@ TEST_CASE("layouts: every output layout is written where it should be and nowher
 TEST_CASE("layouts: rows of several batch elements side by side, where some vectors have idle lanes") {
   // 2000 positions: a group of lane tiles then ends in the next batch element, with such a vector in its middle.
   for (index_t T : {index_t(40), index_t(2000)}) {
+    if (on_device() && T > 40) continue;  // a device has no lane tiles
     setup s{.call = op::local, .B = 2, .Tq = T, .Tk = T, .d = 45, .bias = bias_form::banded_tj, .win = {5, 5}};
     setup other = s;
     other.inputs = other.outputs = layout::time_first;

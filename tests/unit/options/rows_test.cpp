@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "call/cases.hpp"
 #include "harness/harness.hpp"
@@ -141,32 +140,28 @@ TEST_CASE("empty rows: no queries at all, and keys and values hold anything") {
 }
 
 TEST_CASE("in sight: NaN or infinity in k, v, w or q reaches the rows that see it and no other") {
+  struct place {
+    std::vector<double> numbers::*tensor;
+    double value;
+  };
+  // Of q and of factors NaN alone: their infinity takes the other sign where it is multiplied by a negative number.
+  const place places[] = {{&numbers::v, not_a_number}, {&numbers::v, infinity},     {&numbers::k, not_a_number},
+                          {&numbers::k, infinity},     {&numbers::q, not_a_number}, {&numbers::w, not_a_number},
+                          {&numbers::w, infinity},     {&numbers::u, not_a_number}, {&numbers::f, not_a_number},
+                          {&numbers::r, not_a_number}, {&numbers::r, infinity}};
   for (bool causal : {false, true})
     for (const setup& s : every_operator(causal))
-      for (double value : {not_a_number, infinity}) {
-        const std::vector<std::function<void(numbers&)>> places{
-            [&](numbers& x) { x.v[9 * 6 + 2] = value; },
-            [&](numbers& x) { x.k[static_cast<std::size_t>(9 * s.hk + 1)] = value; },
-            [&](numbers& x) { x.q[9 * 6 + 2] = not_a_number; },
-            [&](numbers& x) {
-              if (!x.w.empty()) x.w[x.w.size() / 2] = value;
-            },
-            [&](numbers& x) {
-              if (!x.u.empty()) x.u[x.u.size() / 2] = not_a_number;
-            },
-            [&](numbers& x) {
-              if (!x.f.empty()) x.f[x.f.size() / 2] = not_a_number;
-            },
-            [&](numbers& x) {
-              if (!x.r.empty()) x.r[x.r.size() / 2] = value;
-            }};
-        for (const auto& put : places) {
-          numbers x = random_numbers(s);
-          put(x);
-          for (auto type : all_types) {
-            check_forward(type, s, x);
-            check_backward(type, s, x);
-          }
+      for (const place& put : places) {
+        numbers x = random_numbers(s);
+        std::vector<double>& tensor = x.*put.tensor;
+        if (tensor.empty()) continue;
+        const bool has_positions = put.tensor == &numbers::q || put.tensor == &numbers::k || put.tensor == &numbers::v;
+        const auto channels = tensor.size() / static_cast<std::size_t>(s.B * s.Tq);
+        tensor[has_positions ? 9 * channels + 1 : tensor.size() / 2] = put.value;
+        CAPTURE(describe(s, aft::dtype::f32));
+        for (auto type : all_types) {
+          check_forward(type, s, x);
+          check_backward(type, s, x);
         }
       }
 }

@@ -9,6 +9,7 @@
 #include <aft/math/integers.hpp>
 
 #include <bit>
+#include <cmath>
 
 #if defined(AFT_DEVICE_EMULATOR)
 #include <device_emulator.hpp>

@@ -5,6 +5,7 @@
 #include <aft/core/errors.hpp>
 #include <aft/core/executors.hpp>
 
+#include <cstring>
 #include <tuple>
 #include <utility>
 #include <vector>
