@@ -1,70 +1,117 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ops on memory: results are PyTorch's, the library writes into them, and no tensor is copied.
 
-Tensors arrive with any strides. The threads of a call are torch.get_num_threads() unless it says another number, so
-that torch.set_num_threads and the one thread of a DataLoader's worker count here too.
+Tensors go to the library as DLPack capsules, of any strides. The threads of a call are torch.get_num_threads() unless
+it says another number, so that torch.set_num_threads and the one thread of a DataLoader's worker count here too.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import torch
+from torch.utils.dlpack import to_dlpack
 
 import aft
+from aft import _core
 
-from .results import backward_results, forward_results
-from .schema import BACKWARD, FORWARD, FULL, LIBRARY, LOCAL, OPERATORS, OPTIONS, Arguments, Operator
+from .results import Tensors, backward_results, forward_results, out_results
+from .schema import BACKWARD, CONV, FORWARD, FULL, LIBRARY, LOCAL, OPERATORS, OPTIONS, OUT, SIMPLE, Arguments, Operator
 
-_FUNCTIONS = {operator.name: (getattr(aft, operator.name), getattr(aft, operator.name + "_backward"))
-              for operator in OPERATORS}
-
-
-def bias_arguments(operator: Operator, args: Arguments) -> tuple[Any, ...]:
-    """What stands between v and the options in the library's call."""
-    if operator in (FULL, LOCAL):
-        kind, w, u, x = args[3:7]
-        bias = w if kind == "dense" else aft.Banded(w) if kind == "banded" else aft.Factorized(u, x)
-        return (bias, aft.Window(args[7], args[8])) if operator is LOCAL else (bias,)
-    return args[3:operator.bias_end]
+# Places among the options.
+_FIRST_FLAG, _FIRST_QUERY, _THREADS = (OPTIONS.index(name) for name in ("causal", "first_query", "threads"))
+# What the library calls them.
+_NUMBERS = {FULL: 0, LOCAL: 1, SIMPLE: 2, CONV: 3}
 
 
-def options(values: Arguments) -> dict[str, Any]:
-    """The options by their names, with this thread's number of threads."""
-    named = dict(zip(OPTIONS, values))
-    named["threads"] = named["threads"] or torch.get_num_threads()
-    return named
+def capsule(x: Optional[torch.Tensor]) -> Any:
+    """A tensor as the library takes it."""
+    return None if x is None else to_dlpack(x)
 
 
-def _plain(args: Arguments) -> Arguments:
-    # An exporter refuses tensors that require a gradient, which is PyTorch's own business here.
-    return tuple(x.detach() if isinstance(x, torch.Tensor) else x for x in args)
+def slots_of(operator: Operator, args: Arguments, state: Optional[torch.Tensor], capacity: int) -> Any:
+    """The slots in these bytes: what a call's tensors and window say is all that their spec is of."""
+    if state is None:
+        return None
+    k, v = args[1], args[2]
+    before, after = args[7:9] if operator is LOCAL else (0, 0)
+    taps = args[3].shape[-1] if operator is CONV else 0
+    return _core.Slots(_NUMBERS[operator], str(k.dtype)[len("torch."):], v.shape[-1], k.shape[-1], before, after, taps,
+                       capacity, state.shape[0], capsule(state))
 
 
-def _register(operator: Operator) -> None:
-    forward_call, backward_call = _FUNCTIONS[operator.name]
-    forward_defaults, backward_defaults = operator.defaults(FORWARD), operator.defaults(BACKWARD)
-    end = operator.bias_end
+class _Kernels:
+    """The three kernels of an operator."""
 
-    def forward(*args: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        args = _plain(args + forward_defaults[len(args):])
-        y, lse, average = forward_results(operator, args)
+    def __init__(self, operator: Operator) -> None:
+        self.operator, self.number, self.end = operator, _NUMBERS[operator], operator.bias_end
+        self.has_pairs = operator in (FULL, LOCAL)
+        self.defaults = {role: operator.defaults(role) for role in (FORWARD, BACKWARD, OUT)}
+
+    def _bias(self, kind: str, tensors: Any) -> Any:
+        """A bias, or its gradient, of capsules or None."""
+        if not self.has_pairs:
+            return capsule(tensors[0]) if tensors else None
+        w, u, x = tensors
+        if kind == "factorized":
+            return aft.Factorized(capsule(u), capsule(x))
+        return aft.Banded(capsule(w)) if kind == "banded" else capsule(w)
+
+    def _inputs(self, args: Arguments, options: Arguments, slots: Any, slot_ids: Optional[torch.Tensor]) -> Any:
+        """What forward and backward calls of the library begin with."""
+        kind = args[3] if self.has_pairs else ""
+        bias = self._bias(kind, args[4:7] if self.has_pairs else args[3:self.end])
+        window = args[7:9] if self.operator is LOCAL else None
+        mask, key_lengths, query_lengths, query_offsets, key_offsets = map(capsule, options[:_FIRST_FLAG])
+        return (self.number, *map(capsule, args[:3]), bias, window, *options[_FIRST_FLAG:_FIRST_QUERY], mask,
+                key_lengths, query_lengths, options[_FIRST_QUERY], query_offsets, key_offsets, slots, capsule(slot_ids),
+                options[_THREADS] or torch.get_num_threads())
+
+    def _run(self, args: Arguments, results: Tensors, slots: Any = None,
+             slot_ids: Optional[torch.Tensor] = None) -> None:
         return_lse, return_average = args[-2:]
-        forward_call(*args[:3], *bias_arguments(operator, args), **options(args[end:-2]), out=y,
-                     lse=lse if return_lse else None, average=average if return_average else None)
-        return y, lse, average
+        y, lse, average = results
+        _core.forward(*self._inputs(args, args[self.end:-2], slots, slot_ids), capsule(y),
+                      capsule(lse) if return_lse else None, capsule(average) if return_average else None)
 
-    def backward(*args: Any) -> tuple[torch.Tensor, ...]:
-        args = _plain(args + backward_defaults[len(args):])
-        results = backward_results(operator, args)
-        backward_call(*args[:3], *bias_arguments(operator, args), args[end], **options(args[end + 2:-2]),
-                      lse=args[-2], average=args[-1], out=results)
+    def forward(self, *args: Any) -> Tensors:
+        args += self.defaults[FORWARD][len(args):]
+        results = forward_results(self.operator, args)
+        self._run(args, results)
         return results
 
-    for key in ("CPU", "CUDA"):
-        LIBRARY.impl(operator.name, forward, key)
-        LIBRARY.impl(operator.name + "_backward", backward, key)
+    def out(self, *args: Any) -> Tensors:
+        args += self.defaults[OUT][len(args):]
+        y, state, slot_ids, capacity = args[-4:]
+        results = out_results(self.operator, args)
+        written = results if y is None else (y, *results[1:])
+        self._run(args[:-4], written, slots_of(self.operator, args, state, capacity), slot_ids)
+        return results
+
+    def backward(self, *args: Any) -> Tensors:
+        args += self.defaults[BACKWARD][len(args):]
+        results = backward_results(self.operator, args)
+        dy, wanted = args[self.end:self.end + 2]
+        lse, average = args[-2:]
+        kind = args[3] if self.has_pairs else ""
+        data = (capsule(gradient) if want else None for gradient, want in zip(results[:3], wanted))
+        bias = None
+        if any(wanted[3:]):
+            tensors = list(results[3:])
+            for i, place in enumerate(self.operator.differentiable[3:]):
+                # The library gives the gradients of both factors or of none.
+                if kind == "factorized" and args[place] is not None and not wanted[3 + i]:
+                    tensors[i] = args[place].new_empty(args[place].shape)
+            bias = self._bias(kind, tensors)
+        _core.backward(*self._inputs(args, args[self.end + 2:-2], None, None), capsule(dy), capsule(lse),
+                       capsule(average), *data, bias)
+        return results
 
 
 for _operator in OPERATORS:
-    _register(_operator)
+    _kernels = _Kernels(_operator)
+    # Those of CUDA are the same: whether it was built for tensors there is the library's to say.
+    for _key in ("CPU", "CUDA"):
+        LIBRARY.impl(_operator.name + FORWARD, _kernels.forward, _key)
+        LIBRARY.impl(_operator.name + BACKWARD, _kernels.backward, _key)
+        LIBRARY.impl(_operator.name + OUT, _kernels.out, _key)
