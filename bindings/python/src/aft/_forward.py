@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Array)
 # Operators as the extension numbers them.
+OPERATORS = ("full", "local", "simple", "conv")
 FULL, LOCAL, SIMPLE, CONV = range(4)
 
 
@@ -80,7 +81,7 @@ def full(q: Any, k: Any, v: Any, bias: Any, *, causal: bool = False, gate: str =
     product. Other Python threads run during the call.
     """
     return _core.forward(FULL, q, k, v, bias, None, causal, gate, outside, arithmetic, mask, key_lengths, query_lengths,
-                         first_query, query_offsets, key_offsets, None if stream is None else stream.slots, slot_ids,
+                         first_query, query_offsets, key_offsets, None if stream is None else stream._slots, slot_ids,
                          threads, True if out is None else out, return_lse or None, return_average or None)
 
 
@@ -109,7 +110,7 @@ def local(q: Any, k: Any, v: Any, bias: Any, window: Any, *, causal: bool = Fals
     """
     return _core.forward(LOCAL, q, k, v, bias, window, causal, gate, outside, arithmetic, mask, key_lengths,
                          query_lengths, first_query, query_offsets, key_offsets,
-                         None if stream is None else stream.slots, slot_ids, threads, True if out is None else out,
+                         None if stream is None else stream._slots, slot_ids, threads, True if out is None else out,
                          return_lse or None, return_average or None)
 
 
@@ -136,7 +137,7 @@ def simple(q: Any, k: Any, v: Any, *, causal: bool = False, gate: str = "sigmoid
     """
     return _core.forward(SIMPLE, q, k, v, None, None, causal, gate, outside, arithmetic, mask, key_lengths,
                          query_lengths, first_query, query_offsets, key_offsets,
-                         None if stream is None else stream.slots, slot_ids, threads, True if out is None else out,
+                         None if stream is None else stream._slots, slot_ids, threads, True if out is None else out,
                          return_lse or None, return_average or None)
 
 
@@ -168,5 +169,5 @@ def conv(q: Any, k: Any, v: Any, filter: Any, *, causal: bool = False, gate: str
     """
     return _core.forward(CONV, q, k, v, filter, None, causal, gate, outside, arithmetic, mask, key_lengths,
                          query_lengths, first_query, query_offsets, key_offsets,
-                         None if stream is None else stream.slots, slot_ids, threads, True if out is None else out,
+                         None if stream is None else stream._slots, slot_ids, threads, True if out is None else out,
                          return_lse or None, return_average or None)

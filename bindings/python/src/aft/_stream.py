@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _core
 from ._arguments import Window
-from ._forward import CONV, FULL, LOCAL, SIMPLE
+from ._forward import CONV, FULL, LOCAL, OPERATORS, SIMPLE
 
 
 class Stream:
@@ -23,20 +23,42 @@ class Stream:
     version of the library. One stream is for one thread at a time.
     """
 
-    __slots__ = ("_state", "slots")
+    __slots__ = ("_slots", "_state", "capacity", "d", "dtype", "hk", "operator", "slots", "taps", "window")
 
-    def __init__(self, slots: _core.Slots, state: Any) -> None:
-        """From what the functions below make. `slots` is the extension's."""
-        self.slots = slots
-        self._state = state
+    operator: str
+    """The operator that it is of: "full", "local", "simple" or "conv"."""
+    d: int
+    """Channels."""
+    hk: int
+    """Key channels."""
+    dtype: Any
+    """The data's type, as it was given."""
+    slots: int
+    """How many sequences."""
+    window: Window | None
+    """Of local."""
+    taps: int | None
+    """Of conv."""
+    capacity: int | None
+    """Of full: the positions that it keeps."""
+    _slots: _core.Slots
+    _state: Any
+
+    def __init__(self) -> None:
+        raise TypeError("Stream.full, Stream.local, Stream.simple and Stream.conv make streams")
 
     @classmethod
-    def _make(cls, op: int, d: int, hk: int, dtype: Any, slots: int, state: Any, before: int = 0, after: int = 0,
-              taps: int = 0, capacity: int = 0) -> Stream:
-        made = _core.Slots(op, _name_of(dtype), d, hk, before, after, taps, capacity, slots, state)
+    def _make(cls, op: int, d: int, hk: int, dtype: Any, slots: int, state: Any, window: Window | None = None,
+              taps: int | None = None, capacity: int | None = None) -> Stream:
+        before, after = window or (0, 0)
+        made = _core.Slots(op, _name_of(dtype), d, hk, before, after, taps or 0, capacity or 0, slots, state)
         if state is not None and slots not in (1, made.count):
             raise ValueError(f"aft::stream_spec: argument 'state': expected extent 0 (slots) to be {slots}, got {made.count}")
-        return cls(made, state)
+        self = cls.__new__(cls)
+        self._slots, self._state = made, state
+        self.operator, self.d, self.hk, self.dtype, self.slots = OPERATORS[op], d, hk, dtype, made.count
+        self.window, self.taps, self.capacity = window, taps, capacity
+        return self
 
     @classmethod
     def full(cls, d: int, hk: int, capacity: int, *, dtype: Any, slots: int = 1, state: Any = None) -> Stream:
@@ -55,8 +77,7 @@ class Stream:
     def local(cls, d: int, hk: int, window: Window | tuple[int, int], *, dtype: Any, slots: int = 1,
               state: Any = None) -> Stream:
         """For aft.local with that window; other arguments as Stream.full. Cost of a position: O((window + a tile) d)."""
-        before, after = window
-        return cls._make(LOCAL, d, hk, dtype, slots, state, before=before, after=after)
+        return cls._make(LOCAL, d, hk, dtype, slots, state, window=Window(*window))
 
     @classmethod
     def simple(cls, d: int, hk: int, *, dtype: Any, slots: int = 1, state: Any = None) -> Stream:
@@ -70,16 +91,16 @@ class Stream:
 
     def reset(self, slot: int | None = None) -> None:
         """Makes a slot empty, whatever it holds; None: all of them."""
-        self.slots.reset(-1 if slot is None else _slot(slot))
+        self._slots.reset(-1 if slot is None else _slot(slot))
 
     def copy(self, from_: Any, to: Any) -> None:
         """Copies slots to others, as beam search does. `from_` and `to` are (n) whole numbers; none twice in `to`, none in
         both. Raises ValueError, and copies nothing, where they do not fit."""
-        self.slots.copy(from_, to)
+        self._slots.copy(from_, to)
 
     def position(self, slot: int = 0) -> int:
         """How many positions a slot has seen."""
-        return self.slots.position(slot)
+        return self._slots.position(slot)
 
     @property
     def state(self) -> Any:
@@ -87,7 +108,7 @@ class Stream:
         if self._state is None:
             import numpy
 
-            self._state = numpy.asarray(self.slots.memory)
+            self._state = numpy.asarray(self._slots.memory)
         return self._state
 
 

@@ -100,6 +100,13 @@ void array::take(const place& at, PyObject* from, access a) {
     from_ = protocol::capsule;
     return;
   }
+  if (!is_numpy_array(from)) {
+    if (const exchange_functions* const exchange = find_exchange(from)) {
+      take_exchange(at, *exchange, from, a);
+      from_ = protocol::dlpack;
+      return;
+    }
+  }
   // The array interface first: NumPy's own __dlpack__ exports neither read-only arrays nor bfloat16.
   if (object capsule = is_numpy_array(from)
                            ? object::owned(PyObject_GetAttr(from, array_struct_name.get()))
@@ -163,6 +170,33 @@ void array::take_dlpack(const place& at, PyObject* method, access a) {
   take_capsule(at, capsule.get(), a);
 }
 
+void array::take_exchange(const place& at, const exchange_functions& exchange, PyObject* from, access a) {
+  // __dlpack__ refuses them; these functions do not ask.
+  if (is_recorded(from)) {
+    raise(PyExc_BufferError,
+          "%s: argument '%s': this tensor requires a gradient: aft.torch has the operators that are "
+          "differentiated, and detach() a tensor without one",
+          at.op, at.argument);
+  }
+  // Only a managed tensor says whether it may be written. What is read lives as long as the arguments of the call.
+  if (a == access::read && exchange.to_borrowed != nullptr) {
+    if (exchange.to_borrowed(from, &tensor_) != 0) throw raised{};
+    return;
+  }
+  versioned_tensor* made = nullptr;
+  if (exchange.to_managed(from, &made) != 0) throw raised{};
+  take_versioned(at, made, a);
+}
+
+void array::take_versioned(const place& at, versioned_tensor* given, access a) {
+  versioned_ = given;
+  if (a == access::write && (given->flags & read_only_flag) != 0) refuse_read_only(at);
+  if (a == access::write && (given->flags & copied_flag) != 0) {
+    raise(PyExc_ValueError, "%s: argument '%s': expected memory of the array itself, got a copy", at.op, at.argument);
+  }
+  tensor_ = given->tensor;
+}
+
 void array::take_capsule(const place& at, PyObject* capsule, access a) {
   if (PyCapsule_IsValid(capsule, versioned_name)) {
     auto* const given = static_cast<versioned_tensor*>(PyCapsule_GetPointer(capsule, versioned_name));
@@ -171,13 +205,8 @@ void array::take_capsule(const place& at, PyObject* capsule, access a) {
       raise(PyExc_BufferError, "%s: argument '%s': expected DLPack of version 1, got %u.%u", at.op, at.argument,
             unsigned{given->major}, unsigned{given->minor});
     }
-    if (a == access::write && (given->flags & read_only_flag) != 0) refuse_read_only(at);
-    if (a == access::write && (given->flags & copied_flag) != 0) {
-      raise(PyExc_ValueError, "%s: argument '%s': expected memory of the array itself, got a copy", at.op, at.argument);
-    }
     if (PyCapsule_SetName(capsule, used_versioned_name) != 0) throw raised{};
-    versioned_ = given;
-    tensor_ = given->tensor;
+    take_versioned(at, given, a);
   } else if (PyCapsule_IsValid(capsule, plain_name)) {
     auto* const given = static_cast<managed_tensor*>(PyCapsule_GetPointer(capsule, plain_name));
     if (PyCapsule_SetName(capsule, used_plain_name) != 0) throw raised{};

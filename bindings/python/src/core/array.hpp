@@ -35,9 +35,10 @@ class array {
   array& operator=(const array&) = delete;
   ~array();
 
-  /// Takes an array by NumPy's array interface or by DLPack, or a DLPack capsule itself, which it consumes. None leaves
-  /// it empty. Raises TypeError where `from` is none of them, ValueError where a stride is between elements, the byte
-  /// order is another one, or memory that is to be written is read-only.
+  /// Takes an array by NumPy's array interface or by DLPack, or a DLPack capsule itself, which it consumes. `from` has
+  /// to outlive what is read; what is written is held. None leaves it empty. Raises TypeError where `from` is none of
+  /// them, ValueError where a stride is between elements, the byte order is another one, or memory that is to be
+  /// written is read-only.
   void take(const place& at, PyObject* from, access a);
   /// The same, with lists and other sequences of whole numbers, which become int64.
   void take_integers(const place& at, PyObject* from);
@@ -56,6 +57,8 @@ class array {
  private:
   void take_interface(const place& at, object capsule, PyObject* from, access a);
   void take_dlpack(const place& at, PyObject* method, access a);
+  void take_exchange(const place& at, const exchange_functions& exchange, PyObject* from, access a);
+  void take_versioned(const place& at, versioned_tensor* given, access a);
   void take_capsule(const place& at, PyObject* capsule, access a);
   void take_sequence(const place& at, PyObject* from);
 

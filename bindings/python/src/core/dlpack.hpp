@@ -27,6 +27,19 @@ struct versioned_tensor {
   aft_tensor tensor;
 };
 
+/// DLPackExchangeAPI, which a type shows as __dlpack_c_exchange_api__: the same in C, without a Python call. Each
+/// function returns 0, or -1 with Python's error set. What comes before and after these two is not used here.
+struct exchange_functions {
+  std::uint32_t major, minor;
+  exchange_functions* older;
+  void (*allocate)();
+  int (*to_managed)(void* array, versioned_tensor** made);
+  void (*from_managed)();
+  int (*to_borrowed)(void* array, aft_tensor* described);  ///< valid as long as the array; may be NULL
+  void (*current_stream)();
+};
+inline constexpr const char* exchange_name = "dlpack_exchange_api";
+
 /// Bits of versioned_tensor::flags.
 inline constexpr std::uint64_t read_only_flag = 1, copied_flag = 2;
 

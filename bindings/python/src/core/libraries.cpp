@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libraries.hpp"
 
-#include "dlpack.hpp"
-
 namespace aft::python {
 
 namespace {
 
 name namespace_name("__array_namespace__"), from_dlpack_name("from_dlpack"), module_name("__module__"),
-    mro_name("__mro__");
+    mro_name("__mro__"), exchange_attribute("__dlpack_c_exchange_api__"), requires_grad_name("requires_grad"),
+    is_grad_enabled_name("is_grad_enabled");
 
 /// A module or an attribute of one, looked up at first use and kept.
 PyObject* kept(PyObject*& slot, const char* module, const char* attribute) {
@@ -48,6 +47,18 @@ object package_of(PyObject* type) {
   return found == nullptr ? object{} : object::owned(found);
 }
 
+/// What the types of x say, the nearest first: the first answer of `ask`.
+template <class Ask>
+object ask_packages(PyObject* x, Ask ask) {
+  const object types = object::owned(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(x)), mro_name.get()));
+  for (Py_ssize_t i = 0; i < PyTuple_Size(types.get()); ++i) {
+    const object package = package_of(PyTuple_GetItem(types.get(), i));
+    if (!package) continue;
+    if (object found = ask(package.get())) return found;
+  }
+  return {};
+}
+
 }  // namespace
 
 bool is_numpy_array(PyObject* x) {
@@ -79,13 +90,37 @@ object find_from_dlpack(PyObject* x) {
     const object space = object::owned(PyObject_CallObject(method.get(), nullptr));
     if (object found = object::owned_or_absent(PyObject_GetAttr(space.get(), from_dlpack_name.get()))) return found;
   }
-  const object types = object::owned(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(x)), mro_name.get()));
-  for (Py_ssize_t i = 0; i < PyTuple_Size(types.get()); ++i) {
-    const object package = package_of(PyTuple_GetItem(types.get(), i));
-    if (!package) continue;
-    if (object found = object::owned_or_absent(PyObject_GetAttr(package.get(), from_dlpack_name.get()))) return found;
+  return ask_packages(
+      x, [](PyObject* package) { return object::owned_or_absent(PyObject_GetAttr(package, from_dlpack_name.get())); });
+}
+
+const exchange_functions* find_exchange(PyObject* x) {
+  // Most arrays of a program are of one type, which is held so that its address stays its own.
+  static PyTypeObject* last_type = nullptr;
+  static const exchange_functions* last = nullptr;
+  PyTypeObject* const type = Py_TYPE(x);
+  if (type == last_type) return last;
+  const exchange_functions* found = nullptr;
+  const object capsule =
+      object::owned_or_absent(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), exchange_attribute.get()));
+  if (capsule && PyCapsule_IsValid(capsule.get(), exchange_name)) {
+    found = static_cast<const exchange_functions*>(PyCapsule_GetPointer(capsule.get(), exchange_name));
+    if (found->major != known_major || found->to_managed == nullptr) found = nullptr;
   }
-  return {};
+  Py_INCREF(reinterpret_cast<PyObject*>(type));
+  Py_XDECREF(reinterpret_cast<PyObject*>(std::exchange(last_type, type)));
+  last = found;
+  return found;
+}
+
+bool is_recorded(PyObject* x) {
+  const object asked = object::owned_or_absent(PyObject_GetAttr(x, requires_grad_name.get()));
+  if (!asked || asked.get() != Py_True) return false;
+  const object enabled = ask_packages(x, [](PyObject* package) {
+    return object::owned_or_absent(PyObject_GetAttr(package, is_grad_enabled_name.get()));
+  });
+  if (!enabled) return true;
+  return object::owned(PyObject_CallObject(enabled.get(), nullptr)).get() == Py_True;
 }
 
 }  // namespace aft::python

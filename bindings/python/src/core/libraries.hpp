@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "dlpack.hpp"
 #include "python.hpp"
 
 namespace aft::python {
@@ -14,6 +15,12 @@ bool is_numpy_array(PyObject* x);
 
 /// numpy.empty: `type` has the code and bits of a float type; bfloat16 is that of ml_dtypes.
 object numpy_empty(PyObject* shape, std::uint8_t code, std::uint8_t bits);
+
+/// The functions by which the type of x exports through DLPack without a Python call, NULL where it shows none.
+const exchange_functions* find_exchange(PyObject* x);
+
+/// Whether its library would record what is done with x for a gradient: then what is computed here would be lost to it.
+bool is_recorded(PyObject* x);
 
 /// The function from_dlpack of the library that x is of, or none: of its array namespace, else of the package that its
 /// type, or a type which that extends, is defined in.
