@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Sequence, Union
 
 import torch
 
 import aft
 
-from .ops.schema import CONV, FORWARD, FULL, LOCAL, OUT, SIMPLE, Operator
+from .ops.schema import CONV, FORWARD, FULL, LOCAL, OPERATORS, OUT, SIMPLE, Operator
 
 Tensor = torch.Tensor
 Bias = Union[Tensor, aft.Factorized, aft.Banded]
 Integers = Union[Tensor, Sequence[int]]
-Result = Union[Tensor, Tuple[Tensor, ...]]
+# Looking an op up in torch.ops takes longer than handing it its arguments.
+_FORWARD_OPS = {operator.name: operator.op(FORWARD) for operator in OPERATORS}
+_OUT_OPS = {operator.name: operator.op(OUT) for operator in OPERATORS}
 
 
 def _flat_bias(bias: Bias) -> tuple[str, Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
@@ -53,11 +55,12 @@ def _call(operator: Operator, q: Optional[Tensor], k: Tensor, v: Tensor, bias: t
         tensors = [x for x in bias if isinstance(x, torch.Tensor)]
         save = (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, *tensors))
                 and _has_one_lse(operator, k, tensors))
-        y, lse, average = operator.op(FORWARD)(*args, save or return_lse, save or return_average)
+        y, lse, average = _FORWARD_OPS[operator.name](*args, save or return_lse, save or return_average)
     else:
         state = None if stream is None else stream.state
         capacity = 0 if stream is None else stream.capacity
-        y, lse, average = operator.op(OUT)(*args, return_lse, return_average, out, state, _integers(slot_ids), capacity)
+        y, lse, average = _OUT_OPS[operator.name](*args, return_lse, return_average, out, state, _integers(slot_ids),
+                                                  capacity)
         y = y if out is None else out
     if not return_lse and not return_average:
         return y

@@ -2,76 +2,127 @@
 """The derivative of each op is its backward op, which has none: a call is differentiable once.
 
 What writes into the caller's tensors has no derivative at all, and says so where one is asked for.
+
+torch.library.register_autograd would do the same; what it does about defaults and keyword arguments takes longer than a
+small call.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
+from .kernels import KERNELS
 from .results import Tensors
 from .schema import BACKWARD, FORWARD, LIBRARY, OPERATORS, OUT, TENSOR_OPTIONS, Arguments, Operator
 
-
-def _register_forward(operator: Operator) -> None:
-    end = operator.bias_end
-    arguments = len(operator.defaults(FORWARD))
-    tensors = (*operator.differentiable, *range(end, end + len(TENSOR_OPTIONS)))
-    backward_op = operator.op(BACKWARD)
-
-    def setup_context(ctx: Any, inputs: Arguments, output: Tensors) -> None:
-        _, lse, average = output
-        # One alone serves no backward call, which sums both again then.
-        saved = (lse, average) if inputs[-2] and inputs[-1] else (None, None)
-        ctx.save_for_backward(*(inputs[place] for place in tensors), *saved)
-        ctx.values = tuple(None if place in tensors else value for place, value in enumerate(inputs[:-2]))
-        # Nothing would read zeros in place of gradients that are not there.
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(lse, average)
-
-    def backward(ctx: Any, dy: Any, dlse: Any, daverage: Any) -> tuple[Any, ...]:
-        gradients: list[Any] = [None] * arguments
-        if dy is None:
-            return tuple(gradients)
-        args = list(ctx.values)
-        *values, lse, average = ctx.saved_tensors
-        for place, value in zip(tensors, values):
-            args[place] = value
-        # It is as long as what the caller passed: arguments that equal their defaults may be missing at the end.
-        needed = ctx.needs_input_grad
-        wanted = [place < len(needed) and needed[place] for place in operator.differentiable]
-        results = backward_op(*args[:end], dy, wanted, *args[end:], lse, average)
-        for place, want, gradient in zip(operator.differentiable, wanted, results):
-            gradients[place] = gradient if want else None
-        return tuple(gradients)
-
-    torch.library.register_autograd(f"aft::{operator.name}", backward, setup_context=setup_context, lib=LIBRARY)
+_AFTER = torch._C._after_autograd_keyset
 
 
-def _register_backward(operator: Operator) -> None:
-    def refuse(ctx: Any, *gradients: Any) -> None:
-        raise RuntimeError(f"aft.torch.{operator.name} is differentiable once: its gradients have no derivative. "
-                           "Second derivatives, as of create_graph=True, are not to be had.")
+def _below(name: str) -> Callable[..., Any]:
+    """Calls the op's kernel after autograd, whichever it is: one that traces, one without numbers, or the library's."""
+    op, kernel = getattr(torch.ops.aft, name).default, KERNELS[name]
 
-    torch.library.register_autograd(f"aft::{operator.name}{BACKWARD}", refuse, lib=LIBRARY)
+    def call(keyset: Any, args: Arguments) -> Any:
+        rest = keyset & _AFTER
+        # The dispatcher would turn all arguments into its own values and back.
+        if rest.highestPriorityTypeId() == torch._C.DispatchKey.CPU:
+            return kernel(*args)
+        with torch._C._AutoDispatchBelowAutograd():
+            return op.redispatch(rest, *args)
+
+    return call
 
 
-def _register_out(operator: Operator) -> None:
-    op = operator.op(OUT)
+def _register(operator: Operator, role: str, derived: Callable[[Any, Arguments], Any]) -> None:
+    """Has `derived` answer calls in which a gradient is to come."""
+    name, defaults, places = operator.name + role, operator.defaults(role), operator.differentiable
+    below = _below(name)
+    if role == BACKWARD:
+        places = (*places, operator.bias_end)
 
     def kernel(keyset: Any, *args: Any) -> Any:
-        inputs = [x for x in args if isinstance(x, torch.Tensor)]
-        if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
-            raise RuntimeError(f"aft.torch.{operator.name}: a call with a stream or with out= has no gradient, and one "
-                               "of its tensors requires one. Use torch.no_grad().")
-        with torch._C._AutoDispatchBelowAutograd():
-            return op.redispatch(keyset & torch._C._after_autograd_keyset, *args)
+        args += defaults[len(args):]
+        if torch.is_grad_enabled():
+            for place in places:
+                x = args[place]
+                if x is not None and x.requires_grad:
+                    return derived(keyset, args)
+        return below(keyset, args)
 
-    LIBRARY.impl(operator.name + OUT, kernel, "Autograd", with_keyset=True)
+    LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
+
+
+def _derived_forward(operator: Operator) -> Any:
+    end, places = operator.bias_end, operator.differentiable
+    tensors = (*places, *range(end, end + len(TENSOR_OPTIONS)))
+    arguments = len(operator.defaults(FORWARD))
+    below, backward_op = _below(operator.name), operator.op(BACKWARD)
+
+    class Call(torch.autograd.Function):
+        """A forward call that a gradient is to come through."""
+
+        @staticmethod
+        def forward(ctx: Any, keyset: Any, *args: Any) -> Tensors:
+            y, lse, average = below(keyset, args)
+            # One alone serves no backward call, which sums both again then.
+            saved = (lse, average) if args[-2] and args[-1] else (None, None)
+            ctx.save_for_backward(*[args[place] for place in tensors], *saved)
+            values = list(args[:-2])
+            for place in tensors:
+                values[place] = None
+            ctx.values = values
+            # Nothing would read zeros in place of gradients that are not there.
+            ctx.set_materialize_grads(False)
+            ctx.mark_non_differentiable(lse, average)
+            return y, lse, average
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any, dlse: Any, daverage: Any) -> Any:
+            gradients: list[Any] = [None] * (1 + arguments)
+            if dy is None:
+                return tuple(gradients)
+            *values, lse, average = ctx.saved_tensors
+            args = list(ctx.values)
+            for place, value in zip(tensors, values):
+                args[place] = value
+            wanted = [ctx.needs_input_grad[1 + place] for place in places]
+            results = backward_op(*args[:end], dy, wanted, *args[end:], lse, average)
+            for place, want, gradient in zip(places, wanted, results):
+                gradients[1 + place] = gradient if want else None
+            return tuple(gradients)
+
+    return lambda keyset, args: Call.apply(keyset, *args)  # type: ignore[no-untyped-call]
+
+
+def _derived_backward(operator: Operator) -> Any:
+    below = _below(operator.name + BACKWARD)
+
+    class Call(torch.autograd.Function):
+        """A backward call with create_graph=True: the gradients are there, their own derivative is not."""
+
+        @staticmethod
+        def forward(ctx: Any, keyset: Any, *args: Any) -> Tensors:
+            return below(keyset, args)  # type: ignore[no-any-return]
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            raise RuntimeError(f"aft.torch.{operator.name} is differentiable once: its gradients have no derivative. "
+                               "Second derivatives, as of create_graph=True, are not to be had.")
+
+    return lambda keyset, args: Call.apply(keyset, *args)  # type: ignore[no-untyped-call]
+
+
+def _refuse_out(operator: Operator) -> Any:
+    def refuse(keyset: Any, args: Arguments) -> None:
+        raise RuntimeError(f"aft.torch.{operator.name}: a call with a stream or with out= has no gradient, and one of "
+                           "its tensors requires one. Use torch.no_grad().")
+
+    return refuse
 
 
 for _operator in OPERATORS:
-    _register_forward(_operator)
-    _register_backward(_operator)
-    _register_out(_operator)
+    _register(_operator, FORWARD, _derived_forward(_operator))
+    _register(_operator, BACKWARD, _derived_backward(_operator))
+    _register(_operator, OUT, _refuse_out(_operator))

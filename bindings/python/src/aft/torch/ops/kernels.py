@@ -7,7 +7,7 @@ it says another number, so that torch.set_num_threads and the one thread of a Da
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch.utils.dlpack import to_dlpack
@@ -108,10 +108,12 @@ class _Kernels:
         return results
 
 
+# By the ops' names.
+KERNELS: dict[str, Callable[..., Tensors]] = {}
 for _operator in OPERATORS:
     _kernels = _Kernels(_operator)
-    # Those of CUDA are the same: whether it was built for tensors there is the library's to say.
-    for _key in ("CPU", "CUDA"):
-        LIBRARY.impl(_operator.name + FORWARD, _kernels.forward, _key)
-        LIBRARY.impl(_operator.name + BACKWARD, _kernels.backward, _key)
-        LIBRARY.impl(_operator.name + OUT, _kernels.out, _key)
+    for _role, _kernel in ((FORWARD, _kernels.forward), (BACKWARD, _kernels.backward), (OUT, _kernels.out)):
+        KERNELS[_operator.name + _role] = _kernel
+        # That of CUDA is the same: whether it was built for tensors there is the library's to say.
+        for _key in ("CPU", "CUDA"):
+            LIBRARY.impl(_operator.name + _role, _kernel, _key)

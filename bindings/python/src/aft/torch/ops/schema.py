@@ -40,7 +40,7 @@ TENSOR_OPTIONS = OPTIONS[:5]
 FORWARD, BACKWARD, OUT = "", "_backward", "_out"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Operator:
     """One of the four operators: what its three ops are called and how their arguments lie.
 
