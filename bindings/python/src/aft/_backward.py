@@ -54,7 +54,7 @@ def full_backward(q: Any, k: Any, v: Any, bias: Any, dy: Any, *, causal: bool = 
     lse, average   what the forward call with the same options returned; both or neither. Without them they are computed
                    again.
     out            (dq, dk, dv, dbias): arrays that are overwritten, and None for gradients that are not wanted and cost
-                   nothing. The tuple is returned. Where the bias is broadcast over batch or heads, the extent of dbias may
+                   nothing. They are returned. Where the bias is broadcast over batch or heads, the extent of dbias may
                    be 1 there.
 
     dbias is of the bias's kind: an array, aft.Factorized(du, dv) or aft.Banded(dw). q may be None with gate="none"; dq is

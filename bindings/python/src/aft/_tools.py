@@ -31,7 +31,7 @@ def reparameterize_backward(r: A, gain: A, shift: A, dout: A, *, threads: int = 
     """Gradients of aft.reparameterize (AFT Eq. 8): (dr, dgain, dshift), of the shapes and types of r, gain and shift.
 
     dout    as the result. Of a constant filter, dr and dgain are 0.
-    out     (dr, dgain, dshift): arrays that are overwritten, or None for what is not wanted. The tuple is returned.
+    out     (dr, dgain, dshift): arrays that are overwritten, or None for what is not wanted. They are returned.
     """
     if out is not None and (not isinstance(out, tuple) or len(out) != 3):
         raise ValueError("aft::reparameterize_backward: argument 'out': expected a tuple of 3, one place for each gradient, "

@@ -89,6 +89,8 @@ std::int64_t to_int64(const place& at, PyObject* from) {
 }
 
 array::~array() {
+  if (plain_ == nullptr && versioned_ == nullptr) return;
+  const error_aside aside;
   if (plain_ != nullptr && plain_->deleter != nullptr) plain_->deleter(plain_);
   if (versioned_ != nullptr && versioned_->deleter != nullptr) versioned_->deleter(versioned_);
 }

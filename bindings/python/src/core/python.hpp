@@ -53,6 +53,18 @@ class object {
   PyObject* pointer_ = nullptr;
 };
 
+/// Puts an error aside while it lives: what other people's code does, it does without one.
+class error_aside {
+ public:
+  error_aside() { PyErr_Fetch(&type_, &value_, &trace_); }
+  ~error_aside() { PyErr_Restore(type_, value_, trace_); }
+  error_aside(const error_aside&) = delete;
+  error_aside& operator=(const error_aside&) = delete;
+
+ private:
+  PyObject *type_, *value_, *trace_;
+};
+
 /// Sets an error with a text as of PyErr_Format, and throws.
 template <class... Values>
 [[noreturn]] void raise(PyObject* type, const char* format, Values... values) {
