@@ -41,12 +41,12 @@ class Window(NamedTuple):
 
 
 def strict(s: int) -> Window:
-    """|t - s'| < s, as AFT Eq. 4 has it. strict(0) holds no key, which makes aft.local AFT-simple."""
+    """The window |t - s'| < s, as AFT Eq. 4 has it. strict(0) holds no key, which makes aft.local AFT-simple."""
     return Window(s - 1, max(s - 1, 0))
 
 
 def inclusive(s: int) -> Window:
-    """|t - s'| <= s, as DAFT Eq. 7 has it."""
+    """The window |t - s'| <= s, as DAFT Eq. 7 has it: Window(s, s)."""
     return Window(s, s)
 
 

@@ -166,11 +166,13 @@ void add_slots_type(PyObject* module) {
 }
 
 const aft_stream* to_stream(const place& at, PyObject* from) {
+  static name slots_name("_slots");
   if (from == Py_None) return nullptr;
-  if (Py_TYPE(from) != slots_type) {
+  const object found = object::owned_or_absent(PyObject_GetAttr(from, slots_name.get()));
+  if (!found || Py_TYPE(found.get()) != slots_type) {
     raise(PyExc_TypeError, "%s: argument '%s': expected an aft.Stream, got %R", at.op, at.argument, from);
   }
-  return &slots_of(from).stream;
+  return &slots_of(found.get()).stream;
 }
 
 }  // namespace aft::python

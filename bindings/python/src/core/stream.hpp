@@ -12,7 +12,8 @@ namespace aft::python {
 /// Makes the type and adds it to the module.
 void add_slots_type(PyObject* module);
 
-/// The stream of an argument: None gives NULL. Raises TypeError where it is neither None nor Slots.
+/// The stream of an argument, an aft.Stream, which holds its Slots; None gives NULL. Raises TypeError where it is
+/// neither.
 const aft_stream* to_stream(const place& at, PyObject* from);
 
 }  // namespace aft::python

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other threads of Python run while the library computes."""
+
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import aft
+
+
+@pytest.fixture
+def patient():
+    """Threads are told to give up the lock so rarely that a count during a call can only come from its release."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    yield
+    sys.setswitchinterval(before)
+
+
+def long_call():
+    """One call that takes a good part of a second on one thread."""
+    x = np.ones((1, 2048, 512), np.float32)
+    w = np.zeros((2048, 2048), np.float32)
+    return lambda: aft.full(x, x, x, w, threads=1)
+
+
+def test_other_threads_count_during_a_call(patient):
+    call, counts, over = long_call(), [], threading.Event()
+    started = threading.Event()
+
+    def count():
+        started.set()
+        while not over.is_set():
+            counts.append(time.perf_counter())
+            # Lets the calling thread go on: it is the one that waits for the lock, and would for a minute.
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    started.wait()
+    try:
+        while not counts:
+            time.sleep(0.001)
+        begin = time.perf_counter()
+        for _ in range(20):
+            call()
+            end = time.perf_counter()
+            inside = sum(begin < t < end for t in list(counts))
+            if inside >= 2:
+                break
+    finally:
+        over.set()
+        thread.join()
+    assert inside >= 2
+
+
+def test_two_threads_have_results_of_their_own():
+    """Calls at the same time, each with arrays and errors of its own."""
+    draw = np.random.default_rng(0)
+    inputs = [draw.standard_normal((3, 1, 64, 32)).astype(np.float32) for _ in range(4)]
+    expected = [aft.simple(*x, threads=1).tobytes() for x in inputs]
+    failures = []
+
+    def work(i):
+        q, k, v = inputs[i]
+        for _ in range(50):
+            if aft.simple(q, k, v, threads=1).tobytes() != expected[i]:
+                failures.append(i)
+            try:
+                aft.simple(q, k, v[:, :, :i + 1])
+                failures.append("no error")
+            except ValueError as error:
+                if f"got {i + 1}" not in str(error):
+                    failures.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
