@@ -27,7 +27,9 @@ class SequenceMixer(Mixer):
         """
         if not self.causal:
             raise ValueError(f"stream: expected a causal layer, and this {type(self).__name__} is not")
-        return self.stream_of(dtype=self.key.weight.dtype, slots=batch)
+        made = self.stream_of(dtype=self.key.weight.dtype, slots=batch)
+        # Bytes that PyTorch knows can be saved with a model, and step() can be compiled.
+        return self.stream_of(dtype=made.dtype, slots=batch, state=torch.from_numpy(made.state))
 
     @torch.no_grad()
     def step(self, x: Tensor, stream: aft.Stream, slot_ids: Optional[Tensor] = None) -> Tensor:

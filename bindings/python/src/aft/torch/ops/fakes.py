@@ -12,10 +12,17 @@ from .schema import BACKWARD, FORWARD, LIBRARY, OPERATORS, OUT, Arguments, Opera
 
 
 def _register(operator: Operator, role: str, results: Callable[[Operator, Arguments], Tensors]) -> None:
-    defaults = operator.defaults(role)
+    arguments, defaults = operator.arguments(role), operator.defaults(role)
 
     def fake(*args: Any) -> Tensors:
-        return results(operator, args + defaults[len(args):])
+        args += defaults[len(args):]
+        v = args[2]
+        for (_, name, _), x in zip(arguments, args):
+            # Offsets are read by the host, wherever the data are.
+            if isinstance(x, torch.Tensor) and x.device != v.device and not name.endswith("_offsets"):
+                raise ValueError(f"aft::{operator.name}: argument '{name}': expected a tensor on {v.device} as 'v', got "
+                                 f"one on {x.device}")
+        return results(operator, args)
 
     torch.library.register_fake(f"aft::{operator.name}{role}", fake, lib=LIBRARY)
 

@@ -12,12 +12,23 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import torch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd.function import _SingleLevelFunction
 
 from .kernels import KERNELS
 from .results import Tensors
 from .schema import BACKWARD, FORWARD, LIBRARY, OPERATORS, OUT, TENSOR_OPTIONS, Arguments, Operator
 
 _AFTER = torch._C._after_autograd_keyset
+
+
+def _apply(function: Any, keyset: Any, args: Arguments) -> Any:
+    """Records the call. Within torch.func's transforms this kernel runs at the level of one of them, which is what a
+    function of a single level is for; torch.autograd.Function would begin at the first level again."""
+    if not torch._C._are_functorch_transforms_active():
+        return function.apply(keyset, *args)
+    with enable_single_level_autograd_function():
+        return function.apply(keyset, *args)
 
 
 def _below(name: str) -> Callable[..., Any]:
@@ -60,7 +71,7 @@ def _derived_forward(operator: Operator) -> Any:
     arguments = len(operator.defaults(FORWARD))
     below, backward_op = _below(operator.name), operator.op(BACKWARD)
 
-    class Call(torch.autograd.Function):
+    class Call(_SingleLevelFunction):
         """A forward call that a gradient is to come through."""
 
         @staticmethod
@@ -93,13 +104,13 @@ def _derived_forward(operator: Operator) -> Any:
                 gradients[1 + place] = gradient if want else None
             return tuple(gradients)
 
-    return lambda keyset, args: Call.apply(keyset, *args)  # type: ignore[no-untyped-call]
+    return lambda keyset, args: _apply(Call, keyset, args)
 
 
 def _derived_backward(operator: Operator) -> Any:
     below = _below(operator.name + BACKWARD)
 
-    class Call(torch.autograd.Function):
+    class Call(_SingleLevelFunction):
         """A backward call with create_graph=True: the gradients are there, their own derivative is not."""
 
         @staticmethod
@@ -111,7 +122,7 @@ def _derived_backward(operator: Operator) -> Any:
             raise RuntimeError(f"aft.torch.{operator.name} is differentiable once: its gradients have no derivative. "
                                "Second derivatives, as of create_graph=True, are not to be had.")
 
-    return lambda keyset, args: Call.apply(keyset, *args)  # type: ignore[no-untyped-call]
+    return lambda keyset, args: _apply(Call, keyset, args)
 
 
 def _refuse_out(operator: Operator) -> Any:
