@@ -101,7 +101,7 @@ def test_what_does_not_fit():
     with pytest.raises(ValueError, match="position|capacity"):
         layer.step(torch.randn(1, 1, D), stream)
     other = layer_of(LAYERS["local"])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="state"):
         other.step(torch.randn(1, 1, D), stream)
     assert torch.equal(stream.state, before)
     with pytest.raises(ValueError, match="causal"):

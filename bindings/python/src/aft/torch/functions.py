@@ -10,6 +10,7 @@ import torch
 import aft
 
 from .ops.schema import CONV, FORWARD, FULL, LOCAL, OPERATORS, OUT, SIMPLE, Operator
+from .states import state_of
 
 Tensor = torch.Tensor
 Bias = Union[Tensor, aft.Factorized, aft.Banded]
@@ -43,12 +44,6 @@ def _has_one_lse(operator: Operator, k: Tensor, tensors: Sequence[Tensor]) -> bo
     return True
 
 
-def _state_of(stream: aft.Stream) -> Tensor:
-    """The slots' bytes as a tensor on the same memory."""
-    state = stream.state
-    return state if isinstance(state, torch.Tensor) else torch.from_numpy(state)
-
-
 def _call(operator: Operator, q: Optional[Tensor], k: Tensor, v: Tensor, bias: tuple[Any, ...], causal: bool, gate: str,
           outside: str, arithmetic: str, mask: Optional[Tensor], key_lengths: Optional[Integers],
           query_lengths: Optional[Integers], first_query: int, query_offsets: Optional[Integers],
@@ -63,7 +58,7 @@ def _call(operator: Operator, q: Optional[Tensor], k: Tensor, v: Tensor, bias: t
                 and _has_one_lse(operator, k, tensors))
         y, lse, average = _FORWARD_OPS[operator.name](*args, save or return_lse, save or return_average)
     else:
-        state = None if stream is None else _state_of(stream)
+        state = None if stream is None else state_of(stream)
         capacity = 0 if stream is None else stream.capacity or 0
         y, lse, average = _OUT_OPS[operator.name](*args, return_lse, return_average, out, state, _integers(slot_ids),
                                                   capacity)

@@ -9,6 +9,7 @@ import torch
 
 import aft
 
+from ..states import state_of
 from .mixer import Mixer, Tensor
 
 
@@ -27,9 +28,12 @@ class SequenceMixer(Mixer):
         """
         if not self.causal:
             raise ValueError(f"stream: expected a causal layer, and this {type(self).__name__} is not")
-        made = self.stream_of(dtype=self.key.weight.dtype, slots=batch)
-        # Bytes that PyTorch knows can be saved with a model, and step() can be compiled.
-        return self.stream_of(dtype=made.dtype, slots=batch, state=torch.from_numpy(made.state))
+        dtype = self.key.weight.dtype
+        # In memory of PyTorch's, which can be saved with a model; and zeros, so that no old bytes are.
+        state = torch.zeros_like(state_of(self.stream_of(dtype=dtype, slots=batch)))
+        stream = self.stream_of(dtype=dtype, slots=batch, state=state)
+        stream.reset()
+        return stream
 
     @torch.no_grad()
     def step(self, x: Tensor, stream: aft.Stream, slot_ids: Optional[Tensor] = None) -> Tensor:

@@ -29,15 +29,19 @@ def capsule(x: Optional[torch.Tensor]) -> Any:
     return None if x is None else to_dlpack(x)
 
 
-def slots_of(operator: Operator, args: Arguments, state: Optional[torch.Tensor], capacity: int) -> Any:
-    """The slots in these bytes: what a call's tensors and window say is all that their spec is of."""
+def stream_of(operator: Operator, args: Arguments, state: Optional[torch.Tensor], capacity: int) -> Any:
+    """The stream on these bytes: what a call's tensors and window say is all that its spec is of."""
     if state is None:
         return None
     k, v = args[1], args[2]
-    before, after = args[7:9] if operator is LOCAL else (0, 0)
-    taps = args[3].shape[-1] if operator is CONV else 0
-    return _core.Slots(_NUMBERS[operator], str(k.dtype)[len("torch."):], v.shape[-1], k.shape[-1], before, after, taps,
-                       capacity, state.shape[0], capsule(state))
+    d, hk, made = v.shape[-1], k.shape[-1], {"dtype": k.dtype, "slots": state.shape[0], "state": state}
+    if operator is FULL:
+        return aft.Stream.full(d, hk, capacity, **made)
+    if operator is LOCAL:
+        return aft.Stream.local(d, hk, aft.Window(args[7], args[8]), **made)
+    if operator is CONV:
+        return aft.Stream.conv(d, hk, args[3].shape[-1], **made)
+    return aft.Stream.simple(d, hk, **made)
 
 
 class _Kernels:
@@ -57,21 +61,21 @@ class _Kernels:
             return aft.Factorized(capsule(u), capsule(x))
         return aft.Banded(capsule(w)) if kind == "banded" else capsule(w)
 
-    def _inputs(self, args: Arguments, options: Arguments, slots: Any, slot_ids: Optional[torch.Tensor]) -> Any:
+    def _inputs(self, args: Arguments, options: Arguments, stream: Any, slot_ids: Optional[torch.Tensor]) -> Any:
         """What forward and backward calls of the library begin with."""
         kind = args[3] if self.has_pairs else ""
         bias = self._bias(kind, args[4:7] if self.has_pairs else args[3:self.end])
         window = args[7:9] if self.operator is LOCAL else None
         mask, key_lengths, query_lengths, query_offsets, key_offsets = map(capsule, options[:_FIRST_FLAG])
         return (self.number, *map(capsule, args[:3]), bias, window, *options[_FIRST_FLAG:_FIRST_QUERY], mask,
-                key_lengths, query_lengths, options[_FIRST_QUERY], query_offsets, key_offsets, slots, capsule(slot_ids),
+                key_lengths, query_lengths, options[_FIRST_QUERY], query_offsets, key_offsets, stream, capsule(slot_ids),
                 options[_THREADS] or torch.get_num_threads())
 
-    def _run(self, args: Arguments, results: Tensors, slots: Any = None,
+    def _run(self, args: Arguments, results: Tensors, stream: Any = None,
              slot_ids: Optional[torch.Tensor] = None) -> None:
         return_lse, return_average = args[-2:]
         y, lse, average = results
-        _core.forward(*self._inputs(args, args[self.end:-2], slots, slot_ids), capsule(y),
+        _core.forward(*self._inputs(args, args[self.end:-2], stream, slot_ids), capsule(y),
                       capsule(lse) if return_lse else None, capsule(average) if return_average else None)
 
     def forward(self, *args: Any) -> Tensors:
@@ -85,7 +89,7 @@ class _Kernels:
         y, state, slot_ids, capacity = args[-4:]
         results = out_results(self.operator, args)
         written = results if y is None else (y, *results[1:])
-        self._run(args[:-4], written, slots_of(self.operator, args, state, capacity), slot_ids)
+        self._run(args[:-4], written, stream_of(self.operator, args, state, capacity), slot_ids)
         return results
 
     def backward(self, *args: Any) -> Tensors:
