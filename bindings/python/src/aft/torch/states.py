@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any, Callable
+
 import torch
+from torch.utils import dlpack
 
 import aft
+
+# PyTorch has no type for it.
+_from_dlpack: Callable[[Any], torch.Tensor] = getattr(dlpack, "from_dlpack")
 
 
 def state_of(stream: aft.Stream) -> torch.Tensor:
@@ -13,6 +19,6 @@ def state_of(stream: aft.Stream) -> torch.Tensor:
     # Asked for its state, a stream with memory of its own would need NumPy, which PyTorch does without.
     memory = stream._slots.memory
     if memory is not None:
-        return torch.from_dlpack(memory)
+        return _from_dlpack(memory)
     state = stream.state
-    return state if isinstance(state, torch.Tensor) else torch.from_dlpack(state)
+    return state if isinstance(state, torch.Tensor) else _from_dlpack(state)

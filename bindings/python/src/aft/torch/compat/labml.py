@@ -58,8 +58,8 @@ class AFTLocal(nn.Module):
         if given is not None and given.shape == self.local_mask.shape and not torch.equal(given, self.local_mask):
             error_msgs.append(f"{prefix}local_mask: expected the window of local_window_size = "
                               f"{self.local_window_size}, got another one")
-        super()._load_from_state_dict(  # type: ignore[no-untyped-call]
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        load: Any = super()._load_from_state_dict
+        load(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def forward(self, *, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None) -> Tensor:
         """Mixes positions.

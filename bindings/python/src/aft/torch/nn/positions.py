@@ -18,6 +18,9 @@ class PositionMixer(SequenceMixer):
     """Base of AFTFull and AFTLocal: factors bias_u and bias_x (AFT Eq. 7), or bias_w without factors."""
 
     position_parameters = ("bias_w", "bias_u", "bias_x")
+    bias_w: Any
+    bias_u: Any
+    bias_x: Any
 
     def __init__(self, d_model: int, max_length: int, columns: int, *, heads: int, rank: Optional[int], causal: bool,
                  gate: str, bias: bool, initial_std: float, device: Any, dtype: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Callable, Optional
 
 import torch
-from torch.utils.dlpack import to_dlpack
+from torch.utils import dlpack
 
 import aft
 from aft import _core
@@ -20,13 +20,15 @@ from .schema import BACKWARD, CONV, FORWARD, FULL, LIBRARY, LOCAL, OPERATORS, OP
 
 # Places among the options.
 _FIRST_FLAG, _FIRST_QUERY, _THREADS = (OPTIONS.index(name) for name in ("causal", "first_query", "threads"))
+# PyTorch has no type for it.
+_to_dlpack: Callable[[torch.Tensor], Any] = getattr(dlpack, "to_dlpack")
 # What the library calls them.
 _NUMBERS = {FULL: 0, LOCAL: 1, SIMPLE: 2, CONV: 3}
 
 
 def capsule(x: Optional[torch.Tensor]) -> Any:
     """A tensor as the library takes it."""
-    return None if x is None else to_dlpack(x)
+    return None if x is None else _to_dlpack(x)
 
 
 def stream_of(operator: Operator, args: Arguments, state: Optional[torch.Tensor], capacity: int) -> Any:

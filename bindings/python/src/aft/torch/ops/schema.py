@@ -100,7 +100,9 @@ SIMPLE = Operator("simple", ())
 CONV = Operator("conv", (("Tensor", "filter", _REQUIRED),))
 OPERATORS = (FULL, LOCAL, SIMPLE, CONV)
 
-LIBRARY = torch.library.Library("aft", "DEF")
+# PyTorch has no types for it.
+_library: Any = torch.library
+LIBRARY: Any = _library.Library("aft", "DEF")
 # Kernels take any strides, so a compiler may lay inputs out as it likes.
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
 for _operator in OPERATORS:
