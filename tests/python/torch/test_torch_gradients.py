@@ -48,6 +48,17 @@ def test_only_wanted_gradients_come(case, left_out):
             torch.testing.assert_close(mine.grad, other.grad, rtol=0, atol=1e-13)
 
 
+def test_forward_mode_is_an_error():
+    q, k, v, w = KINDS[0].tensors()
+    with pytest.raises((RuntimeError, NotImplementedError), match="jvp"):
+        torch.func.jvp(lambda q: aft.torch.full(q, k, v, w), (q,), (torch.ones_like(q),))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
+        with pytest.raises((RuntimeError, NotImplementedError), match="jvp"):
+            aft.torch.full(dual, k, v, w)
+        assert torch.equal(aft.torch.full(q, k, v, w), KINDS[0].call(q, k, v, w))
+
+
 def test_lse_and_average_have_no_gradient():
     q, k, v, w = KINDS[0].tensors(requires_grad=True)
     y, lse, average = aft.torch.full(q, k, v, w, return_lse=True, return_average=True)

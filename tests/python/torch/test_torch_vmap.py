@@ -102,3 +102,33 @@ def test_several_gradients_at_once():
             other = [torch.autograd.grad(y, wanted, one, retain_graph=True) for one in dy]
             for a, b in zip(mine, zip(*other)):
                 torch.testing.assert_close(a, torch.stack(b), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", KINDS, ids=names(KINDS))
+def test_gradients_of_each_sample(case):
+    """torch.func.grad, and that under vmap: data differ, the bias is one, and each sample has a gradient of it."""
+    mapped = (0, 1, 2)
+    tensors, dims = mapped_over(case, mapped)
+    places = tuple(range(len(tensors)))
+
+    def loss(*x):
+        return case.call(*x).square().sum()
+
+    mine = torch.vmap(torch.func.grad(loss, argnums=places), dims)(*tensors)
+    for i in range(COUNT):
+        sample = [x[i] if place in mapped else x for place, x in enumerate(tensors)]
+        leaves = [x.clone().requires_grad_() for x in sample]
+        expected = torch.autograd.grad(loss(*leaves), leaves)
+        for a, b, c in zip(mine, torch.func.grad(loss, argnums=places)(*sample), expected):
+            torch.testing.assert_close(a[i], c, rtol=0, atol=1e-12)
+            torch.testing.assert_close(b, c, rtol=0, atol=1e-12)
+
+
+def test_second_derivatives_are_an_error_here_too():
+    q, k, v, w = KINDS[0].tensors()
+    gradient = torch.func.grad(lambda q: aft.torch.full(q, k, v, w).square().sum())
+    with pytest.raises(RuntimeError, match="differentiable once"):
+        torch.func.grad(lambda q: gradient(q).sum())(q)
+    q.requires_grad_()
+    with pytest.raises(RuntimeError, match="differentiable once"):
+        gradient(q).sum().backward()

@@ -13,6 +13,7 @@ from typing import Any, Callable
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
 from .kernels import KERNELS
@@ -41,7 +42,11 @@ def _below(name: str) -> Callable[..., Any]:
         if rest.highestPriorityTypeId() == torch._C.DispatchKey.CPU:
             return kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
-            return op.redispatch(rest, *args)
+            if not torch._C._are_functorch_transforms_active():
+                return op.redispatch(rest, *args)
+            # What runs here is off the record at this level, but not at those around it, which have records of their own.
+            with torch.enable_grad():
+                return op.redispatch(rest, *args)
 
     return call
 
@@ -60,6 +65,9 @@ def _register(operator: Operator, role: str, derived: Callable[[Any, Arguments],
                 x = args[place]
                 if x is not None and x.requires_grad:
                     return derived(keyset, args)
+        # Forward-mode derivatives do not ask for a gradient. A recorded call has none to give and says so.
+        if forward_ad._current_level >= 0:
+            return derived(keyset, args)
         return below(keyset, args)
 
     LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
