@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other threads of Python run while the library computes."""
 
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -57,6 +59,29 @@ def test_other_threads_count_during_a_call(patient):
         thread.join()
     # A count at either end could be made before the call and after it.
     assert sum(begin < t < end for t in counts) > 2
+
+
+FORKED = """
+import multiprocessing
+import numpy as np
+import aft
+
+x = np.random.default_rng(0).standard_normal((8, 256, 64), np.float32)
+
+def call(threads):
+    return aft.simple(x, x, x, threads=threads).tobytes()
+
+if __name__ == "__main__":
+    here = call(2)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(call, (2,)).get(60) == here
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_does_not_wait_for_threads():
+    """Those of OpenMP stay behind."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=120)
 
 
 def test_two_threads_have_results_of_their_own():

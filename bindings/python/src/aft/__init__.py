@@ -5,6 +5,9 @@ full, local, simple and conv, each with a gradient, replace dot-product attentio
 learned position bias (Zhai et al., arXiv 2105.14103). help(aft.full) tells all arguments. aft.torch has them for PyTorch.
 """
 
+import os as _os
+
+from . import _core
 from ._arguments import Banded, Factorized, Window, inclusive, strict
 from ._backward import conv_backward, full_backward, local_backward, simple_backward
 from ._core import DeviceError
@@ -12,6 +15,9 @@ from ._core import version as __version__
 from ._forward import conv, full, local, simple
 from ._stream import Stream
 from ._tools import attention_map, build_info, isa, reparameterize, reparameterize_backward
+
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(after_in_child=_core.after_fork)
 
 __all__ = [
     "Banded", "DeviceError", "Factorized", "Stream", "Window", "__version__", "attention_map", "build_info", "conv",

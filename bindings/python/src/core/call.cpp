@@ -6,6 +6,7 @@
 namespace aft::python {
 
 PyObject* device_error = nullptr;
+bool is_forked = false;
 
 namespace {
 
@@ -80,6 +81,8 @@ std::vector<PyObject*> items(PyObject* arguments, Py_ssize_t count) {
 void options::take_threads(const char* op, PyObject* threads) {
   c.size = sizeof c;
   c.threads = to_threads(op, threads);
+  // OpenMP's threads did not come along, and a call would wait for them without end. Results do not depend on it.
+  if (is_forked && c.threads >= 0) c.threads = 1;
 }
 
 void options::take(const char* op, PyObject* const* values) {

@@ -12,6 +12,8 @@ namespace aft::python {
 
 /// aft.DeviceError, made with the module.
 extern PyObject* device_error;
+/// Whether this process was forked from one that had imported the package.
+extern bool is_forked;
 
 /// Raises what a code other than AFT_OK stands for, with the library's text.
 void check(int code);

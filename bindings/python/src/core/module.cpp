@@ -20,6 +20,11 @@ PyObject* build_line(PyObject*, PyObject*) {
   return PyUnicode_FromString(aft::build_info());
 }
 
+PyObject* after_fork(PyObject*, PyObject*) {
+  is_forked = true;
+  return object::shared(Py_None).release();
+}
+
 PyMethodDef functions[] = {
     {"forward", forward, METH_VARARGS,
      "op, q, k, v, bias or filter, window, causal, gate, outside, arithmetic, mask, key_lengths, query_lengths, "
@@ -33,6 +38,7 @@ PyMethodDef functions[] = {
     {"reparameterize_backward", reparameterize_backward, METH_VARARGS,
      "r, gain, shift, dout, threads, dr, dgain, dshift."},
     {"attention_map", attention_map, METH_VARARGS, "k, bias, channels, the options of forward, out."},
+    {"after_fork", after_fork, METH_NOARGS, "Told in a forked process, which computes on one thread from then on."},
     {"isa", isa_name, METH_NOARGS, "The level of instructions whose kernels run."},
     {"build_info", build_line, METH_NOARGS, "One line about how they were compiled."},
     {}};
