@@ -11,7 +11,7 @@ TOP = pathlib.Path(__file__).resolve().parents[3]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
 
-@pytest.mark.parametrize("page", ["docs/python.md"])
+@pytest.mark.parametrize("page", ["docs/python/index.md"])
 def test_sessions(page):
     """Blocks of one page are one session."""
     text = (TOP / page).read_text(encoding="utf-8")

@@ -4,9 +4,9 @@
 /// The module is of one interpreter: what it has looked up once it keeps in variables of its own.
 #include <aft/aft.hpp>
 
-#include "call.hpp"
-#include "memory.hpp"
-#include "stream.hpp"
+#include "calls/call.hpp"
+#include "arrays/memory.hpp"
+#include "calls/stream.hpp"
 
 namespace aft::python {
 

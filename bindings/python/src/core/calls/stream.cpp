@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "call.hpp"
-#include "memory.hpp"
+#include "../arrays/memory.hpp"
 
 namespace aft::python {
 
@@ -49,6 +49,14 @@ void set_type(aft_stream_spec& spec, PyObject* called) {
         called);
 }
 
+/// As many threads as every call takes by itself.
+aft_options any_threads() {
+  options o;
+  const object none = object::owned(PyLong_FromLong(0));
+  o.take_threads("aft::stream", none.get());
+  return o.c;
+}
+
 void adopt(slots& s, PyObject* state) {
   s.given.take({"aft::stream", "state"}, state, access::write);
   s.stream = {&s.spec, s.given.tensor()};
@@ -63,7 +71,8 @@ void allocate(slots& s, std::int64_t count, std::int64_t bytes) {
   s.own = make_memory(memory);
   s.made = tensor_of(s.own.get());
   s.stream = {&s.spec, &s.made};
-  check(aft_stream_reset(&s.stream, -1, nullptr));
+  const aft_options o = any_threads();
+  check(aft_stream_reset(&s.stream, -1, &o));
 }
 
 PyObject* new_slots(PyTypeObject*, PyObject* arguments, PyObject*) {
@@ -102,7 +111,8 @@ PyObject* new_slots(PyTypeObject*, PyObject* arguments, PyObject*) {
 PyObject* reset_slots(PyObject* self, PyObject* slot) {
   return guarded([&] {
     const std::int64_t number = to_int64({"aft::reset", "slot"}, slot);
-    check(without_lock([&] { return aft_stream_reset(&slots_of(self).stream, number, nullptr); }));
+    const aft_options o = any_threads();
+    check(without_lock([&] { return aft_stream_reset(&slots_of(self).stream, number, &o); }));
     return object::shared(Py_None);
   });
 }
@@ -113,7 +123,8 @@ PyObject* copy_slots(PyObject* self, PyObject* arguments) {
     array from, to;
     from.take_integers({"aft::copy", "from"}, values[0]);
     to.take_integers({"aft::copy", "to"}, values[1]);
-    check(without_lock([&] { return aft_stream_copy(&slots_of(self).stream, from.tensor(), to.tensor(), nullptr); }));
+    const aft_options o = any_threads();
+    check(without_lock([&] { return aft_stream_copy(&slots_of(self).stream, from.tensor(), to.tensor(), &o); }));
     return object::shared(Py_None);
   });
 }

@@ -4,9 +4,9 @@
 
 #include <aft/aft.h>
 
-#include "array.hpp"
+#include "../arrays/array.hpp"
 #include "bias.hpp"
-#include "python.hpp"
+#include "../python.hpp"
 
 namespace aft::python {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "python.hpp"
+#include "../python.hpp"
 
 namespace aft::python {
 

@@ -4,8 +4,8 @@
 
 #include <aft/aft.h>
 
-#include "array.hpp"
-#include "python.hpp"
+#include "../arrays/array.hpp"
+#include "../python.hpp"
 
 namespace aft::python {
 

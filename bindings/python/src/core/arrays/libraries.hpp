@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "dlpack.hpp"
-#include "python.hpp"
+#include "../python.hpp"
 
 namespace aft::python {
 

@@ -4,8 +4,8 @@
 
 #include <aft/aft.h>
 
-#include "array.hpp"
-#include "result.hpp"
+#include "../arrays/array.hpp"
+#include "../arrays/result.hpp"
 
 namespace aft::python {
 

@@ -10,7 +10,7 @@
 
 #include "array.hpp"
 #include "memory.hpp"
-#include "python.hpp"
+#include "../python.hpp"
 
 namespace aft::python {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dlpack.hpp"
-#include "python.hpp"
+#include "../python.hpp"
 
 namespace aft::python {
 
