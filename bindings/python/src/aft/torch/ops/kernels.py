@@ -68,17 +68,19 @@ class _Kernels:
         kind = args[3] if self.has_pairs else ""
         bias = self._bias(kind, args[4:7] if self.has_pairs else args[3:self.end])
         window = args[7:9] if self.operator is LOCAL else None
-        mask, key_lengths, query_lengths, query_offsets, key_offsets = map(capsule, options[:_FIRST_FLAG])
-        return (self.number, *map(capsule, args[:3]), bias, window, *options[_FIRST_FLAG:_FIRST_QUERY], mask,
-                key_lengths, query_lengths, options[_FIRST_QUERY], query_offsets, key_offsets, stream, capsule(slot_ids),
-                options[_THREADS] or torch.get_num_threads())
+        q, k, v = args[:3]
+        mask, key_lengths, query_lengths, query_offsets, key_offsets = [
+            x if x is None else _to_dlpack(x) for x in options[:_FIRST_FLAG]]
+        return (self.number, capsule(q), _to_dlpack(k), _to_dlpack(v), bias, window,
+                *options[_FIRST_FLAG:_FIRST_QUERY], mask, key_lengths, query_lengths, options[_FIRST_QUERY],
+                query_offsets, key_offsets, stream, capsule(slot_ids), options[_THREADS] or torch.get_num_threads())
 
     def _run(self, args: Arguments, results: Tensors, stream: Any = None,
              slot_ids: Optional[torch.Tensor] = None) -> None:
         return_lse, return_average = args[-2:]
         y, lse, average = results
-        _core.forward(*self._inputs(args, args[self.end:-2], stream, slot_ids), capsule(y),
-                      capsule(lse) if return_lse else None, capsule(average) if return_average else None)
+        _core.forward(*self._inputs(args, args[self.end:-2], stream, slot_ids), _to_dlpack(y),
+                      _to_dlpack(lse) if return_lse else None, _to_dlpack(average) if return_average else None)
 
     def forward(self, *args: Any) -> Tensors:
         args += self.defaults[FORWARD][len(args):]

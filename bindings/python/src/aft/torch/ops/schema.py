@@ -103,8 +103,8 @@ OPERATORS = (FULL, LOCAL, SIMPLE, CONV)
 # PyTorch has no types for it.
 _library: Any = torch.library
 LIBRARY: Any = _library.Library("aft", "DEF")
-# Kernels take any strides, so a compiler may lay inputs out as it likes.
-TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
+# Kernels take any strides, so a compiler may lay inputs out as it likes. PyTorch 2.4 has no word for it.
+TAGS = tuple(getattr(torch.Tag, tag) for tag in ("pt2_compliant_tag", "flexible_layout") if hasattr(torch.Tag, tag))
 for _operator in OPERATORS:
     for _role in (FORWARD, BACKWARD, OUT):
         LIBRARY.define(_operator.schema(_role), tags=TAGS)
