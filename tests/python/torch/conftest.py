@@ -2,6 +2,10 @@
 """Without PyTorch nothing here is collected, and says so."""
 
 import importlib.util
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 
 
 def _has_torch():

@@ -5,7 +5,7 @@ import math
 import pathlib
 import re
 
-PAGE = pathlib.Path(__file__).parents[3] / "docs" / "python_torch.md"
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "python" / "torch.md"
 
 
 def test_code_of_the_page(capsys):

@@ -8,6 +8,9 @@ from tensor_cases import KINDS, names
 import aft
 import aft.torch
 
+# The place of the threads among the arguments of the extension's forward.
+THREADS = 18
+
 
 def _spread(x, step):
     """The same numbers with gaps between them: every axis has a stride of its own."""
@@ -150,13 +153,19 @@ def test_other_devices():
         aft.torch.simple(x, meta, x)
 
 
-def test_threads_are_those_of_torch():
-    """One thread where torch has one, as in a worker of a DataLoader."""
+def test_threads_are_those_of_torch(monkeypatch):
+    """One thread where torch has one, as in a worker of a DataLoader; a number of the call's own goes before."""
+    seen = []
+    real = aft._core.forward
+    monkeypatch.setattr(aft._core, "forward", lambda *args: seen.append(args[THREADS]) or real(*args))
     q = torch.randn(2, 300, 16)
-    several = aft.torch.simple(q, q, q)
     threads = torch.get_num_threads()
+    results = [aft.torch.simple(q, q, q)]
     try:
         torch.set_num_threads(1)
-        assert torch.equal(aft.torch.simple(q, q, q), several)
+        results.append(aft.torch.simple(q, q, q))
+        results.append(aft.torch.simple(q, q, q, threads=3))
     finally:
         torch.set_num_threads(threads)
+    assert seen == [threads, 1, 3]
+    assert all(torch.equal(results[0], result) for result in results)
