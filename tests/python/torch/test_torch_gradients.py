@@ -95,6 +95,20 @@ def test_changed_inputs_are_noticed():
         y.sum().backward()
 
 
+def test_changes_by_out_are_noticed():
+    q, k, v, w = KINDS[0].tensors()
+    out = torch.zeros_like(q)
+    y = q.requires_grad_() * out
+    with torch.no_grad():
+        aft.torch.full(q, k, v, w, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    with torch.inference_mode():
+        inner = torch.zeros_like(q)
+        aft.torch.full(q, k, v, w, out=inner)
+        assert torch.equal(inner, out)
+
+
 def test_repeated_calls_have_the_same_bits():
     """Also where PyTorch fills new memory with NaN, for any number of threads."""
     case = KINDS[0]

@@ -53,6 +53,15 @@ def test_masks_lengths_and_defaults():
     all_pass(opcheck(op_of(case), arguments))
 
 
+@pytest.mark.parametrize("kind, w, u, x", [("dense", 0, 1, 1), ("factorized", 1, 0, 0), ("factorized", 0, 1, 0),
+                                           ("banded", 0, 0, 0), ("square", 1, 0, 0)])
+def test_biases_that_are_none(kind, w, u, x):
+    q = torch.ones(2, 5, 4)
+    tensors = [torch.ones(5, 5) if given else None for given in (w, u, x)]
+    with pytest.raises(ValueError, match="'kind'"):
+        torch.ops.aft.full(q, q, q, kind, *tensors)
+
+
 def test_results_that_nobody_asked_for_are_empty():
     case = KINDS[0]
     y, lse, average = op_of(case)(*case.op_arguments(*case.tensors()))

@@ -68,6 +68,11 @@ def _register(operator: Operator, role: str, derived: Callable[[Any, Arguments],
         # Forward-mode derivatives do not ask for a gradient. A recorded call has none to give and says so.
         if forward_ad._current_level >= 0:
             return derived(keyset, args)
+        if role == OUT:
+            # A graph that has kept one of these for its backward pass has to notice.
+            for x in args[-4:-2]:
+                if x is not None and not x.is_inference():
+                    torch.autograd.graph.increment_version(x)
         return below(keyset, args)
 
     LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)

@@ -22,6 +22,8 @@ from .schema import BACKWARD, CONV, FORWARD, FULL, LIBRARY, LOCAL, OPERATORS, OP
 _FIRST_FLAG, _FIRST_QUERY, _THREADS = (OPTIONS.index(name) for name in ("causal", "first_query", "threads"))
 # PyTorch has no type for it.
 _to_dlpack: Callable[[torch.Tensor], Any] = getattr(dlpack, "to_dlpack")
+# Which of w, u and x a kind of bias has.
+_KINDS = {"dense": [True, False, False], "banded": [True, False, False], "factorized": [False, True, True]}
 # What the library calls them.
 _NUMBERS = {FULL: 0, LOCAL: 1, SIMPLE: 2, CONV: 3}
 
@@ -63,6 +65,17 @@ class _Kernels:
             return aft.Factorized(capsule(u), capsule(x))
         return aft.Banded(capsule(w)) if kind == "banded" else capsule(w)
 
+    def _check(self, args: Arguments) -> None:
+        """What a flat bias can have wrong that no bias of the library can."""
+        if not self.has_pairs:
+            return
+        kind, *tensors = args[3:7]
+        there = [x is not None for x in tensors]
+        if there != _KINDS.get(kind):
+            raise ValueError(f"aft::{self.operator.name}: argument 'kind': expected 'dense' or 'banded' and w, or "
+                             f"'factorized' and u and x, got '{kind}' and "
+                             + (", ".join(name for name, given in zip("wux", there) if given) or "none of them"))
+
     def _inputs(self, args: Arguments, options: Arguments, stream: Any, slot_ids: Optional[torch.Tensor]) -> Any:
         """What forward and backward calls of the library begin with."""
         kind = args[3] if self.has_pairs else ""
@@ -84,12 +97,14 @@ class _Kernels:
 
     def forward(self, *args: Any) -> Tensors:
         args += self.defaults[FORWARD][len(args):]
+        self._check(args)
         results = forward_results(self.operator, args)
         self._run(args, results)
         return results
 
     def out(self, *args: Any) -> Tensors:
         args += self.defaults[OUT][len(args):]
+        self._check(args)
         y, state, slot_ids, capacity = args[-4:]
         results = out_results(self.operator, args)
         written = results if y is None else (y, *results[1:])
@@ -98,6 +113,7 @@ class _Kernels:
 
     def backward(self, *args: Any) -> Tensors:
         args += self.defaults[BACKWARD][len(args):]
+        self._check(args)
         results = backward_results(self.operator, args)
         dy, wanted = args[self.end:self.end + 2]
         lse, average = args[-2:]
