@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays of other libraries, as small as they can be: what they know of each other is DLPack."""
 
+import ctypes
 import types
 
 import numpy as np
@@ -21,11 +22,12 @@ class Exporter:
 
 
 class Versioned(Exporter):
-    """The same of DLPack 1."""
+    """The same of DLPack 1, whatever the version of NumPy."""
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         self.exports += 1
-        return self.array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return capsule_of(self.array, code="iuf".index(self.array.dtype.kind), bits=8 * self.array.itemsize,
+                          version=(1, 0) if max_version else None)
 
 
 class Whole(Versioned):
@@ -48,8 +50,7 @@ class Elsewhere(Exporter):
 
 def capsule_of(array, device=1, code=2, bits=32, lanes=1, version=None, flags=0, freed=None):
     """A capsule whose description says what it is told to; `freed` collects the calls of its deleter."""
-    import ctypes
-
+    assert array.flags.c_contiguous
     managed = _Versioned() if version else _Managed()
     tensor = managed.tensor
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)
@@ -74,8 +75,6 @@ def capsule_of(array, device=1, code=2, bits=32, lanes=1, version=None, flags=0,
 
 
 def _structs():
-    import ctypes
-
     class Tensor(ctypes.Structure):
         _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
                     ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),

@@ -2,7 +2,6 @@
 """Streams: a sequence cut into calls has the bits of the sequence in one, and the values of its definition."""
 
 import copy
-import itertools
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ def stream_for(operator, dtype, slots=2, state=None, capacity=LENGTH):
 def run(made, stream, cuts, first=0, **keywords):
     """The rows of a problem in several calls."""
     p, parts = made.problem, []
-    for a, b in itertools.pairwise((0, *cuts)):
+    for a, b in zip((0, *cuts), cuts):
         part = copy.copy(made)
         part.problem = copy.copy(p)
         part.problem.q, part.problem.k, part.problem.v = (x[:, first + a:first + b] for x in (p.q, p.k, p.v))
