@@ -48,14 +48,16 @@ class Elsewhere(Exporter):
         return capsule_of(self.array, device=self.device)
 
 
-def capsule_of(array, device=1, code=2, bits=32, lanes=1, version=None, flags=0, freed=None):
+def capsule_of(array, device=1, code=2, bits=32, lanes=1, version=None, flags=0, freed=None,
+               ndim=None, shape=True):
     """A capsule whose description says what it is told to; `freed` collects the calls of its deleter."""
     assert array.flags.c_contiguous
     managed = _Versioned() if version else _Managed()
     tensor = managed.tensor
-    shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-    tensor.data, tensor.device[0], tensor.ndim = array.ctypes.data, device, array.ndim
-    tensor.code, tensor.bits, tensor.lanes, tensor.shape = code, bits, lanes, ctypes.cast(shape, ctypes.c_void_p)
+    extents = (ctypes.c_int64 * array.ndim)(*array.shape)
+    tensor.data, tensor.device[0], tensor.ndim = array.ctypes.data, device, array.ndim if ndim is None else ndim
+    tensor.code, tensor.bits, tensor.lanes = code, bits, lanes
+    tensor.shape = ctypes.cast(extents, ctypes.c_void_p) if shape else None
 
     def delete(_):
         if freed is not None:
@@ -67,7 +69,7 @@ def capsule_of(array, device=1, code=2, bits=32, lanes=1, version=None, flags=0,
     if version:
         managed.version[:] = version
         managed.flags = flags
-    _alive[id(managed)] = managed, shape, deleter, array
+    _alive[id(managed)] = managed, extents, deleter, array
     name = b"dltensor_versioned" if version else b"dltensor"
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

@@ -85,6 +85,18 @@ def test_dlpack_of_another_major_version_is_left_alone(x):
     assert not freed and '"dltensor_versioned"' in repr(capsule)
 
 
+def test_descriptions_that_are_none(x):
+    """Whatever a capsule says of itself, the library judges it before anything is read by it."""
+    for change, text in (({"shape": False}, "argument 'k': expected a shape of 3 axes, got a null pointer"),
+                         ({"ndim": -2}, "argument 'k': expected 0 to"), ({"lanes": 4}, "argument 'k': expected elements of float"),
+                         ({"bits": 8}, "argument 'k': expected elements of float"), ({"code": 9}, "argument 'k'")):
+        for call in (lambda k: aft.simple(x, k, x, return_lse=True), lambda k: aft.simple(None, k, x, gate="none"),
+                     lambda k: aft.simple_backward(x, k, x, x), lambda k: aft.attention_map(k, x[0])):
+            with pytest.raises(ValueError) as raised:
+                call(capsule_of(x, **change))
+            assert text in str(raised.value)
+
+
 def test_flags_of_outputs(x):
     for flags, text in ((1, "read-only"), (2, "a copy")):
         freed = []

@@ -137,6 +137,8 @@ def test_a_state_without_slots_in_it_is_refused_when_it_is_used():
 def test_what_a_stream_is_of():
     stream = aft.Stream.local(8, 4, (3, 0), dtype=np.dtype(np.float16), slots=5)
     assert (stream.operator, stream.d, stream.hk, stream.window, stream.slots) == ("local", 8, 4, aft.Window(3, 0), 5)
+    assert repr(stream) == ("<aft.Stream.local of d=8, hk=4, window=Window(before=3, after=0), dtype=dtype('float16'), "
+                            "slots=5>")
     assert stream.dtype == np.float16 and stream.taps is None and stream.capacity is None
     assert aft.Stream.full(8, 4, 6, dtype="float64").capacity == 6 and aft.Stream.conv(8, 4, 3, dtype="float32").taps == 3
 
@@ -184,6 +186,8 @@ def test_errors_of_streams():
              ValueError, "stream"),
             (lambda: aft.Stream.simple(8, 3, dtype="float32"), ValueError, "hk"),
             (lambda: aft.Stream.simple(8, 8, dtype="int8"), ValueError, "'float32', 'float64', 'float16' or 'bfloat16'"),
+            (lambda: aft.Stream.simple("8", 8, dtype="float32"), TypeError, "'d': expected a whole number, got '8'"),
+            (lambda: aft.Stream.conv(8, 8, 0.5, dtype="float32"), TypeError, "'taps': expected a whole number"),
             (lambda: aft.Stream.simple(8, 8, dtype="float32", slots=-1), ValueError, "slots"),
             (lambda: aft.Stream.simple(8, 8, dtype="float32", slots=3, state=stream.state), ValueError, "slots"),
             (lambda: stream.reset(-1), ValueError, "slot"),

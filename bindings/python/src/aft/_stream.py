@@ -89,6 +89,11 @@ class Stream:
         """For aft.conv with a filter (H, taps); other arguments as Stream.full. Cost of a position: O((taps + a tile) d)."""
         return cls._make(CONV, d, hk, dtype, slots, state, taps=taps)
 
+    def __repr__(self) -> str:
+        named = {"window": self.window, "taps": self.taps, "capacity": self.capacity}
+        given = "".join(f", {name}={value!r}" for name, value in named.items() if value is not None)
+        return f"<aft.Stream.{self.operator} of d={self.d}, hk={self.hk}{given}, dtype={self.dtype!r}, slots={self.slots}>"
+
     def reset(self, slot: int | None = None) -> None:
         """Makes a slot empty, whatever it holds; None: all of them."""
         self._slots.reset(-1 if slot is None else _slot(slot))

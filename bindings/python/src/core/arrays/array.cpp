@@ -23,6 +23,7 @@ struct array_interface {
   PyObject* description;
 };
 constexpr int native_order_flag = 0x200, writeable_flag = 0x400;
+// Extents are read where they lie: Py_ssize_t and int64_t are one type, or two of the same kind of integer.
 static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t), "extents of the C interface have 64 bits");
 
 /// The DLPack type of an element, from the letters of the array interface; false where it has none.
@@ -150,10 +151,9 @@ void array::take_interface(const place& at, object capsule, PyObject* from, acce
     bool empty = false;
     for (int i = 0; i < given->axes; ++i) empty = empty || given->shape[i] == 0;
     for (int i = 0; i < given->axes; ++i) {
-      shape_[i] = given->shape[i];
       strides_[i] = given->strides[i] / given->itemsize;
       // A step that is never made may be anything.
-      if (given->strides[i] % given->itemsize != 0 && shape_[i] > 1 && !empty) {
+      if (given->strides[i] % given->itemsize != 0 && given->shape[i] > 1 && !empty) {
         raise(PyExc_ValueError,
               "%s: argument '%s': expected strides of whole elements, multiples of %d bytes, got %zd "
               "bytes at axis %d",
@@ -161,7 +161,7 @@ void array::take_interface(const place& at, object capsule, PyObject* from, acce
       }
     }
   }
-  tensor_.shape = shape_;
+  tensor_.shape = reinterpret_cast<const std::int64_t*>(given->shape);
   tensor_.strides = strides_;
   owner_ = std::move(capsule);
   from_ = protocol::array_interface;
@@ -228,8 +228,8 @@ void array::take_sequence(const place& at, PyObject* from) {
     const object item = object::owned(PySequence_GetItem(from, i));
     numbers_.push_back(to_int64(at, item.get()));
   }
-  shape_[0] = count;
-  tensor_ = {numbers_.data(), {cpu_device, 0}, 1, {int_code, 64, 1}, shape_, nullptr, 0};
+  count_ = count;
+  tensor_ = {numbers_.data(), {cpu_device, 0}, 1, {int_code, 64, 1}, &count_, nullptr, 0};
   from_ = protocol::sequence;
 }
 

@@ -48,7 +48,9 @@ class array {
   bool given() const { return from_ != protocol::none; }
   protocol came_by() const { return from_; }
 
-  int axes() const { return tensor_.ndim; }
+  /// As far as they can be read: of a description without a shape, which the library refuses, none.
+  int axes() const { return tensor_.shape == nullptr || tensor_.ndim < 0 ? 0 : tensor_.ndim; }
+  /// Of an axis, from the end where negative.
   std::int64_t extent(int axis) const { return tensor_.shape[axis < 0 ? axis + tensor_.ndim : axis]; }
 
   /// Beyond it the library refuses an array by its number of axes alone.
@@ -63,7 +65,7 @@ class array {
   void take_sequence(const place& at, PyObject* from);
 
   aft_tensor tensor_{};
-  std::int64_t shape_[most_axes], strides_[most_axes];
+  std::int64_t count_ = 0, strides_[most_axes];
   protocol from_ = protocol::none;
   object owner_;
   managed_tensor* plain_ = nullptr;

@@ -39,7 +39,7 @@ constexpr named_type types[] = {{"float32", float_code, 32},
 
 void set_type(aft_stream_spec& spec, PyObject* called) {
   for (const named_type& t : types) {
-    if (PyUnicode_CompareWithASCIIString(called, t.text) != 0) continue;
+    if (!PyUnicode_Check(called) || PyUnicode_CompareWithASCIIString(called, t.text) != 0) continue;
     spec.dtype = {t.code, t.bits, 1};
     return;
   }
@@ -77,25 +77,27 @@ void allocate(slots& s, std::int64_t count, std::int64_t bytes) {
 
 PyObject* new_slots(PyTypeObject*, PyObject* arguments, PyObject*) {
   return guarded([&] {
-    int op = 0;
-    long long d = 0, hk = 0, before = 0, after = 0, taps = 0, capacity = 0, count = 0;
-    PyObject *called = nullptr, *state = nullptr;
-    if (!PyArg_ParseTuple(arguments, "iULLLLLLLO:Slots", &op, &called, &d, &hk, &before, &after, &taps, &capacity,
-                          &count, &state)) {
-      throw raised{};
-    }
+    constexpr const char* op = "aft::stream_spec";
+    constexpr const char* numbers[] = {"d", "hk", "before", "after", "taps", "capacity", "slots"};
+    const std::vector<PyObject*> values = items(arguments, 10);  // op, dtype, those, state
+    std::int64_t of[7];
+    for (std::size_t i = 0; i < 7; ++i) of[i] = to_int64({op, numbers[i]}, values[i + 2]);
+    const std::int64_t count = of[6];
+    PyObject* const state = values[9];
     auto own = std::make_unique<slots>();
-    own->spec.op = op;
-    set_type(own->spec, called);
-    own->spec.d = d;
-    own->spec.hk = hk;
-    own->spec.before = before;
-    own->spec.after = after;
-    own->spec.taps = taps;
-    own->spec.capacity = capacity;
+    own->spec.op = static_cast<std::int32_t>(to_int64({op, "op"}, values[0]));
+    set_type(own->spec, values[1]);
+    own->spec.d = of[0];
+    own->spec.hk = of[1];
+    own->spec.before = of[2];
+    own->spec.after = of[3];
+    own->spec.taps = of[4];
+    own->spec.capacity = of[5];
     std::int64_t bytes = 0;
     check(aft_stream_bytes(&own->spec, &bytes));
-    if (count < 0) raise(PyExc_ValueError, "aft::stream_spec: argument 'slots': expected 0 or more, got %lld", count);
+    if (count < 0) {
+      raise(PyExc_ValueError, "%s: argument 'slots': expected 0 or more, got %lld", op, static_cast<long long>(count));
+    }
     if (state == Py_None) {
       allocate(*own, count, bytes);
     } else {
