@@ -12,5 +12,7 @@ if ! why=$("$python" -c 'import torch; torch.zeros(1)' 2>&1); then
   echo "not run: python.torch: PyTorch cannot be imported: $(echo "$why" | tail -n 1)"
   exit 77
 fi
-# The compiler's generated code is compiled by what CXX names.
+# Threads that wait for work do not spin: tests have many short calls, and machines that run tests other work.
+OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+export OMP_WAIT_POLICY
 exec "$python" -m pytest -q -p no:cacheprovider "$here"

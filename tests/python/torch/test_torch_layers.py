@@ -158,8 +158,9 @@ def test_what_does_not_fit():
 
 
 def test_parameter_groups():
-    model = torch.nn.Sequential(nn.AFTFull(D, 12, rank=2), torch.nn.Linear(D, D), nn.AFTConv1d(D, 2, 3), nn.AFTSimple(D),
-                                aft.torch.compat.labml.AFTLocal(D, 12, 3), aft.torch.compat.aft_pytorch.AFTFull(12, D))
+    compat = aft.torch.compat
+    model = torch.nn.Sequential(nn.AFTFull(D, 12, rank=2), torch.nn.Linear(D, D), nn.AFTConv1d(D, 2, 3),
+                                nn.AFTSimple(D), compat.labml.AFTLocal(D, 12, 3), compat.aft_pytorch.AFTFull(12, D))
     model[1].bias.requires_grad_(False)
     others, biases = aft.torch.parameter_groups(model, 1e-3, 30)
     assert others["lr"] == 1e-3 and biases["lr"] == 30 * 1e-3

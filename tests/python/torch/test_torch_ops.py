@@ -9,8 +9,6 @@ from torch.library import opcheck
 import aft
 import aft.torch
 
-SMALL = [case for case in KINDS if case.name != "conv-volume"]
-
 
 def op_of(case, role=""):
     return getattr(torch.ops.aft, case.operator + role).default
@@ -21,14 +19,14 @@ def all_pass(results):
     assert all(verdict == "SUCCESS" for verdict in results.values()), results
 
 
-@pytest.mark.parametrize("case", SMALL, ids=names(SMALL))
+@pytest.mark.parametrize("case", KINDS, ids=names(KINDS))
 def test_forward(case):
     arguments = case.op_arguments(*case.tensors(requires_grad=True))
     saves = {"return_lse": True, "return_average": True}
     all_pass(opcheck(op_of(case), arguments, saves))
 
 
-@pytest.mark.parametrize("case", SMALL, ids=names(SMALL))
+@pytest.mark.parametrize("case", KINDS, ids=names(KINDS))
 def test_backward(case):
     tensors = case.tensors()
     q, k, v, *_ = tensors
@@ -39,10 +37,21 @@ def test_backward(case):
                      {"lse": lse, "average": average}))
 
 
-@pytest.mark.parametrize("case", [SMALL[0], SMALL[-1]], ids=names([SMALL[0], SMALL[-1]]))
+@pytest.mark.parametrize("case", KINDS, ids=names(KINDS))
 def test_into_memory_of_the_caller(case):
     q, *rest = case.tensors()
     all_pass(opcheck(op_of(case, "_out"), case.op_arguments(q, *rest), {"out": torch.zeros_like(q)}))
+
+
+def test_into_slots():
+    q = torch.randn(2, 3, 8)
+    for layer, bias in ((aft.torch.nn.AFTSimple(8, causal=True), ()),
+                        (aft.torch.nn.AFTConv1d(8, 8, 2, causal=True), (torch.ones(2, 2),)),
+                        (aft.torch.nn.AFTLocal(8, 9, 2, causal=True), ("dense", torch.ones(9, 9), None, None, 1, 1)),
+                        (aft.torch.nn.AFTFull(8, 9, causal=True), ("dense", torch.ones(9, 9), None, None))):
+        op = getattr(torch.ops.aft, type(layer).__name__[3:].lower().replace("1d", "") + "_out").default
+        state = layer.stream(2).state
+        all_pass(opcheck(op, (q, q, q, *bias), {"causal": True, "state": state, "capacity": 9}))
 
 
 def test_masks_lengths_and_defaults():

@@ -20,8 +20,8 @@ def _register(operator: Operator, role: str, results: Callable[[Operator, Argume
         for (_, name, _), x in zip(arguments, args):
             # Offsets are read by the host, wherever the data are.
             if isinstance(x, torch.Tensor) and x.device != v.device and not name.endswith("_offsets"):
-                raise ValueError(f"aft::{operator.name}: argument '{name}': expected a tensor on {v.device} as 'v', got "
-                                 f"one on {x.device}")
+                raise ValueError(f"aft::{operator.name}: argument '{name}': expected a tensor on {v.device} as 'v', "
+                                 f"got one on {x.device}")
         return results(operator, args)
 
     torch.library.register_fake(f"aft::{operator.name}{role}", fake, lib=LIBRARY)

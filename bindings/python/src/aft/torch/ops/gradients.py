@@ -44,7 +44,7 @@ def _below(name: str) -> Callable[..., Any]:
         with torch._C._AutoDispatchBelowAutograd():
             if not torch._C._are_functorch_transforms_active():
                 return op.redispatch(rest, *args)
-            # What runs here is off the record at this level, but not at those around it, which have records of their own.
+            # Off the record at this level, but not at those around it, which have records of their own.
             with torch.enable_grad():
                 return op.redispatch(rest, *args)
 
