@@ -2,6 +2,7 @@
 """What documents show of the package runs, and prints what they say."""
 
 import doctest
+import json
 import pathlib
 import re
 
@@ -28,3 +29,11 @@ def test_the_readme_of_the_package():
     names = {}
     exec(blocks[0], names)  # pylint: disable=exec-used
     assert names["y"].shape == names["dq"].shape == (2, 100, 8)
+
+
+def test_figures_are_those_of_the_record():
+    page = (TOP / "docs/python/index.md").read_text(encoding="utf-8")
+    record = json.loads((TOP / "bench/results/python/overhead.json").read_text(encoding="utf-8"))
+    section = page.split("## What a call costs")[1].split("\n## ")[0]
+    shown = {call.replace("`", "").strip(): float(took) for call, took in re.findall(r"^\| (`.*) \| ([\d.]+) \|$", section, re.M)}
+    assert shown == record["microseconds"] and record["processor"] in section
