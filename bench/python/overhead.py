@@ -4,8 +4,8 @@
 
 overhead.py <prefix of an installed aft::compiled> [<file.json>]
 
-The package has to be importable. The program small_call.c, linked with the same library, says what C takes. Each figure is
-the least of many repetitions, in microseconds, on one thread: what else runs on a machine only makes them longer.
+The package has to be importable. The program small_call.c, linked with the same library, says what C takes. Each figure
+is the least of many repetitions, in microseconds, on one thread: what else runs on a machine only makes them longer.
 """
 
 import json
@@ -33,8 +33,9 @@ def microseconds(call):
 def of_c(prefix):
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "small_call"
-        subprocess.run(["cc", "-O2", "-c", HERE / "small_call.c", "-I", prefix / "include", "-o", f"{program}.o"], check=True)
-        subprocess.run(["c++", f"{program}.o", prefix / "lib/libaft_compiled.a", "-fopenmp", "-o", program], check=True)
+        compiled, library = program.with_suffix(".o"), prefix / "lib/libaft_compiled.a"
+        subprocess.run(["cc", "-O2", "-c", HERE / "small_call.c", "-I", prefix / "include", "-o", compiled], check=True)
+        subprocess.run(["c++", compiled, library, "-fopenmp", "-o", program], check=True)
         return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
 
 
@@ -58,7 +59,8 @@ def main():
         print(f"{name:20} {took:6.2f} us")
     if len(sys.argv) == 3:
         found = {"microseconds": {name: round(took, 2) for name, took in times.items()}, "processor": processor(),
-                 "date": time.strftime("%Y-%m-%d", time.gmtime()), "aft": aft.build_info(), "python": platform.python_version(),
+                 "date": time.strftime("%Y-%m-%d", time.gmtime()), "aft": aft.build_info(),
+                 "python": platform.python_version(),
                  "numpy": numpy.__version__}
         pathlib.Path(sys.argv[2]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

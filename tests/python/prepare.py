@@ -4,8 +4,8 @@
 
 prepare.py <source> <compiler> <folder> <folder of tests/packages>
 
-<folder>/tools is a virtual environment with what requirements.txt names, <folder>/prefix an installed aft::compiled, and
-<folder>/site holds the package as pip installs it. Kernels are compiled once for this and for the packages' routes.
+<folder>/tools is a virtual environment with what requirements.txt names, <folder>/prefix an installed aft::compiled,
+and <folder>/site holds the package as pip installs it. Kernels are compiled once for this and for the packages' routes.
 Where something is missing it says `not run: python.package: <why>`, and the exit status is 77; with the variable
 AFT_PYTHON_REQUIRED set, that is a failure.
 """
@@ -32,7 +32,8 @@ def tools(folder):
     shutil.rmtree(venv, ignore_errors=True)
     try:
         run(sys.executable, "-m", "venv", venv)
-        run(venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", "-r", HERE / "requirements.txt")
+        run(venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", "-r",
+            HERE / "requirements.txt")
     except SystemExit as failed:
         raise Missing(f"venv with pytest and NumPy ({str(failed).strip().splitlines()[-1]})") from failed
     stamp.write_text(wanted, encoding="utf-8")
@@ -54,8 +55,8 @@ def package(source, compiler, folder, bin_folder, prefix):
     """The wheel, by the backend that pip calls, in a folder of its own."""
     site, fresh = folder / "site", folder / "fresh"
     shutil.rmtree(fresh, ignore_errors=True)
-    run(bin_folder / "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "--no-index",
-        "--target", fresh, f"-Cbuild-dir={folder / 'extension'}", source / "bindings/python",
+    run(bin_folder / "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
+        "--no-index", "--target", fresh, f"-Cbuild-dir={folder / 'extension'}", source / "bindings/python",
         env={"CMAKE_PREFIX_PATH": str(prefix), "CXX": compiler, "CMAKE_GENERATOR": "Ninja"})
     shutil.rmtree(site, ignore_errors=True)
     fresh.rename(site)
@@ -80,7 +81,8 @@ def main():
         print(f"not run: python.package: this machine has no {missing}")
         sys.exit(1 if os.environ.get("AFT_PYTHON_REQUIRED") else 77)
     python = [str(bin_folder / "python"), "-c", "import aft; print(aft.build_info())"]
-    print(subprocess.run(python, env={"PYTHONPATH": str(folder / "site")}, capture_output=True, text=True, check=True).stdout, end="")
+    said = subprocess.run(python, env={"PYTHONPATH": str(folder / "site")}, capture_output=True, text=True, check=True)
+    print(said.stdout, end="")
 
 
 if __name__ == "__main__":

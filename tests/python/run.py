@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py <name of the test> <folder of prepare.py> <argument of pytest>...
 
-Runs pytest on the installed package. Where prepare.py found no tools it says `not run: <name>: <why>`, and the exit status
-is 77; with the variable AFT_PYTHON_REQUIRED set, that is a failure.
+Runs pytest on the installed package. Where prepare.py found no tools it says `not run: <name>: <why>`, and the exit
+status is 77; with the variable AFT_PYTHON_REQUIRED set, that is a failure.
 """
 
 import os

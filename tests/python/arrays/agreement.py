@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a result may be from the oracle: three times the error of the obvious loop in the same arithmetic, relative to
-the size of the numbers behind it, eight units in the last place of that size, and half a unit of the type that it is
+"""How far a result may be from the oracle: three times the error of the obvious loop in the same arithmetic, relative
+to the size of the numbers behind it, eight units in the last place of that size, and half a unit of the type that it is
 stored in (docs/adr/0006). No test has a tolerance of its own."""
 
 import ml_dtypes
@@ -44,7 +44,8 @@ class Judge:
             lse = self.oracle["lse"]
             relative = ulp(self.arithmetic, abs(lse[np.isfinite(lse)]).max(initial=1)) / 2
             moved = ulp(self.arithmetic, abs(self.oracle["average"]).max(initial=0)) / 2
-            self.given = {name: s * relative + self.scale["dv"] * moved for name, s in self.scale.items() if name[0] == "d"}
+            self.given = {name: size * relative + self.scale["dv"] * moved
+                          for name, size in self.scale.items() if name[0] == "d"}
 
     def bound(self, name, storage):
         """The allowed error of every element."""

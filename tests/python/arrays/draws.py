@@ -11,7 +11,8 @@ import oracle
 
 BATCH, LENGTH, CHANNELS, KEY_CHANNELS, HEADS, FACTORS = 2, 9, 8, 4, 2, 3
 WINDOW = (3, 2)
-OPERATORS = ("full", "full factorized", "local", "local factorized", "local banded", "simple", "conv", "conv 2d", "conv 3d")
+OPERATORS = ("full", "full factorized", "local", "local factorized", "local banded", "simple", "conv", "conv 2d",
+             "conv 3d")
 GRIDS = {"conv 2d": ((3, 4), (3, 2)), "conv 3d": ((2, 3, 2), (2, 3, 1))}
 
 

@@ -69,7 +69,8 @@ class Dense(NoBias):
 
     def matrix(self, number, batch, tq, tk):
         w = self.w.astype(number)
-        return np.broadcast_to(w.reshape((1,) * (4 - w.ndim) + w.shape), (batch, w.shape[-3] if w.ndim > 2 else 1, tq, tk))
+        return np.broadcast_to(w.reshape((1,) * (4 - w.ndim) + w.shape),
+                               (batch, w.shape[-3] if w.ndim > 2 else 1, tq, tk))
 
     def gradients(self, dw, magnitudes=False):
         if self.w.ndim == 4:
@@ -256,5 +257,6 @@ class Problem:
         result |= {"dq": dy * slope * o, "dv": total(to_v, 1), "dk": of_keys(pair)}
         scale |= {"dq": (abs(dy) * largest).max(initial=0), "dv": max(abs(to_v).sum(1).max(initial=0), row[0]),
                   "dk": max(of_keys(sizes).max(initial=0), row[1])}
-        for i, (x, size) in enumerate(zip(self.bias.gradients(of_bias(pair)), self.bias.gradients(of_bias(sizes), True))):
+        gradients, magnitudes = self.bias.gradients(of_bias(pair)), self.bias.gradients(of_bias(sizes), True)
+        for i, (x, size) in enumerate(zip(gradients, magnitudes)):
             result[f"dbias{i}"], scale[f"dbias{i}"] = x, max(size.max(initial=0), row[1])

@@ -35,5 +35,6 @@ def test_figures_are_those_of_the_record():
     page = (TOP / "docs/python/index.md").read_text(encoding="utf-8")
     record = json.loads((TOP / "bench/results/python/overhead.json").read_text(encoding="utf-8"))
     section = page.split("## What a call costs")[1].split("\n## ")[0]
-    shown = {call.replace("`", "").strip(): float(took) for call, took in re.findall(r"^\| (`.*) \| ([\d.]+) \|$", section, re.M)}
+    rows = re.findall(r"^\| (`.*) \| ([\d.]+) \|$", section, re.M)
+    shown = {call.replace("`", "").strip(): float(took) for call, took in rows}
     assert shown == record["microseconds"] and record["processor"] in section

@@ -88,7 +88,8 @@ def test_dlpack_of_another_major_version_is_left_alone(x):
 def test_descriptions_that_are_none(x):
     """Whatever a capsule says of itself, the library judges it before anything is read by it."""
     for change, text in (({"shape": False}, "argument 'k': expected a shape of 3 axes, got a null pointer"),
-                         ({"ndim": -2}, "argument 'k': expected 0 to"), ({"lanes": 4}, "argument 'k': expected elements of float"),
+                         ({"ndim": -2}, "argument 'k': expected 0 to"),
+                         ({"lanes": 4}, "argument 'k': expected elements of float"),
                          ({"bits": 8}, "argument 'k': expected elements of float"), ({"code": 9}, "argument 'k'")):
         for call in (lambda k: aft.simple(x, k, x, return_lse=True), lambda k: aft.simple(None, k, x, gate="none"),
                      lambda k: aft.simple_backward(x, k, x, x), lambda k: aft.attention_map(k, x[0])):
@@ -169,7 +170,8 @@ def test_memory_is_exported_as_the_standard_says():
     held = memory()
     assert held.__dlpack_device__() == (1, 0)
     assert '"dltensor"' in repr(held.__dlpack__()) and '"dltensor"' in repr(held.__dlpack__(max_version=(0, 8)))
-    assert '"dltensor_versioned"' in repr(held.__dlpack__(max_version=(1, 0), dl_device=(1, 0), copy=False, stream=None))
+    asked = {"max_version": (1, 0), "dl_device": (1, 0), "copy": False, "stream": None}
+    assert '"dltensor_versioned"' in repr(held.__dlpack__(**asked))
     for wrong in ({"copy": True}, {"dl_device": (2, 0)}, {"stream": 3}):
         with pytest.raises(BufferError):
             held.__dlpack__(**wrong)

@@ -47,7 +47,8 @@ def test_more_keys_than_queries(operator):
 
 
 @pytest.mark.parametrize("kind", [bool, np.uint8, np.int8])
-@pytest.mark.parametrize("shape", [(2, LENGTH, LENGTH), (1, LENGTH, LENGTH), (2, 1, LENGTH), (LENGTH, LENGTH), (LENGTH,)])
+@pytest.mark.parametrize("shape", [(2, LENGTH, LENGTH), (1, LENGTH, LENGTH), (2, 1, LENGTH), (LENGTH, LENGTH),
+                                   (LENGTH,)])
 def test_masks(shape, kind):
     mask = Draw(np.float32, shape).random.random(shape) < 0.6
     for operator in ("full", "simple", "conv"):
@@ -121,8 +122,10 @@ def test_packed_sequences(operator):
 def test_offsets_of_keys_alone_are_those_of_queries():
     made = case("simple", np.float64, batch=1)
     p = made.problem
-    one = aft.simple(p.q[0], p.k[0], p.v[0], query_offsets=[0, 3, LENGTH])
-    assert one.tobytes() == aft.simple(p.q[0], p.k[0], p.v[0], query_offsets=[0, 3, LENGTH], key_offsets=[0, 3, LENGTH]).tobytes()
+    offsets = [0, 3, LENGTH]
+    one = aft.simple(p.q[0], p.k[0], p.v[0], query_offsets=offsets)
+    both = aft.simple(p.q[0], p.k[0], p.v[0], query_offsets=offsets, key_offsets=offsets)
+    assert one.tobytes() == both.tobytes()
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

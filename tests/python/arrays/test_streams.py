@@ -69,7 +69,8 @@ def test_slots():
     assert [stream.position(slot) for slot in range(4)] == [2, LENGTH, 0, LENGTH]
 
 
-@pytest.mark.parametrize("numbers", [list, tuple, np.array, lambda x: np.array(x, np.int32), lambda x: Versioned(np.array(x))])
+@pytest.mark.parametrize("numbers", [list, tuple, np.array, lambda x: np.array(x, np.int32),
+                                     lambda x: Versioned(np.array(x))])
 def test_forks(numbers):
     made = case("local", np.float32, tq=LENGTH, tk=LENGTH, causal=True)
     stream = stream_for("local", np.float32, slots=4)
@@ -140,7 +141,8 @@ def test_what_a_stream_is_of():
     assert repr(stream) == ("<aft.Stream.local of d=8, hk=4, window=Window(before=3, after=0), dtype=dtype('float16'), "
                             "slots=5>")
     assert stream.dtype == np.float16 and stream.taps is None and stream.capacity is None
-    assert aft.Stream.full(8, 4, 6, dtype="float64").capacity == 6 and aft.Stream.conv(8, 4, 3, dtype="float32").taps == 3
+    assert aft.Stream.full(8, 4, 6, dtype="float64").capacity == 6
+    assert aft.Stream.conv(8, 4, 3, dtype="float32").taps == 3
 
 
 @pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype(np.float32), Draw(np.float32)(1).dtype])
@@ -182,10 +184,10 @@ def test_errors_of_streams():
             (lambda: aft.full(x, x, x, x[0], causal=True, stream=stream), ValueError, "stream"),
             (lambda: aft.simple(x, x, x, causal=True, stream=stream, slot_ids=[1]), ValueError, "slot_ids"),
             (lambda: aft.simple(x, x, x, causal=True, stream=stream, slot_ids=[0.5]), TypeError, "slot_ids"),
-            (lambda: aft.simple(x.astype(np.float64), x.astype(np.float64), x.astype(np.float64), causal=True, stream=stream),
-             ValueError, "stream"),
+            (lambda: aft.simple(*[x.astype(np.float64)] * 3, causal=True, stream=stream), ValueError, "stream"),
             (lambda: aft.Stream.simple(8, 3, dtype="float32"), ValueError, "hk"),
-            (lambda: aft.Stream.simple(8, 8, dtype="int8"), ValueError, "'float32', 'float64', 'float16' or 'bfloat16'"),
+            (lambda: aft.Stream.simple(8, 8, dtype="int8"), ValueError,
+             "'float32', 'float64', 'float16' or 'bfloat16', got 'int8'"),
             (lambda: aft.Stream.simple("8", 8, dtype="float32"), TypeError, "'d': expected a whole number, got '8'"),
             (lambda: aft.Stream.conv(8, 8, 0.5, dtype="float32"), TypeError, "'taps': expected a whole number"),
             (lambda: aft.Stream.simple(8, 8, dtype="float32", slots=-1), ValueError, "slots"),

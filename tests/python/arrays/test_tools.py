@@ -120,8 +120,9 @@ def test_what_it_is():
     assert re.fullmatch(r"\d+\.\d+\.\d+", aft.__version__)
     assert aft.build_info().startswith(f"aft {aft.__version__}, ")
     assert aft.isa() in ("v2", "v3", "v4", "v4-bf16", "neon", "neon-bf16")
-    told = subprocess.run([sys.executable, "-c", "import aft; print(aft.isa())"], capture_output=True, text=True, check=True,
-                          env={"AFT_ISA": aft.isa(), "PYTHONPATH": str(pathlib.Path(aft.__file__).parent.parent)})
+    environment = {"AFT_ISA": aft.isa(), "PYTHONPATH": str(pathlib.Path(aft.__file__).parent.parent)}
+    told = subprocess.run([sys.executable, "-c", "import aft; print(aft.isa())"], capture_output=True, text=True,
+                          check=True, env=environment)
     assert told.stdout.strip() == aft.isa()
 
 

@@ -41,15 +41,17 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """The package where mypy takes it for source: what is installed it does not look into. aft.torch has tests of its own."""
+    """The package where mypy takes it for source: what is installed it does not look into. aft.torch is not part of
+    it."""
     folder = tmp_path_factory.mktemp("types")
     shutil.copytree(PACKAGE, folder / "aft", ignore=shutil.ignore_patterns("torch", "*.so", "__pycache__"))
     return folder
 
 
 def check(folder, *arguments):
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--cache-dir", "/dev/null", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"MYPYPATH": str(folder)})
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--cache-dir", "/dev/null"]
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False,
+                          env={"MYPYPATH": str(folder)})
     assert not done.stderr, done.stderr
     return done
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention Free Transformer operators on the CPU, for NumPy and everything that speaks DLPack.
 
-full, local, simple and conv, each with a gradient, replace dot-product attention by weighted averages of the values with a
-learned position bias (Zhai et al., arXiv 2105.14103). help(aft.full) tells all arguments. aft.torch has them for PyTorch.
+full, local, simple and conv, each with a gradient, replace dot-product attention by weighted averages of the values
+with a learned position bias (Zhai et al., arXiv 2105.14103). help(aft.full) tells all arguments. aft.torch has them for
+PyTorch.
 """
 
 import os as _os

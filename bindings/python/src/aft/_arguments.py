@@ -24,7 +24,7 @@ class Factorized(NamedTuple):
 
 
 class Banded(NamedTuple):
-    """The bias of a window, row by row, for aft.local: w[h,t,s] = w[h,t,s - t + before] within, 0 elsewhere (AFT Eq. 4).
+    """The bias of a window for aft.local, row by row (AFT Eq. 4): its entry j = s - t + before is that of key s.
 
     w: (Tq, before + after + 1) or (H, Tq, before + after + 1), of the data's type, or float (double for double data).
     Entries of keys that do not exist are not read.

@@ -28,7 +28,8 @@ def _places(op: str, out: Any, count: int) -> tuple[Any, ...]:
     if out is None:
         return (True,) * count
     if not isinstance(out, tuple) or len(out) != count:
-        raise ValueError(f"aft::{op}: argument 'out': expected a tuple of {count}, one place for each gradient, got {out!r}")
+        raise ValueError(f"aft::{op}: argument 'out': expected a tuple of {count}, one place for each gradient, "
+                         f"got {out!r}")
     return out
 
 
@@ -57,8 +58,8 @@ def full_backward(q: Any, k: Any, v: Any, bias: Any, dy: Any, *, causal: bool = 
                    nothing. They are returned. Where the bias is broadcast over batch or heads, the extent of dbias may
                    be 1 there.
 
-    dbias is of the bias's kind: an array, aft.Factorized(du, dv) or aft.Banded(dw). q may be None with gate="none"; dq is
-    then 0, in the shape of dy. All other arguments and errors are those of aft.full; streams have no gradient. Cost:
+    dbias is of the bias's kind: an array, aft.Factorized(du, dv) or aft.Banded(dw). q may be None with gate="none"; dq
+    is then 0, in the shape of dy. All other arguments and errors are those of aft.full; streams have no gradient. Cost:
     O(B Tq Tk d) multiply-adds, three times the forward call's.
     """
     return _core.backward(FULL, q, k, v, bias, None, causal, gate, outside, arithmetic, mask, key_lengths,

@@ -68,12 +68,12 @@ def full(q: Any, k: Any, v: Any, bias: Any, *, causal: bool = False, gate: str =
         threads       the most threads to use, 0: OpenMP's choice. Results do not depend on it.
         out           the array that y is written to, and that is returned. It may be q.
         return_lse, return_average
-                      also return lse (B, Tq, hk), log sum_s exp(k + w), and the average before the gate (B, Tq, d), both
+                      also return lse (B, Tq, hk), log sum_s exp(k + w), and the average before the gate (B, Tq, d), all
                       of float32, or float64 for float64 data: what a backward call can go on from.
 
-    Arrays are NumPy's or of any library with __dlpack__, of float32, float64, float16 or bfloat16, all of data alike, with
-    any strides, which are whole elements. They are read where they lie. Returns y (B, Tq, d) in the type of v, as a new
-    row-major array of the library that q is of (k where q is None), or a tuple (y[, lse][, average]).
+    Arrays are NumPy's or of any library with __dlpack__, of float32, float64, float16 or bfloat16, all of data alike,
+    with any strides, which are whole elements. They are read where they lie. Returns y (B, Tq, d) in the type of v, as
+    a new row-major array of the library that q is of (k where q is None), or a tuple (y[, lse][, average]).
 
     Raises ValueError for arguments that do not fit, with the library's text; TypeError for what is no array;
     aft.DeviceError for arrays of a device; MemoryError. Nothing was written then. The result is exact to rounding for
@@ -105,8 +105,8 @@ def local(q: Any, k: Any, v: Any, bias: Any, window: Any, *, causal: bool = Fals
               (H, Tq, before + after + 1).
     window    aft.strict(s), aft.inclusive(s) or aft.Window(before, after).
 
-    All other arguments, results and errors are those of aft.full; "excluded" hides the keys outside. Cost: O(B Tq width d)
-    multiply-adds, and O(B (Tq + Tk) d) for everything outside.
+    All other arguments, results and errors are those of aft.full; "excluded" hides the keys outside.
+    Cost: O(B Tq width d) multiply-adds, and O(B (Tq + Tk) d) for everything outside.
     """
     return _core.forward(LOCAL, q, k, v, bias, window, causal, gate, outside, arithmetic, mask, key_lengths,
                          query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads,
@@ -157,9 +157,9 @@ def conv(q: Any, k: Any, v: Any, filter: Any, *, causal: bool = False, gate: str
 
         w[h,t,s] = filter[h, s - t + left] where that is inside, 0 elsewhere; those keys still count
 
-    filter    (H, taps) with q (B, T, d), k (B, T, hk), v (B, T, d), or without B; (H, kh, kw) with q (B, H, W, d) and so on;
-              (H, kd, kh, kw) with q (B, D, H, W, d). H divides d. left = (taps - 1) / 2 on every axis; with causal=True,
-              for sequences only, left = taps - 1. It is a cross-correlation, as in every deep-learning framework.
+    filter    (H, taps) with q (B, T, d), k (B, T, hk), v (B, T, d), or without B; (H, kh, kw) with q (B, H, W, d);
+              (H, kd, kh, kw) with q (B, D, H, W, d). H divides d. left = (taps - 1) / 2 on every axis; causal=True,
+              for sequences only, makes left = taps - 1. It is a cross-correlation, as in every deep-learning framework.
 
     All other arguments, results and errors are those of aft.full; on grids a mask and lengths count points in row-major
     order, and lse and average have the grid's shape. "excluded" hides the keys outside the filter. Cost: O(B T taps d)

@@ -18,9 +18,9 @@ class Stream:
         stream = aft.Stream.simple(d, hk, dtype="float32", slots=B)
         y = aft.simple(q, k, v, causal=True, stream=stream)     # q (B, n, d): the next n positions of each slot
 
-    Results are bitwise the same however a sequence is cut into such calls. `position(slot)` counts what was taken. A slot
-    may be saved and restored as the bytes of its row of `state`, also on another machine of the same byte order and
-    version of the library. One stream is for one thread at a time.
+    Results are bitwise the same however a sequence is cut into such calls. `position(slot)` counts what was taken. A
+    slot may be saved and restored as the bytes of its row of `state`, also on another machine of the same byte order
+    and version of the library. One stream is for one thread at a time.
     """
 
     __slots__ = ("_slots", "_state", "capacity", "d", "dtype", "hk", "operator", "slots", "taps", "window")
@@ -53,7 +53,8 @@ class Stream:
         before, after = window or (0, 0)
         made = _core.Slots(op, _name_of(dtype), d, hk, before, after, taps or 0, capacity or 0, slots, state)
         if state is not None and slots not in (1, made.count):
-            raise ValueError(f"aft::stream_spec: argument 'state': expected extent 0 (slots) to be {slots}, got {made.count}")
+            raise ValueError("aft::stream_spec: argument 'state': expected extent 0 (slots) to be "
+                             f"{slots}, got {made.count}")
         self = cls.__new__(cls)
         self._slots, self._state = made, state
         self.operator, self.d, self.hk, self.dtype, self.slots = OPERATORS[op], d, hk, dtype, made.count
@@ -66,8 +67,8 @@ class Stream:
 
         dtype    of the data: a name ("float32", "float64", "float16", "bfloat16"), or NumPy's or torch's dtype.
         slots    how many sequences.
-        state    an array (slots, bytes) of uint8 to keep them in: row-major, aligned to 64 bytes and writable. It is taken
-                 as it is, so that saved slots go on; reset() makes a new one ready. None: memory of the stream's own, empty.
+        state    an array (slots, bytes) of uint8 to keep them in: row-major, aligned to 64 bytes and writable. It is
+                 taken as it is, so that saved slots go on; reset() makes a new one ready. None: memory of its own.
 
         Raises ValueError where a number or the state does not fit. Cost of a position: O(position d).
         """
@@ -76,7 +77,7 @@ class Stream:
     @classmethod
     def local(cls, d: int, hk: int, window: Window | tuple[int, int], *, dtype: Any, slots: int = 1,
               state: Any = None) -> Stream:
-        """For aft.local with that window; other arguments as Stream.full. Cost of a position: O((window + a tile) d)."""
+        """For aft.local with that window; other arguments as Stream.full. A position costs O((window + a tile) d)."""
         return cls._make(LOCAL, d, hk, dtype, slots, state, window=Window(*window))
 
     @classmethod
@@ -86,21 +87,22 @@ class Stream:
 
     @classmethod
     def conv(cls, d: int, hk: int, taps: int, *, dtype: Any, slots: int = 1, state: Any = None) -> Stream:
-        """For aft.conv with a filter (H, taps); other arguments as Stream.full. Cost of a position: O((taps + a tile) d)."""
+        """For aft.conv with a filter (H, taps); else as Stream.full. A position costs O((taps + a tile) d)."""
         return cls._make(CONV, d, hk, dtype, slots, state, taps=taps)
 
     def __repr__(self) -> str:
         named = {"window": self.window, "taps": self.taps, "capacity": self.capacity}
         given = "".join(f", {name}={value!r}" for name, value in named.items() if value is not None)
-        return f"<aft.Stream.{self.operator} of d={self.d}, hk={self.hk}{given}, dtype={self.dtype!r}, slots={self.slots}>"
+        return (f"<aft.Stream.{self.operator} of d={self.d}, hk={self.hk}{given}, dtype={self.dtype!r}, "
+                f"slots={self.slots}>")
 
     def reset(self, slot: int | None = None) -> None:
         """Makes a slot empty, whatever it holds; None: all of them."""
         self._slots.reset(-1 if slot is None else _slot(slot))
 
     def copy(self, from_: Any, to: Any) -> None:
-        """Copies slots to others, as beam search does. `from_` and `to` are (n) whole numbers; none twice in `to`, none in
-        both. Raises ValueError, and copies nothing, where they do not fit."""
+        """Copies slots to others, as beam search does. `from_` and `to` are (n) whole numbers, none twice in `to`, none
+        in both. Raises ValueError, and copies nothing, where they do not fit."""
         self._slots.copy(from_, to)
 
     def position(self, slot: int = 0) -> int:
@@ -109,7 +111,7 @@ class Stream:
 
     @property
     def state(self) -> Any:
-        """The slots' bytes, (slots, bytes) of uint8: the array that was given, else a NumPy array of the stream's memory."""
+        """The slots' bytes, (slots, bytes) of uint8: the array that was given, else one of NumPy's."""
         if self._state is None:
             import numpy
 

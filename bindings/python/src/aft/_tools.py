@@ -34,8 +34,8 @@ def reparameterize_backward(r: A, gain: A, shift: A, dout: A, *, threads: int = 
     out     (dr, dgain, dshift): arrays that are overwritten, or None for what is not wanted. They are returned.
     """
     if out is not None and (not isinstance(out, tuple) or len(out) != 3):
-        raise ValueError("aft::reparameterize_backward: argument 'out': expected a tuple of 3, one place for each gradient, "
-                         f"got {out!r}")
+        raise ValueError("aft::reparameterize_backward: argument 'out': expected a tuple of 3, one place for each "
+                         f"gradient, got {out!r}")
     places = (True, True, True) if out is None else out
     result: tuple[A, A, A] = _core.reparameterize_backward(r, gain, shift, dout, threads, *places)
     return result
