@@ -80,7 +80,8 @@ def test_out_within_a_graph():
 def test_export(layer, tmp_path):
     module = layer().eval()
     x = torch.randn(2, 7, 8)
-    sizes = {"x": {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("time", min=2, max=12)}}
+    # Below the layer's 12 positions: PyTorch 2.4 takes a slice of all for another program.
+    sizes = {"x": {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("time", min=2, max=11)}}
     with torch.no_grad():
         program = torch.export.export(module, (x,), dynamic_shapes=sizes)
         torch.export.save(program, tmp_path / "layer.pt2")
