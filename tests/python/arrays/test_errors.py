@@ -76,6 +76,8 @@ CASES = {
     "gate": (lambda: aft.simple(X, X, X, gate="softmax"), ValueError,
              "aft::simple: argument 'gate': expected one of 'sigmoid', 'none', 'identity', 'relu', 'tanh', 'silu', "
              "got 'softmax'"),
+    "gate of a gradient": (lambda: aft.full_backward(X, X, X, W, X, gate=None), ValueError,
+                           "aft::full_backward: argument 'gate': expected one of 'sigmoid', "),
     "name of outside": (lambda: aft.simple(X, X, X, outside=0), ValueError,
                         "aft::simple: argument 'outside': expected one of 'zero_bias', 'excluded', got 0"),
     "arithmetic": (lambda: aft.simple(X, X, X, arithmetic="exact"), ValueError,

@@ -57,11 +57,14 @@ void to_added_type(const place& at, PyObject* from, int itemsize, aft_tensor& te
         at.op, at.argument, dtype.get());
 }
 
+/// Of arrays that are written. A capsule of before DLPack 1 cannot say it.
 [[noreturn]] void refuse_read_only(const place& at) {
   raise(PyExc_ValueError, "%s: argument '%s': expected memory that may be written, got a read-only array", at.op,
         at.argument);
 }
 
+/// The standard wants max_version named by whoever knows it; without it exporters give the older struct. Arguments are
+/// made once, since they are the same for every array.
 object call_dlpack(PyObject* method) {
   static PyObject* const keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 0);
   static PyObject* const nothing = PyTuple_New(0);
@@ -76,6 +79,7 @@ object call_dlpack(PyObject* method) {
 }  // namespace
 
 std::int64_t to_int64(const place& at, PyObject* from) {
+  // Asked for first: the error of PyNumber_Index would not name the argument. 0.5 is no number of anything here.
   if (!PyIndex_Check(from)) {
     raise(PyExc_TypeError, "%s: argument '%s': expected a whole number, got %R", at.op, at.argument, from);
   }
@@ -91,6 +95,7 @@ std::int64_t to_int64(const place& at, PyObject* from) {
 
 array::~array() {
   if (plain_ == nullptr && versioned_ == nullptr) return;
+  // Deleters may run Python, which must not find an error that is on its way.
   const error_aside aside;
   if (plain_ != nullptr && plain_->deleter != nullptr) plain_->deleter(plain_);
   if (versioned_ != nullptr && versioned_->deleter != nullptr) versioned_->deleter(versioned_);
@@ -128,6 +133,7 @@ void array::take(const place& at, PyObject* from, access a) {
 }
 
 void array::take_integers(const place& at, PyObject* from) {
+  // These three alone: what else is a sequence may be an array of a library, whose items are no numbers of Python's.
   if (PyList_Check(from) || PyTuple_Check(from) || PyRange_Check(from)) {
     take_sequence(at, from);
   } else {
@@ -147,6 +153,7 @@ void array::take_interface(const place& at, object capsule, PyObject* from, acce
   tensor_.data = given->data;
   tensor_.device = {cpu_device, 0};
   tensor_.ndim = given->axes;
+  // With more axes the library refuses it before it looks at one.
   if (given->axes <= most_axes) {
     bool empty = false;
     for (int i = 0; i < given->axes; ++i) empty = empty || given->shape[i] == 0;

@@ -18,6 +18,7 @@ PyObject* kept(PyObject*& slot, const char* module, const char* attribute) {
   return slot;
 }
 
+/// NumPy's name of a type. It has none for bfloat16, which is that of the module that inputs of that type come from.
 PyObject* numpy_type(std::uint8_t code, std::uint8_t bits) {
   static PyObject *half, *single, *full, *brain;
   if (code == bfloat_code) {

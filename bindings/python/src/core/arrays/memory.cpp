@@ -10,6 +10,7 @@ namespace aft::python {
 
 namespace {
 
+/// What libraries ask of memory that they take without a copy: a line of the cache, and the widest vectors.
 constexpr std::align_val_t alignment{64};
 
 struct memory_object {
@@ -44,6 +45,7 @@ void free_unused(PyObject* capsule) {
   managed->deleter(managed);
 }
 
+/// In the struct that the importer knows: the older one has no version and no flags.
 template <class Managed>
 object export_capsule(const block& held) {
   auto made = std::make_unique<exported<Managed>>(held);

@@ -18,6 +18,7 @@ object to_tuple(const extents& shape) {
 
 }  // namespace
 
+// A capsule says nothing of the library that it came from, and the array interface is NumPy's.
 maker::maker(PyObject* like, const array& as) {
   if (as.came_by() == protocol::dlpack) from_dlpack_ = find_from_dlpack(like);
 }

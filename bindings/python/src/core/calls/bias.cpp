@@ -5,6 +5,7 @@ namespace aft::python {
 
 namespace {
 
+/// The package is imported whenever this runs, since nobody else has these classes.
 PyObject* kept_class(PyObject*& slot, const char* called) {
   if (slot == nullptr) {
     const object module = object::owned(PyImport_ImportModule("aft._arguments"));
@@ -64,6 +65,7 @@ void bias_argument::take(const char* op, PyObject* from) {
 }
 
 std::int64_t bias_argument::rows() const {
+  // Dense, factor and band alike have rows as their last axis but one.
   const array& a = bias_.kind == AFT_FACTORIZED ? u_ : w_;
   return a.given() && a.axes() >= 2 ? a.extent(-2) : -1;
 }
@@ -72,9 +74,11 @@ void bias_result::want(const char* op, PyObject* wanted, const maker& m, const b
   if (wanted == Py_None) return;
   wanted_ = true;
   bias_.kind = of.bias()->kind;
+  // True stands for each of the arrays that the kind has.
   PyObject *w = wanted, *u = wanted, *v = wanted;
   if (wanted != Py_True) {
     given_ = object::shared(wanted);
+    // Of its own kind, not of the bias's: that they agree is the library's to check.
     bias_.kind = kind_of(wanted);
     if (bias_.kind == AFT_FACTORIZED) {
       u = member(wanted, 0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call.hpp"
 
+#include <cstring>
+
 #include "stream.hpp"
 
 namespace aft::python {
@@ -10,7 +12,10 @@ bool is_forked = false;
 
 namespace {
 
-constexpr const char* op_names[] = {"aft::full", "aft::local", "aft::simple", "aft::conv"};
+/// As the library names itself in its texts, so that those of this file read alike.
+constexpr const char* forward_names[] = {"aft::full", "aft::local", "aft::simple", "aft::conv"};
+constexpr const char* backward_names[] = {"aft::full_backward", "aft::local_backward", "aft::simple_backward",
+                                          "aft::conv_backward"};
 
 struct choice {
   const char* text;
@@ -21,6 +26,7 @@ constexpr choice gates[] = {{"sigmoid", AFT_GATE_SIGMOID}, {"none", AFT_GATE_NON
 constexpr choice outsides[] = {{"zero_bias", AFT_ZERO_BIAS}, {"excluded", AFT_EXCLUDED}};
 constexpr choice arithmetics[] = {{"automatic", AFT_ARITHMETIC_AUTOMATIC}, {"full", AFT_ARITHMETIC_FULL}};
 
+/// A handful of names is compared faster than any table is asked, and without memory of Python's that would be kept.
 template <std::size_t N>
 std::int32_t choose(const place& at, PyObject* from, const choice (&known)[N]) {
   if (PyUnicode_Check(from)) {
@@ -48,13 +54,17 @@ std::int32_t to_threads(const char* op, PyObject* from) {
 /// The last of the offsets, -1 where the library is about to refuse them.
 std::int64_t last_number(const array& a) {
   const aft_tensor& t = *a.tensor();
-  if (t.device.type != cpu_device || t.ndim != 1 || t.shape[0] < 1 || t.dtype.code != int_code || t.data == nullptr) {
+  if (t.device.type != cpu_device || a.axes() != 1 || t.shape[0] < 1 || t.dtype.code != int_code || t.data == nullptr) {
     return -1;
   }
   const std::int64_t at = (t.shape[0] - 1) * (t.strides == nullptr ? 1 : t.strides[0]);
   const char* const first = static_cast<const char*>(t.data) + t.byte_offset;
-  if (t.dtype.bits == 64) return reinterpret_cast<const std::int64_t*>(first)[at];
-  return t.dtype.bits == 32 ? reinterpret_cast<const std::int32_t*>(first)[at] : -1;
+  // Copied, for an address between elements is refused only later.
+  std::int64_t wide = -1;
+  std::int32_t narrow = -1;
+  if (t.dtype.bits == 64) std::memcpy(&wide, first + 8 * at, sizeof wide);
+  if (t.dtype.bits == 32) std::memcpy(&narrow, first + 4 * at, sizeof narrow);
+  return t.dtype.bits == 32 ? narrow : wide;
 }
 
 }  // namespace
@@ -107,11 +117,11 @@ void options::take(const char* op, PyObject* const* values) {
   c.stream = to_stream({op, "stream"}, values[stream_at]);
 }
 
-call::call(PyObject* const* values) {
+call::call(PyObject* const* values, direction way) {
   const std::int64_t number = to_int64({"aft", "op"}, values[0]);
   if (number < AFT_FULL || number > AFT_CONV) raise(PyExc_ValueError, "aft: no operator %lld", number);
   op = static_cast<int>(number);
-  name = op_names[op];
+  name = (way == direction::forward ? forward_names : backward_names)[op];
   like = values[1] == Py_None ? values[2] : values[1];
   q.take({name, "q"}, values[1], access::read);
   k.take({name, "k"}, values[2], access::read);
@@ -129,6 +139,8 @@ call::call(PyObject* const* values) {
 }
 
 std::optional<extents> call::shape() const {
+  // Without q nothing says how many queries there are but the bias, whose rows they are, and offsets, which end there.
+  // A stream's bias has rows for all positions: a call of one has as many queries as keys.
   if (q.given()) return shape_of(q);
   std::optional<extents> shape = shape_of(v);
   if (!shape || shape->size() < 2) return shape;

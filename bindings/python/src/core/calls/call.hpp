@@ -51,11 +51,13 @@ enum options_argument {
   options_count
 };
 
+enum class direction { forward, backward };
+
 /// An operator with its inputs.
 class call {
  public:
   /// values: op, q, k, v, bias, window, then the options.
-  explicit call(PyObject* const* values);
+  call(PyObject* const* values, direction way);
 
   static constexpr int inputs = 6;
   static constexpr int arguments = inputs + options_count;

@@ -16,6 +16,7 @@ element_type type_of_data(const call& c) {
   return c.v.given() ? c.v.tensor()->dtype : element_type{};
 }
 
+/// The shape of lse: one for each key channel, also where several value channels share it.
 std::optional<extents> with_key_channels(std::optional<extents> shape, const array& k) {
   if (!shape || shape->empty() || !k.given() || k.axes() < 1 || k.axes() > array::most_axes) return {};
   shape->back() = k.extent(-1);
@@ -55,10 +56,12 @@ PyObject* forward(PyObject*, PyObject* arguments) {
   return guarded([&]() -> object {
     const std::vector<PyObject*> values = items(arguments, call::arguments + 3);
     PyObject* const* const outputs = values.data() + call::arguments;
-    call c(values.data());
+    call c(values.data(), direction::forward);
     const maker m(c.like, c.q.given() ? c.q : c.k);
     result y, lse, average;
+    // Made before the library has judged the call: what it refuses then was written by nobody and is dropped.
     y.want({c.name, "out"}, outputs[0], m, c.shape(), type_of_data(c));
+    // Of y as it is, for a place that was given tells the rows of a call without q.
     const std::optional<extents> shape = y.shape();
     lse.want({c.name, "lse"}, outputs[1], m, with_key_channels(shape, c.k), type_of_sums(c));
     average.want({c.name, "average"}, outputs[2], m, shape, type_of_sums(c));
@@ -78,7 +81,7 @@ PyObject* backward(PyObject*, PyObject* arguments) {
   return guarded([&]() -> object {
     const std::vector<PyObject*> values = items(arguments, call::arguments + 7);
     PyObject* const* const more = values.data() + call::arguments;
-    call c(values.data());
+    call c(values.data(), direction::backward);
     array dy, lse, average;
     dy.take({c.name, "dy"}, more[0], access::read);
     lse.take({c.name, "lse"}, more[1], access::read);

@@ -10,6 +10,7 @@ namespace aft::python {
 
 namespace {
 
+/// Memory of one's own is Memory, so that libraries may look at it; that of a caller is held as it was given.
 struct slots {
   aft_stream_spec spec{};
   array given;        // the caller's state, or
@@ -37,6 +38,7 @@ constexpr named_type types[] = {{"float32", float_code, 32},
                                 {"float16", float_code, 16},
                                 {"bfloat16", bfloat_code, 16}};
 
+/// By name, since dtypes of NumPy and PyTorch are of those, and neither may be there.
 void set_type(aft_stream_spec& spec, PyObject* called) {
   for (const named_type& t : types) {
     if (!PyUnicode_Check(called) || PyUnicode_CompareWithASCIIString(called, t.text) != 0) continue;
