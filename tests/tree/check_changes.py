@@ -15,6 +15,7 @@ from check_tree import tracked
 
 # Files that try something are not files that need to know of it: unit tests and their like stand outside the rules.
 LIBRARY = ("include/", "backends/")
+PYTHON = ("bindings/python/src/core/", "bindings/python/src/aft/_")
 HARNESS = ("tests/support/", "tests/fuzz/", "tests/golden/", "tests/isa_mix/", "tests/lint/", "tests/macros/",
            "tests/fast_math/")
 TOOLS = ("scripts/", "cmake/", "CMakePresets.json", "bench/")
@@ -30,16 +31,16 @@ class Rule:
 
 
 RULES = (
-    Rule("Add an operator", (*LIBRARY, *HARNESS, "scripts/", "bench/races/small.cpp"),
+    Rule("Add an operator", (*LIBRARY, *PYTHON, *HARNESS, "scripts/", "bench/races/small.cpp"),
          (r"\bfamily::conv\b", r"enum class (family|op)\b", r"\bop::conv\b", r"ops/conv\.hpp", r"\breference::conv\b",
           r"reference/conv", r"\baft::conv\b", r'"conv"', r'"conv\.hpp"'),
-         besides=("include/aft/ops/*.hpp", "include/aft/reference/*.hpp", "include/aft/core/problem/problem.hpp",
+         besides=("bindings/python/src/*", "include/aft/ops/*.hpp", "include/aft/reference/*.hpp", "include/aft/core/problem/problem.hpp",
                   "tests/lint/*.cpp")),
-    Rule("Add a gate", (*LIBRARY, *HARNESS, "scripts/"),
+    Rule("Add a gate", (*LIBRARY, *PYTHON, *HARNESS, "scripts/"),
          ((r"\brelu\b", r"\bsilu\b", r"\btanh\b"), r"static_cast<(aft::)?gate>"), besides=("include/aft/aft.h",)),
-    Rule("Add a bias kind", (*LIBRARY, *HARNESS, "bench/harness/operands.hpp", "scripts/"),
+    Rule("Add a bias kind", (*LIBRARY, *PYTHON, *HARNESS, "bench/harness/operands.hpp", "scripts/"),
          (r"bias_kind::(factorized|banded|generated)\b", r"\bgenerated_bias\b", r"enum class bias_kind\b", r"bias_form::factorized", r"\bfactorized_bias\b",
-          r'"factorized", "'), besides=("include/aft/aft.h",)),
+          r'"factorized", "'), besides=("include/aft/aft.h", "bindings/python/src/*")),
     Rule("Add an instruction set",
          (*LIBRARY, "tests/isa_mix/", "tests/fast_math/", "tests/unoptimised/", "tests/support/engines/",
           "tests/unit/interface/build_info_test.cpp", "CMakePresets.json", "cmake/", "scripts/"),

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libraries.hpp"
+
+namespace aft::python {
+
+namespace {
+
+name namespace_name("__array_namespace__"), from_dlpack_name("from_dlpack"), module_name("__module__"),
+    mro_name("__mro__"), exchange_attribute("__dlpack_c_exchange_api__"), requires_grad_name("requires_grad"),
+    is_grad_enabled_name("is_grad_enabled");
+
+/// A module or an attribute of one, looked up at first use and kept.
+PyObject* kept(PyObject*& slot, const char* module, const char* attribute) {
+  if (slot == nullptr) {
+    const object from = object::owned(PyImport_ImportModule(module));
+    slot = object::owned(PyObject_GetAttrString(from.get(), attribute)).release();
+  }
+  return slot;
+}
+
+/// NumPy's name of a type. It has none for bfloat16, which is that of the module that inputs of that type come from.
+PyObject* numpy_type(std::uint8_t code, std::uint8_t bits) {
+  static PyObject *half, *single, *full, *brain;
+  if (code == bfloat_code) {
+    if (brain == nullptr) {
+      PyObject* scalar = nullptr;
+      PyObject* to_type = nullptr;
+      const object element = object::shared(kept(scalar, "ml_dtypes", "bfloat16"));
+      const object maker = object::shared(kept(to_type, "numpy", "dtype"));
+      brain = object::owned(PyObject_CallFunctionObjArgs(maker.get(), element.get(), nullptr)).release();
+    }
+    return brain;
+  }
+  return bits == 64 ? kept(full, "numpy", "float64")
+                    : (bits == 32 ? kept(single, "numpy", "float32") : kept(half, "numpy", "float16"));
+}
+
+/// The package of a type: "torch" of torch.nn.parameter.Parameter.
+object package_of(PyObject* type) {
+  const object module = object::owned_or_absent(PyObject_GetAttr(type, module_name.get()));
+  if (!module || !PyUnicode_Check(module.get())) return {};
+  const Py_ssize_t dot = PyUnicode_FindChar(module.get(), '.', 0, PyUnicode_GetLength(module.get()), 1);
+  if (dot < -1) throw raised{};
+  const object package = dot < 0 ? module : object::owned(PyUnicode_Substring(module.get(), 0, dot));
+  // Its module is imported, as there is an object of it; what is not there any more is no answer.
+  PyObject* found = PyImport_GetModule(package.get());
+  if (found == nullptr && PyErr_Occurred() != nullptr) throw raised{};
+  return found == nullptr ? object{} : object::owned(found);
+}
+
+/// What the types of x say, the nearest first: the first answer of `ask`.
+template <class Ask>
+object ask_packages(PyObject* x, Ask ask) {
+  const object types = object::owned(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(x)), mro_name.get()));
+  for (Py_ssize_t i = 0; i < PyTuple_Size(types.get()); ++i) {
+    const object package = package_of(PyTuple_GetItem(types.get(), i));
+    if (!package) continue;
+    if (object found = ask(package.get())) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_numpy_array(PyObject* x) {
+  static PyTypeObject* ndarray = nullptr;
+  if (ndarray == nullptr) {
+    const object key = object::owned(PyUnicode_FromString("numpy"));
+    PyObject* const module = PyImport_GetModule(key.get());
+    if (module == nullptr) {
+      if (PyErr_Occurred() != nullptr) throw raised{};
+      return false;
+    }
+    const object numpy = object::owned(module);
+    // A thread may be importing it just now.
+    object type = object::owned_or_absent(PyObject_GetAttrString(numpy.get(), "ndarray"));
+    if (!type) return false;
+    ndarray = reinterpret_cast<PyTypeObject*>(type.release());
+  }
+  return Py_TYPE(x) == ndarray;
+}
+
+object numpy_empty(PyObject* shape, std::uint8_t code, std::uint8_t bits) {
+  static PyObject* empty;
+  return object::owned(
+      PyObject_CallFunctionObjArgs(kept(empty, "numpy", "empty"), shape, numpy_type(code, bits), nullptr));
+}
+
+object find_from_dlpack(PyObject* x) {
+  if (const object method = object::owned_or_absent(PyObject_GetAttr(x, namespace_name.get()))) {
+    const object space = object::owned(PyObject_CallObject(method.get(), nullptr));
+    if (object found = object::owned_or_absent(PyObject_GetAttr(space.get(), from_dlpack_name.get()))) return found;
+  }
+  return ask_packages(
+      x, [](PyObject* package) { return object::owned_or_absent(PyObject_GetAttr(package, from_dlpack_name.get())); });
+}
+
+const exchange_functions* find_exchange(PyObject* x) {
+  // Most arrays of a program are of one type, which is held so that its address stays its own.
+  static PyTypeObject* last_type = nullptr;
+  static const exchange_functions* last = nullptr;
+  PyTypeObject* const type = Py_TYPE(x);
+  if (type == last_type) return last;
+  const exchange_functions* found = nullptr;
+  const object capsule =
+      object::owned_or_absent(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), exchange_attribute.get()));
+  if (capsule && PyCapsule_IsValid(capsule.get(), exchange_name)) {
+    found = static_cast<const exchange_functions*>(PyCapsule_GetPointer(capsule.get(), exchange_name));
+    if (found->major != known_major || found->to_managed == nullptr) found = nullptr;
+  }
+  Py_INCREF(reinterpret_cast<PyObject*>(type));
+  Py_XDECREF(reinterpret_cast<PyObject*>(std::exchange(last_type, type)));
+  last = found;
+  return found;
+}
+
+bool is_recorded(PyObject* x) {
+  const object asked = object::owned_or_absent(PyObject_GetAttr(x, requires_grad_name.get()));
+  if (!asked || asked.get() != Py_True) return false;
+  const object enabled = ask_packages(x, [](PyObject* package) {
+    return object::owned_or_absent(PyObject_GetAttr(package, is_grad_enabled_name.get()));
+  });
+  if (!enabled) return true;
+  return object::owned(PyObject_CallObject(enabled.get(), nullptr)).get() == Py_True;
+}
+
+}  // namespace aft::python

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "result.hpp"
+
+#include "libraries.hpp"
+
+namespace aft::python {
+
+namespace {
+
+object to_tuple(const extents& shape) {
+  object made = object::owned(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    PyObject* const number = object::owned(PyLong_FromLongLong(shape[i])).release();
+    if (PyTuple_SetItem(made.get(), static_cast<Py_ssize_t>(i), number) != 0) throw raised{};
+  }
+  return made;
+}
+
+}  // namespace
+
+// A capsule says nothing of the library that it came from, and the array interface is NumPy's.
+maker::maker(PyObject* like, const array& as) {
+  if (as.came_by() == protocol::dlpack) from_dlpack_ = find_from_dlpack(like);
+}
+
+void result::want(const place& at, PyObject* wanted, const maker& m, const std::optional<extents>& shape,
+                  element_type type) {
+  if (wanted == Py_None) return;
+  wanted_ = true;
+  if (wanted != Py_True) {
+    given_.take(at, wanted, access::write);
+    python_ = object::shared(wanted);
+  } else if (shape && is_floating(type)) {
+    make(m, *shape, type);
+  }
+}
+
+void result::make(const maker& m, const extents& shape, element_type type) {
+  if (m.from_dlpack()) {
+    block_.emplace(shape, type);
+    own_ = block_->tensor();
+    made_ = true;
+  } else {
+    python_ = numpy_empty(to_tuple(shape).get(), type.code, type.bits);
+    given_.take({"aft", "out"}, python_.get(), access::write);
+  }
+}
+
+std::optional<extents> result::shape() const {
+  return made_ ? std::optional(block_->shape) : shape_of(given_);
+}
+
+object result::to_python(const maker& m) const {
+  if (!made_) return python_ ? python_ : object::shared(Py_None);
+  const object memory = make_memory(*block_);
+  return object::owned(PyObject_CallFunctionObjArgs(m.from_dlpack().get(), memory.get(), nullptr));
+}
+
+std::optional<extents> shape_of(const array& a) {
+  if (!a.given() || a.axes() > array::most_axes) return {};
+  return extents(a.tensor()->shape, a.tensor()->shape + a.axes());
+}
+
+bool is_floating(element_type type) {
+  const auto [code, bits, lanes] = type;
+  return lanes == 1 &&
+         ((code == float_code && (bits == 16 || bits == 32 || bits == 64)) || (code == bfloat_code && bits == 16));
+}
+
+}  // namespace aft::python

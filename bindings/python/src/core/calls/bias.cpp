@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bias.hpp"
+
+namespace aft::python {
+
+namespace {
+
+/// The package is imported whenever this runs, since nobody else has these classes.
+PyObject* kept_class(PyObject*& slot, const char* called) {
+  if (slot == nullptr) {
+    const object module = object::owned(PyImport_ImportModule("aft._arguments"));
+    slot = object::owned(PyObject_GetAttrString(module.get(), called)).release();
+  }
+  return slot;
+}
+
+bool is_of(PyObject* x, PyObject* type) {
+  const int answer = PyObject_IsInstance(x, type);
+  if (answer < 0) throw raised{};
+  return answer != 0;
+}
+
+int32_t kind_of(PyObject* from) {
+  // Both are tuples, and arrays are not: most calls end here.
+  if (!PyTuple_Check(from)) return AFT_DENSE;
+  if (is_of(from, bias_classes::factorized())) return AFT_FACTORIZED;
+  if (is_of(from, bias_classes::banded())) return AFT_BANDED;
+  return AFT_DENSE;
+}
+
+/// A member of a bias, which keeps it alive.
+PyObject* member(PyObject* bias, Py_ssize_t i) {
+  PyObject* const found = PyTuple_GetItem(bias, i);
+  if (found == nullptr) throw raised{};
+  return found;
+}
+
+element_type type_of(const array& a) {
+  return a.given() ? a.tensor()->dtype : element_type{};
+}
+
+}  // namespace
+
+PyObject* bias_classes::factorized() {
+  static PyObject* slot;
+  return kept_class(slot, "Factorized");
+}
+
+PyObject* bias_classes::banded() {
+  static PyObject* slot;
+  return kept_class(slot, "Banded");
+}
+
+void bias_argument::take(const char* op, PyObject* from) {
+  bias_.kind = kind_of(from);
+  if (bias_.kind == AFT_FACTORIZED) {
+    u_.take({op, "bias.u"}, member(from, 0), access::read);
+    v_.take({op, "bias.v"}, member(from, 1), access::read);
+  } else {
+    w_.take({op, "bias"}, bias_.kind == AFT_BANDED ? member(from, 0) : from, access::read);
+  }
+  bias_.w = w_.tensor();
+  bias_.u = u_.tensor();
+  bias_.v = v_.tensor();
+}
+
+std::int64_t bias_argument::rows() const {
+  // Dense, factor and band alike have rows as their last axis but one.
+  const array& a = bias_.kind == AFT_FACTORIZED ? u_ : w_;
+  return a.given() && a.axes() >= 2 ? a.extent(-2) : -1;
+}
+
+void bias_result::want(const char* op, PyObject* wanted, const maker& m, const bias_argument& of) {
+  if (wanted == Py_None) return;
+  wanted_ = true;
+  bias_.kind = of.bias()->kind;
+  // True stands for each of the arrays that the kind has.
+  PyObject *w = wanted, *u = wanted, *v = wanted;
+  if (wanted != Py_True) {
+    given_ = object::shared(wanted);
+    // Of its own kind, not of the bias's: that they agree is the library's to check.
+    bias_.kind = kind_of(wanted);
+    if (bias_.kind == AFT_FACTORIZED) {
+      u = member(wanted, 0);
+      v = member(wanted, 1);
+    } else if (bias_.kind == AFT_BANDED) {
+      w = member(wanted, 0);
+    }
+  }
+  if (bias_.kind == AFT_FACTORIZED) {
+    u_.want({op, "dbias.u"}, u, m, shape_of(of.u()), type_of(of.u()));
+    v_.want({op, "dbias.v"}, v, m, shape_of(of.v()), type_of(of.v()));
+  } else {
+    w_.want({op, "dbias"}, w, m, shape_of(of.w()), type_of(of.w()));
+  }
+  bias_.w = w_.tensor();
+  bias_.u = u_.tensor();
+  bias_.v = v_.tensor();
+}
+
+object bias_result::to_python(const maker& m) const {
+  if (!wanted_) return object::shared(Py_None);
+  if (given_) return given_;
+  if (bias_.kind == AFT_DENSE) return w_.to_python(m);
+  if (bias_.kind == AFT_BANDED) {
+    const object w = w_.to_python(m);
+    return object::owned(PyObject_CallFunctionObjArgs(bias_classes::banded(), w.get(), nullptr));
+  }
+  const object u = u_.to_python(m), v = v_.to_python(m);
+  return object::owned(PyObject_CallFunctionObjArgs(bias_classes::factorized(), u.get(), v.get(), nullptr));
+}
+
+}  // namespace aft::python

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file module.cpp  aft._core: what the Python code of the package calls. Arguments are positional, all of them given.
+///
+/// The module is of one interpreter: what it has looked up once it keeps in variables of its own.
+#include <aft/aft.hpp>
+
+#include "calls/call.hpp"
+#include "arrays/memory.hpp"
+#include "calls/stream.hpp"
+
+namespace aft::python {
+
+namespace {
+
+PyObject* isa_name(PyObject*, PyObject*) {
+  return PyUnicode_FromString(aft_isa());
+}
+
+PyObject* build_line(PyObject*, PyObject*) {
+  return PyUnicode_FromString(aft::build_info());
+}
+
+PyObject* after_fork(PyObject*, PyObject*) {
+  is_forked = true;
+  return object::shared(Py_None).release();
+}
+
+PyMethodDef functions[] = {
+    {"forward", forward, METH_VARARGS,
+     "op, q, k, v, bias or filter, window, causal, gate, outside, arithmetic, mask, key_lengths, query_lengths, "
+     "first_query, query_offsets, key_offsets, slots, slot_ids, threads, y, lse, average. An output is None (not "
+     "wanted), "
+     "True (a new array) or an array that is written. Returns y, or a tuple of those that are wanted."},
+    {"backward", backward, METH_VARARGS,
+     "As forward up to threads, then dy, lse, average, dq, dk, dv, dbias or dfilter. Returns the gradients, None where "
+     "one is not wanted."},
+    {"reparameterize", reparameterize, METH_VARARGS, "r, gain, shift, threads, out."},
+    {"reparameterize_backward", reparameterize_backward, METH_VARARGS,
+     "r, gain, shift, dout, threads, dr, dgain, dshift."},
+    {"attention_map", attention_map, METH_VARARGS, "k, bias, channels, the options of forward, out."},
+    {"after_fork", after_fork, METH_NOARGS, "Told in a forked process, which computes on one thread from then on."},
+    {"isa", isa_name, METH_NOARGS, "The level of instructions whose kernels run."},
+    {"build_info", build_line, METH_NOARGS, "One line about how they were compiled."},
+    {}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "aft._core",
+                          "The operators of aft on arrays of any library; the package aft documents them.",
+                          -1,
+                          functions,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
+
+void add(PyObject* module, const char* called, object value) {
+  if (PyModule_AddObject(module, called, value.get()) != 0) throw raised{};
+  // A reference that is the module's now.
+  value.release();
+}
+
+object version_text() {
+  const int version = aft_version();
+  return object::owned(PyUnicode_FromFormat("%d.%d.%d", version / 10000, version / 100 % 100, version % 100));
+}
+
+}  // namespace
+
+}  // namespace aft::python
+
+PyMODINIT_FUNC PyInit__core() {
+  using namespace aft::python;
+  return guarded([] {
+    object module = object::owned(PyModule_Create(&definition));
+    add(module.get(), "version", version_text());
+    device_error =
+        object::owned(PyErr_NewExceptionWithDoc(
+                          "aft.DeviceError",
+                          "An array lies on a device that this build has no kernels for, or the device failed.",
+                          PyExc_RuntimeError, nullptr))
+            .release();
+    add(module.get(), "DeviceError", object::shared(device_error));
+    add_memory_type(module.get());
+    add_slots_type(module.get());
+    return module;
+  });
+}

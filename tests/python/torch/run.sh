@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Tests of aft.torch: run.sh <python> [<folder that holds the package aft>]. 77 without PyTorch.
+set -eu
+python=$1
+here=$(cd "$(dirname "$0")" && pwd)
+if [ $# -gt 1 ]; then
+  PYTHONPATH=$2${PYTHONPATH:+:$PYTHONPATH}
+  export PYTHONPATH
+fi
+if ! why=$("$python" -c 'import torch; torch.zeros(1)' 2>&1); then
+  echo "not run: python.torch: PyTorch cannot be imported: $(echo "$why" | tail -n 1)"
+  exit 77
+fi
+# Threads that wait for work do not spin: tests have many short calls, and machines that run tests other work.
+OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+export OMP_WAIT_POLICY
+exec "$python" -m pytest -q -p no:cacheprovider "$here"

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that go on from a stream: as one call over the whole sequence, however it is cut."""
+
+import pytest
+import torch
+
+import aft
+import aft.torch
+from aft.torch import nn
+
+B, T, D = 2, 9, 8
+LAYERS = {
+    "full": lambda **more: nn.AFTFull(D, 12, rank=3, heads=2, causal=True, **more),
+    "full-dense": lambda **more: nn.AFTFull(D, 12, rank=None, causal=True, **more),
+    "local": lambda **more: nn.AFTLocal(D, 12, 3, rank=None, causal=True, **more),
+    "local-factors": lambda **more: nn.AFTLocal(D, 12, aft.Window(2, 0), rank=2, causal=True, **more),
+    "simple": lambda **more: nn.AFTSimple(D, causal=True, **more),
+    "conv": lambda **more: nn.AFTConv1d(D, 2, 3, causal=True, **more),
+    "without a gate": lambda **more: nn.AFTConv1d(D, 2, 3, causal=True, gate="none", **more),
+}
+
+
+def layer_of(make, dtype=torch.float32):
+    torch.manual_seed(0)
+    layer = make(dtype=dtype)
+    with torch.no_grad():
+        for name in layer.position_parameters:
+            if getattr(layer, name) is not None:
+                getattr(layer, name).normal_()
+    return layer
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
+def test_steps_are_one_call(make):
+    layer = layer_of(make, torch.float64)
+    x = torch.randn(B, T, D, dtype=torch.float64)
+    whole = layer(x)
+    for cuts in ((1,) * T, (4, 1, 4), (T,)):
+        stream = layer.stream(B)
+        parts = torch.cat([layer.step(part, stream) for part in x.split(cuts, dim=1)], dim=1)
+        assert not parts.requires_grad
+        # Projections and a row of at most 12 terms each of a few units: well below 1000 roundings.
+        torch.testing.assert_close(parts, whole.detach(), rtol=0, atol=1000 * 2.0 ** -53)
+        assert [stream.position(slot) for slot in range(B)] == [T, T]
+
+
+def test_operators_are_bitwise_the_same_for_all_cuts():
+    q, k, v = torch.randn(3, B, T, D)
+    r = torch.randn(2, 4)
+    results = []
+    for cuts in ((1,) * T, (2, 7), (T,)):
+        stream = aft.Stream.conv(D, D, 4, dtype=torch.float32, slots=B)
+        parts = [aft.torch.conv(*x, r, causal=True, stream=stream)
+                 for x in zip(*(x.split(cuts, dim=1) for x in (q, k, v)))]
+        results.append(torch.cat(parts, dim=1))
+    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
+    torch.testing.assert_close(results[0], aft.torch.conv(q, k, v, r, causal=True))
+
+
+def test_slots_and_lengths():
+    layer = layer_of(LAYERS["local"])
+    x = torch.randn(B, T, D)
+    alone = layer.stream(1)
+    expected = layer.step(x[1:], alone)
+    stream = layer.stream(4)
+    ids = torch.tensor([-1, 2])
+    mine = layer.step(x, stream, ids)
+    assert torch.equal(mine[1:], expected)
+    assert [stream.position(slot) for slot in range(4)] == [0, 0, T, 0]
+    stream.copy([2], [3])
+    assert torch.equal(layer.step(x[:1, :1], stream, torch.tensor([3])), layer.step(x[:1, :1], alone))
+
+
+def test_a_saved_state_goes_on():
+    layer = layer_of(LAYERS["full"])
+    x = torch.randn(1, T, D)
+    stream = layer.stream()
+    layer.step(x[:, :5], stream)
+    assert isinstance(stream.state, torch.Tensor)
+    saved = layer.stream_of(dtype=torch.float32, state=stream.state.clone())
+    assert torch.equal(layer.step(x[:, 5:], stream), layer.step(x[:, 5:], saved))
+
+
+def test_a_compiled_step():
+    torch._dynamo.reset()
+    layer = layer_of(LAYERS["local"])
+    x = torch.randn(B, 3, D)
+    plain, compiled = layer.stream(B), layer.stream(B)
+    step = torch.compile(layer.step, backend="aot_eager", fullgraph=True)
+    for t in range(3):
+        assert torch.equal(step(x[:, t:t + 1], compiled), layer.step(x[:, t:t + 1], plain))
+    assert compiled.position(0) == 3
+    assert torch.equal(plain.state, compiled.state)
+
+
+def test_what_does_not_fit():
+    layer = layer_of(LAYERS["full"])
+    stream = layer.stream(1)
+    layer.step(torch.randn(1, 12, D), stream)
+    before = stream.state.clone()
+    with pytest.raises(ValueError, match="position|capacity"):
+        layer.step(torch.randn(1, 1, D), stream)
+    other = layer_of(LAYERS["local"])
+    with pytest.raises(ValueError, match="state"):
+        other.step(torch.randn(1, 1, D), stream)
+    assert torch.equal(stream.state, before)
+    with pytest.raises(ValueError, match="causal"):
+        nn.AFTSimple(D).stream()
+    q = torch.randn(1, 1, D, requires_grad=True)
+    with pytest.raises(RuntimeError, match="has no gradient"):
+        aft.torch.simple(q, q, q, causal=True, stream=aft.Stream.simple(D, D, dtype=torch.float32))
+
+
+def test_a_stream_under_autocast():
+    layer = layer_of(LAYERS["simple"])
+    x = torch.randn(1, 4, D)
+    stream = aft.Stream.simple(D, D, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        parts = torch.cat([layer.step(x[:, t:t + 1], stream) for t in range(4)], dim=1)
+        # y and the projection of it were rounded to 8 bits, one way or the other.
+        torch.testing.assert_close(parts, layer(x).detach(), rtol=0, atol=0.05)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors as they come: strides, sizes of 0, types under autocast, devices, and arguments that do not fit."""
+
+import pytest
+import torch
+from tensor_cases import KINDS, names
+
+import aft
+import aft.torch
+
+# The place of the threads among the arguments of the extension's forward.
+THREADS = 18
+
+
+def _spread(x, step):
+    """The same numbers with gaps between them: every axis has a stride of its own."""
+    wide = torch.zeros([n * step for n in x.shape], dtype=x.dtype)
+    view = wide[tuple(slice(None, None, step) for _ in x.shape)]
+    view.copy_(x)
+    return view
+
+
+LAYOUTS = {
+    "gaps": lambda x: _spread(x, 2),
+    "time-last": lambda x: x.transpose(-1, -2).contiguous().transpose(-1, -2),
+    "offset": lambda x: torch.cat([torch.zeros(3, dtype=x.dtype), x.flatten()])[3:].view(x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("case", KINDS, ids=names(KINDS))
+def test_layouts(case, layout):
+    plain = case.tensors(torch.float32, requires_grad=True)
+    laid = [layout(x.detach()).requires_grad_() for x in plain]
+    mine, other = case.call(*laid), case.call(*plain)
+    assert torch.equal(mine, other) and mine.is_contiguous()
+    dy = torch.randn(other.shape, generator=torch.Generator().manual_seed(2))
+    other_gradients = torch.autograd.grad(other, plain, dy)
+    assert all(map(torch.equal, torch.autograd.grad(mine, laid, layout(dy)), other_gradients))
+
+
+def test_broadcast_inputs():
+    """Expanded tensors have strides of 0; a gradient of them is summed by autograd, as of any op."""
+    q, k, v, w = (x.requires_grad_() for x in KINDS[0].tensors())
+    one, heads = k[:1].detach().requires_grad_(), w.detach()[None].requires_grad_()
+    y = aft.torch.full(q, one.expand_as(k), v, heads.expand(2, 5, 5))
+    other = aft.torch.full(q, one.repeat(2, 1, 1), v, heads.repeat(2, 1, 1))
+    assert torch.equal(y, other)
+    mine, others = (torch.autograd.grad(result.sum(), [one, heads]) for result in (y, other))
+    assert all(map(torch.equal, mine, others))
+
+
+def test_views_that_are_negative():
+    """PyTorch may keep a minus sign in a bit of the tensor, where its memory has none."""
+    x = torch.randn(2, 5, 4)
+    negative = torch.view_as_complex(torch.randn(2, 5, 4, 2)).conj().imag
+    assert negative.is_neg()
+    assert torch.equal(aft.torch.simple(negative, x, negative), aft.torch.simple(negative + 0, x, negative + 0))
+
+
+def test_nothing_is_copied():
+    """A call's memory is that of its results."""
+    q = torch.randn(1, 4096, 64).transpose(0, 1)
+    peaks = torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU])
+    with peaks:
+        aft.torch.simple(q.transpose(0, 1), q.transpose(0, 1), q.transpose(0, 1), threads=1)
+    allocated = sum(event.self_cpu_memory_usage for event in peaks.key_averages() if event.self_cpu_memory_usage > 0)
+    assert allocated == q.numel() * q.element_size()
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 4), (2, 0, 4), (2, 5, 0)])
+def test_sizes_of_zero(shape):
+    x = torch.zeros(shape, requires_grad=True)
+    bias = torch.zeros(shape[1], shape[1], requires_grad=True)
+    for y in (aft.torch.full(x, x, x, bias), aft.torch.simple(x, x, x),
+              aft.torch.local(x, x, x, bias, aft.strict(2))):
+        assert y.shape == shape
+        y.sum().backward()
+    assert x.grad.shape == shape and bias.grad.shape == bias.shape
+
+
+def test_no_keys():
+    q, none = torch.ones(2, 3, 4), torch.ones(2, 0, 4)
+    y, lse = aft.torch.full(q, none, none, torch.ones(3, 0), return_lse=True)
+    assert (y == 0).all() and (lse == -torch.inf).all()
+
+
+@pytest.mark.parametrize("short", [torch.bfloat16, torch.float16])
+def test_autocast(short):
+    for case in KINDS:
+        tensors = case.tensors(torch.float32, requires_grad=True)
+        with torch.autocast("cpu", dtype=short):
+            y = case.call(*tensors)
+            assert y.dtype == (tensors[0] @ torch.ones(4, 4)).dtype == short
+        by_hand = case.call(*(x.to(short) for x in tensors[:3]), *tensors[3:])
+        assert torch.equal(y, by_hand)
+        y.float().square().sum().backward()
+        for x in tensors:
+            assert x.grad.dtype == torch.float32 and x.grad.isfinite().all() and x.grad.any()
+
+
+def test_autocast_of_mixed_and_double_tensors():
+    case = KINDS[0]
+    q, k, v, w = case.tensors(torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = aft.torch.full(q.bfloat16(), k, v, w.half())
+        assert torch.equal(y, aft.torch.full(q.bfloat16(), k.bfloat16(), v.bfloat16(), w.half().bfloat16()))
+        assert aft.torch.full(*case.tensors()).dtype == torch.float64
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False):
+        assert case.call(q, k, v, w).dtype == torch.float32
+
+
+def test_masks_and_lengths_of_any_kind():
+    q, k, v, w = KINDS[0].tensors(torch.float32)
+    seen = torch.tensor([1, 1, 0, 1, 0])
+    expected = aft.torch.full(q, k[:, seen == 1], v[:, seen == 1], w[:, seen == 1])
+    for mask in (seen.bool(), seen.to(torch.uint8), seen.to(torch.int8), seen.bool().expand(2, 5, 5)):
+        torch.testing.assert_close(aft.torch.full(q, k, v, w, mask=mask), expected)
+    by_list = aft.torch.full(q, k, v, w, key_lengths=[2, 4], query_lengths=(5, 1))
+    for kind in (torch.int32, torch.int64):
+        lengths = {"key_lengths": torch.tensor([2, 4], dtype=kind), "query_lengths": torch.tensor([5, 1], dtype=kind)}
+        assert torch.equal(aft.torch.full(q, k, v, w, **lengths), by_list)
+    assert not by_list[1, 1:].any()
+
+
+WRONG = [
+    (lambda x, w: aft.torch.full(x, x[:, :3], x, w), "'v'"),
+    (lambda x, w: aft.torch.full(x, x, x, w[:3]), "'w' of bias"),
+    (lambda x, w: aft.torch.full(x, x, x, w.expand(3, 5, 5)), "'w' of bias"),
+    (lambda x, w: aft.torch.full(x, x, x, w, gate="softmax"), "'sigmoid', 'none'"),
+    (lambda x, w: aft.torch.full(x, x.double(), x, w), "'k'"),
+    (lambda x, w: aft.torch.full(x, x, x, w, mask=torch.ones(4, dtype=torch.bool)), "'mask'"),
+    (lambda x, w: aft.torch.full(x, x, x, w, first_query=-1), "first_query"),
+    (lambda x, w: aft.torch.full(x, x, x, w, outside="excluded"), "outside"),
+    (lambda x, w: aft.torch.conv(x, x, x, torch.ones(3, 2)), "'filter'"),
+    (lambda x, w: aft.torch.simple(x, x.long(), x), "'k'"),
+]
+
+
+@pytest.mark.parametrize("call, text", WRONG, ids=range(len(WRONG)))
+def test_arguments_that_do_not_fit(call, text):
+    x = torch.ones(2, 5, 4)
+    with pytest.raises(ValueError, match=text):
+        call(x, torch.ones(5, 5))
+
+
+def test_nothing_is_written_by_a_call_that_fails():
+    x, out = torch.ones(2, 5, 4), torch.full((2, 5, 4), 7.0)
+    with pytest.raises(ValueError, match="'w' of bias"):
+        aft.torch.full(x, x, x, torch.ones(4, 5), out=out)
+    with pytest.raises(ValueError, match="'out'|'y'"):
+        aft.torch.full(x, x, x, torch.ones(5, 5), out=out[:1])
+    assert (out == 7).all()
+
+
+def test_other_devices():
+    """Nothing computes on a device that the package was not built for; shapes alone are no work of a device's."""
+    meta = torch.ones(2, 5, 4, device="meta")
+    assert aft.torch.simple(meta, meta, meta).device.type == "meta"
+    x = torch.ones(2, 5, 4)
+    with pytest.raises(ValueError, match="'k'.*on cpu as 'v', got one on meta"):
+        aft.torch.simple(x, meta, x)
+
+
+def test_threads_are_those_of_torch(monkeypatch):
+    """One thread where torch has one, as in a worker of a DataLoader; a number of the call's own goes before."""
+    seen = []
+    real = aft._core.forward
+    monkeypatch.setattr(aft._core, "forward", lambda *args: seen.append(args[THREADS]) or real(*args))
+    q = torch.randn(2, 300, 16)
+    threads = torch.get_num_threads()
+    results = [aft.torch.simple(q, q, q)]
+    try:
+        torch.set_num_threads(1)
+        results.append(aft.torch.simple(q, q, q))
+        results.append(aft.torch.simple(q, q, q, threads=3))
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == [threads, 1, 3]
+    assert all(torch.equal(results[0], result) for result in results)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mypy is content with the package and with a program that uses it."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import aft.torch
+
+PROGRAM = """
+import torch
+import aft
+import aft.torch
+from aft.torch import nn
+
+q = torch.zeros(2, 5, 4)
+y: torch.Tensor = aft.torch.full(q, q, q, aft.Factorized(q[0], q[0]), causal=True, key_lengths=[3, 5])
+z: torch.Tensor = nn.AFTLocal(4, 8, aft.inclusive(2))(y)
+groups = aft.torch.parameter_groups(nn.AFTConv1d(4, 2, 3), 1e-3)
+stream: aft.Stream = nn.AFTSimple(4, causal=True).stream(2)
+"""
+
+
+def test_strict(tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    package = pathlib.Path(aft.torch.__file__).resolve().parent
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent",
+                           "--cache-dir", str(tmp_path), str(package), str(program)], capture_output=True, text=True,
+                          cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
