@@ -8,8 +8,14 @@ if [ $# -gt 1 ]; then
   PYTHONPATH=$2${PYTHONPATH:+:$PYTHONPATH}
   export PYTHONPATH
 fi
+# Those of CUDA that PyTorch links, where pip put some and a toolkit has the others.
+libraries=$("$python" -c 'import glob, sysconfig; print(":".join(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib")))')
+toolkit=${CUDA_HOME:-/usr/local/cuda}
+LD_LIBRARY_PATH=$libraries:$toolkit/lib64:$toolkit/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 if ! why=$("$python" -c 'import torch; torch.zeros(1)' 2>&1); then
   echo "not run: python.torch: PyTorch cannot be imported: $(echo "$why" | tail -n 1)"
+  [ -z "${AFT_PYTHON_REQUIRED:-}" ] || exit 1
   exit 77
 fi
 # Threads that wait for work do not spin: tests have many short calls, and machines that run tests other work.
