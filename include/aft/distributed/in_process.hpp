@@ -35,12 +35,12 @@ class in_process {
   int rank() const { return rank_; }
   int size() const { return shared_->size; }
 
-  /// `part` of every rank into `all`, which has size() times its length.
-  void all_gather(std::span<const std::byte> part, std::span<std::byte> all) const {
+  /// `part` of every rank into `gathered`, which has size() times its length.
+  void all_gather(std::span<const std::byte> part, std::span<std::byte> gathered) const {
     const auto n = static_cast<std::size_t>(size());
-    if (all.size() != n * part.size()) throw communication_error("aft::in_process: all_gather of another length");
+    if (gathered.size() != n * part.size()) throw communication_error("aft::in_process: all_gather of another length");
     for (int r = 0; r < size(); ++r) post(r, part);
-    for (int r = 0; r < size(); ++r) take(r, all.subspan(static_cast<std::size_t>(r) * part.size(), part.size()));
+    for (int r = 0; r < size(); ++r) take(r, gathered.subspan(static_cast<std::size_t>(r) * part.size(), part.size()));
   }
 
   /// `out` to rank `to`, `in` from rank `from`; an empty span is no message.

@@ -36,11 +36,11 @@ struct mpi_ref {
     return n;
   }
 
-  /// `part` of every rank into `all`, in rank order. Parts of at most 1 GiB.
-  void all_gather(std::span<const std::byte> part, std::span<std::byte> all) const {
+  /// `part` of every rank into `gathered`, in rank order. Parts of at most 1 GiB.
+  void all_gather(std::span<const std::byte> part, std::span<std::byte> gathered) const {
     if (part.size() > largest) throw communication_error("aft::mpi_ref: all_gather of more than 1 GiB a rank");
     const int n = static_cast<int>(part.size());
-    require(MPI_Allgather(part.data(), n, MPI_BYTE, all.data(), n, MPI_BYTE, comm), "MPI_Allgather");
+    require(MPI_Allgather(part.data(), n, MPI_BYTE, gathered.data(), n, MPI_BYTE, comm), "MPI_Allgather");
   }
 
   /// Longer messages than an int can count go in pieces of 1 GiB.
