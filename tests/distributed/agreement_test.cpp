@@ -7,8 +7,10 @@
 #include <aft/distributed/in_process.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <new>
 #include <thread>
 
@@ -197,5 +199,7 @@ TEST_CASE("calls after one that failed go on with the same group") {
     aft::simple(exec, x.view(x.q), x.view(x.k), x.view(x.v), x.view(x.y), aft::options{.gate_fn = aft::gate::none});
   });
   for (const std::string& text : out.shape) CHECK(text == "");
-  for (const tensors& x : all) CHECK(std::all_of(x.y.begin(), x.y.end(), [](float e) { return e == 1; }));
+  // An average of ones, by the bound of every average: 8 units in the last place.
+  const auto is_one = [](float e) { return std::abs(e - 1) <= 8 * std::numeric_limits<float>::epsilon(); };
+  for (const tensors& x : all) CHECK(std::all_of(x.y.begin(), x.y.end(), is_one));
 }

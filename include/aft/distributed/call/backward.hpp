@@ -70,9 +70,11 @@ void stage_incoming(const part& x, const backward_memory<C>& m) {
     for (index_t c = 0; pairs == 2 && c < p.d; ++c) {
       const row_share share = share_of(x, m, b, row, c);
       const double scaled = static_cast<double>(to[2 * c]) / share.Z;
-      const double off = static_cast<double>(m.y[(row * p.d + c) * 2]) - m.staged->average[b * p.d + c];
+      const double A = static_cast<double>(m.y[(row * p.d + c) * 2]), x_far = m.staged->average[b * p.d + c];
+      // An infinite value among the keys makes A infinite, which says it all: a difference would be NaN.
+      const double off = std::isfinite(A) && std::isfinite(x_far) ? A / share.Z - x_far / share.Z : 0;
       to[2 * c] = static_cast<C>(scaled);
-      to[2 * c + 1] = static_cast<C>(scaled * (off / share.Z));
+      to[2 * c + 1] = static_cast<C>(scaled * off);
     }
   });
 }
