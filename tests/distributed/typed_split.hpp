@@ -8,6 +8,7 @@
 
 #include <exception>
 #include <thread>
+#include <vector>
 
 #include "call/typed_call.hpp"
 #include "split_call.hpp"
@@ -41,11 +42,30 @@ tensor_view<T, Rank> cut_axis(tensor_view<T, Rank> v, std::size_t axis, index_t 
   return {v.data() + first * v.stride(axis), extents, v.strides()};
 }
 
-template <class T>
+/// Ranks that are threads, each with a counting communicator.
+class thread_ranks {
+ public:
+  explicit thread_ranks(std::size_t count) : group_(in_process::group(static_cast<int>(count))) {}
+
+  counting_communicator communicator(std::size_t r, traffic& moved) const { return {group_[r], &moved}; }
+
+  template <class F>
+  void run(const F& f) const {
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < group_.size(); ++r) threads.emplace_back([&f, r] { f(r); });
+    for (std::thread& t : threads) t.join();
+  }
+
+ private:
+  std::vector<in_process> group_;
+};
+
+/// A call whose tensors all ranks of this process have parts of.
+template <class T, class Ranks = thread_ranks>
 class typed_split {
  public:
   typed_split(const setup& raw, const numbers& n, const split_lengths& cut)
-      : x_(raw, n), cut_(cut), group_(in_process::group(static_cast<int>(cut.queries.size()))) {
+      : x_(raw, n), cut_(cut), ranks_(cut.queries.size()) {
     const std::size_t ranks = cut.queries.size();
     for (std::size_t r = 0; r < ranks; ++r) du_.push_back(x_.du), df_.push_back(x_.df), dr_.push_back(x_.dr);
     out_.thrown.resize(ranks);
@@ -54,20 +74,16 @@ class typed_split {
 
   typed_call<T>& call() { return x_; }
 
-  /// Calls f(rank) on a thread for each rank and notes what is thrown.
+  /// Calls f(rank) for the ranks of this process and notes what is thrown.
   template <class F>
   void on_all_ranks(const F& f) {
-    std::vector<std::thread> threads;
-    for (std::size_t r = 0; r < cut_.queries.size(); ++r) {
-      threads.emplace_back([&, r] {
-        try {
-          f(r);
-        } catch (const std::exception& e) {
-          out_.thrown[r] = e.what();
-        }
-      });
-    }
-    for (std::thread& t : threads) t.join();
+    ranks_.run([&](std::size_t r) {
+      try {
+        f(r);
+      } catch (const std::exception& e) {
+        out_.thrown[r] = e.what();
+      }
+    });
   }
 
   split_results forward() {
@@ -76,22 +92,26 @@ class typed_split {
   }
 
   split_results backward() {
-    on_all_ranks([&](std::size_t r) { backward_on(r); });
-    results& all = out_.joint;
+    split_results run = backward_alone();
+    results& all = run.joint;
     for (std::size_t r = 1; r < du_.size(); ++r) {
       const bool same =
           du_[r].bytes() == du_[0].bytes() && df_[r].bytes() == df_[0].bytes() && dr_[r].bytes() == dr_[0].bytes();
       if (!same) all.damage = "gradients of what is whole differ between ranks";
     }
+    return run;
+  }
+  /// Without a look at what other ranks wrote.
+  split_results backward_alone() {
+    on_all_ranks([&](std::size_t r) { backward_on(r); });
     return std::move(out_);
   }
-  /// Those of rank 0.
-  strided<T>& du() { return du_[0]; }
-  strided<T>& df() { return df_[0]; }
-  strided<T>& dr() { return dr_[0]; }
+  strided<T>& du(std::size_t r = 0) { return du_[r]; }
+  strided<T>& df(std::size_t r = 0) { return df_[r]; }
+  strided<T>& dr(std::size_t r = 0) { return dr_[r]; }
 
  private:
-  auto executor_of(std::size_t r) { return split{cpu{.threads = 1}, counting_communicator{group_[r], &out_.moved[r]}}; }
+  auto executor_of(std::size_t r) { return split{cpu{.threads = 1}, ranks_.communicator(r, out_.moved[r])}; }
 
   static index_t sum_before(const std::vector<index_t>& lengths, std::size_t r) {
     index_t sum = 0;
@@ -218,7 +238,7 @@ class typed_split {
 
   typed_call<T> x_;
   split_lengths cut_;
-  std::vector<in_process> group_;
+  Ranks ranks_;
   std::vector<strided<T>> du_, df_, dr_;
   split_results out_;
 };
