@@ -138,6 +138,8 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run,
     stage_incoming(x, m);
     staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i / group]); });
     staged.set_operands(p);
+    // find_shares asked a generated bias once, and four times is what its owner was promised.
+    p.folds_once = p.bias.kind == bias_kind::generated;
     p.dy = contiguous(m.dy.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
     if (p.dq.set) p.dq = contiguous(m.dq.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
   } else {

@@ -27,6 +27,7 @@ enum class reach_kind : std::uint8_t { none, window, everywhere };
 struct bias_reach {
   reach_kind kind = reach_kind::none;
   index_t before = 0, after = 0;
+  bool hidden_too = false;  ///< pairs that causal order hides are asked for all the same
 };
 
 /// The parts of all ranks. The keys of a row fall into near ones, which have to be there one by one, and far ones: all
@@ -110,7 +111,7 @@ class cut {
       // Causal rows see other keys of their own part each, so that none of those is far.
       n.last = q.last + reach.after;
       n.first = q.first - reach.before;
-      if (causal_) n = {min_of(n.first, q.first), q.last};
+      if (causal_) n = {min_of(n.first, q.first), reach.hidden_too ? max_of(n.last, q.last) : q.last};
     }
     const auto within = [&](index_t at) { return min_of(max_of(at, index_t{0}), all_keys()); };
     n = {within(n.first), within(n.last)};

@@ -80,6 +80,9 @@ struct part {
       narrow(c, c.mask, c.mask.view.rank() - 1, "Tk of all ranks", x.where.all_keys() * x.inner, cells);
   }
   x.local = checks::prepare(c);
+  // Functions are those of the caller's record, which lives on.
+  if (x.local.bias.kind == bias_kind::generated) x.local.bias.rows = &x.call->bias.rows;
+  if (x.local.dbias.kind == bias_kind::generated) x.local.dbias.rows = &x.call->dbias.rows;
   // Lengths are those of the whole sequence.
   x.local.query_lengths.less = x.queries().first * x.inner;
   if (x.local.mask != nullptr) {
@@ -99,7 +102,9 @@ inline bias_reach reach_of(const checks::call& c) {
     return {reach_kind::window, left, taps - 1 - left};
   }
   if (!c.windowed) return {c.bias.kind == bias_kind::none ? reach_kind::none : reach_kind::everywhere, 0, 0};
-  return {c.win.before + c.win.after + 1 <= 0 ? reach_kind::none : reach_kind::window, c.win.before, c.win.after};
+  if (c.win.before + c.win.after + 1 <= 0) return {};
+  // The function of a gradient gets every pair of the window, hidden ones with 0.
+  return {reach_kind::window, c.win.before, c.win.after, c.dbias.kind == bias_kind::generated};
 }
 
 /// The outermost position axis of a tensor of the call, and its extent as it came.
