@@ -33,7 +33,7 @@ if(PACKAGE_FIND_VERSION AND NOT PACKAGE_VERSION_COMPATIBLE)
 endif()
 ]])
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/aftConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/aftConfigVersion.cmake"
-              "${CMAKE_CURRENT_BINARY_DIR}/aftVersionRule.cmake" cmake/aft_link_dependencies.cmake cmake/aftMpi.cmake
+              "${CMAKE_CURRENT_BINARY_DIR}/aftVersionRule.cmake" cmake/aft_link_dependencies.cmake
         DESTINATION "${_aft_cmake_dir}" COMPONENT Devel)
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/aft" COMPONENT Devel)
 
