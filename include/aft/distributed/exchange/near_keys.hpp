@@ -18,6 +18,11 @@ class message {
     at_ += bytes;
     return piece;
   }
+  /// Numbers whose place in the message is aligned for them.
+  template <class T>
+  T* numbers(index_t count) {
+    return static_cast<T*>(static_cast<void*>(take(count * static_cast<index_t>(sizeof(T)))));
+  }
   std::span<std::byte> all() const { return {begin_, static_cast<std::size_t>(at_ - begin_)}; }
 
  private:

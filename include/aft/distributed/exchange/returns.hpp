@@ -83,7 +83,7 @@ class key_returns {
   template <class Sum>
   static void add_rows(message& in, index_t outer, index_t own, index_t first, index_t count, index_t numbers,
                        Sum* to) {
-    const auto* from = reinterpret_cast<const C*>(in.take(outer * count * numbers * static_cast<index_t>(sizeof(C))));
+    const C* from = in.numbers<C>(outer * count * numbers);
     for (index_t o = 0; o < outer; ++o)
       for (index_t i = 0; i < count * numbers; ++i) to[(o * own + first) * numbers + i] += static_cast<Sum>(*from++);
   }
@@ -101,7 +101,7 @@ class key_returns {
       const index_t first = (some.first - x.keys().first) * x.inner, count = some.count() * x.inner;
       message in(inbox_.data() + begins_[static_cast<std::size_t>(r)]);
       if (returns_sum(r, x.rank))
-        far[static_cast<std::size_t>(r)] = far_gradient(reinterpret_cast<double*>(in.take(sum_bytes())), p);
+        far[static_cast<std::size_t>(r)] = far_gradient(in.numbers<double>(far_gradient::size(p)), p);
       if (p.dk.set) add_rows(in, p.B, own, first, count, p.hk, dk_.data());
       if (p.dv.set) add_rows(in, p.B, own, first, count, p.d, dv_.data());
       if (factor_numbers() > 0)

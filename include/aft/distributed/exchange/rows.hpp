@@ -14,11 +14,12 @@ namespace distributed {
 /// Calls f with a pointer of the type that the memory holds.
 template <class F>
 void with_type(std::byte* data, dtype type, const F& f) {
+  void* const at = data;
   switch (type) {
-    case dtype::f32: return f(reinterpret_cast<float*>(data));
-    case dtype::f64: return f(reinterpret_cast<double*>(data));
-    case dtype::f16: return f(reinterpret_cast<half*>(data));
-    case dtype::bf16: return f(reinterpret_cast<bfloat16*>(data));
+    case dtype::f32: return f(static_cast<float*>(at));
+    case dtype::f64: return f(static_cast<double*>(at));
+    case dtype::f16: return f(static_cast<half*>(at));
+    case dtype::bf16: return f(static_cast<bfloat16*>(at));
     default: break;
   }
 }
