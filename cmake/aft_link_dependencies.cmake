@@ -21,3 +21,22 @@ function(aft_link_dependencies target)
     target_link_libraries(${target} INTERFACE "${before}OpenMP::OpenMP_CXX${after}")
   endif()
 endfunction()
+
+# aft_add_mpi_target(): the target aft::mpi, which is aft::aft and the MPI that aft/distributed/mpi.hpp includes. Without an
+# MPI for C++ there is none.
+function(aft_add_mpi_target)
+  if(TARGET aft::mpi)
+    return()
+  endif()
+  if(NOT TARGET MPI::MPI_CXX)
+    find_package(MPI QUIET COMPONENTS CXX)
+    if(NOT TARGET MPI::MPI_CXX)
+      return()
+    endif()
+    # A parent project links aft::mpi in folders that did not look for an MPI.
+    set_target_properties(MPI::MPI_CXX PROPERTIES IMPORTED_GLOBAL TRUE)
+  endif()
+  add_library(aft_mpi INTERFACE)
+  add_library(aft::mpi ALIAS aft_mpi)
+  target_link_libraries(aft_mpi INTERFACE aft::aft MPI::MPI_CXX)
+endfunction()

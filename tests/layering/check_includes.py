@@ -21,6 +21,7 @@ ALLOWED = {
     "cpu": {"core", "math", "cpu"},
     "cuda": {"core", "math", "cuda"},
     "compiled": {"core", "math", "compiled"},
+    "distributed": {"core", "math", "distributed"},
 }
 
 
@@ -35,6 +36,7 @@ FOLDERS = {
     "core": in_order(". views stream problem checks"),
     "cpu": in_order("simd runtime math tensor softmax gemm epilogue bias_gradient window pairs scan scan/backward "
                     "stencil stencil/grouped stencil/backward stencil/calls packed stream ."),
+    "distributed": in_order("ranks cut exchange call ."),
     "cuda": in_order("device math tensor fold scan bias_gradient plan split_mma bf16_gemm maps stream launch ."),
 }
 # The engines of the CPU do not know each other: what two of them need lies in the folders before both.
@@ -53,7 +55,10 @@ EXAMPLES = {
     "small": in_order("."),
 }
 # Third-party headers that exactly one file may know, so that one file changes when they do.
-SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/arch.hpp"}
+SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/arch.hpp",
+               "mpi.h": "aft/distributed/mpi.hpp"}
+# An executor that is made of another stands on the whole library, as its users do.
+ON_TOP = ("aft/distributed/split.hpp",)
 # What is included where nothing may follow; it does not exist on purpose.
 STOP = "nothing of aft is compiled, see the error above"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -61,7 +66,8 @@ BESIDE = re.compile(r"\.\./\.\./backends/\w+/include/(.+)")
 ROOTS = ("include", "backends/cpu/include", "backends/compiled/include", "backends/cuda/include")
 SUFFIXES = {".hpp", ".cuh", ".h"}
 # What users and tests include.
-ENTRIES = ("aft/aft.hpp", "aft/aft.h", "aft/reference/reference.hpp")
+ENTRIES = ("aft/aft.hpp", "aft/aft.h", "aft/reference/reference.hpp", "aft/distributed/in_process.hpp",
+           "aft/distributed/mpi.hpp")
 
 
 def layer(name):
@@ -120,7 +126,7 @@ def violations(name, text, exists):
             if target.startswith(prefix) and name != home:
                 yield f"{name}:{number}: only {home} includes <{target}>"
         seen = layer(target)
-        if target == "aft/aft.hpp":
+        if target == "aft/aft.hpp" and name not in ON_TOP:
             yield f"{name}:{number}: aft.hpp is for users, a layer names what it needs"
         elif seen is not None and own is not None:
             if own not in ALLOWED:

@@ -20,7 +20,7 @@ REQUESTS = (("{now}", True), ("{now}.0", True), ("{now}.0 EXACT", True), ("{now}
             ("{now}...<{after_next}", False), ("{before}...<{next}", False))
 # Components, of a package without the library, and a word of the refusal.
 COMPONENTS = (("COMPONENTS cpu", ""), ("OPTIONAL_COMPONENTS compiled", ""), ("COMPONENTS compiled", "installed without its compiled library"),
-              ("COMPONENTS fortran", "aft has the components cpu, compiled and cuda, not fortran"))
+              ("COMPONENTS fortran", "aft has the components cpu, compiled, cuda and mpi, not fortran"))
 # A request's answer is not remembered for the next one.
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(requests LANGUAGES CXX)

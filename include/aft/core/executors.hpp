@@ -47,6 +47,20 @@ inline constexpr no_grad_t no_grad{};
 template <class E>
 concept executor = std::is_same_v<std::remove_cvref_t<E>, cpu> || std::is_same_v<std::remove_cvref_t<E>, cuda>;
 
+/// What the checks of a call take an executor for: itself, or the one inside an executor that is made of one
+/// (aft/distributed/split.hpp).
+template <class E>
+struct runs_on {
+  /// aft::cpu or aft::cuda, where E is an executor.
+  using type = E;
+};
+template <class E>
+using runs_on_t = typename runs_on<std::remove_cvref_t<E>>::type;
+
+/// What the four operators run on: an executor, or what is made of one.
+template <class E>
+concept operator_executor = executor<runs_on_t<E>>;
+
 /// The executor that works on views of a space; calls without an executor argument use it.
 template <class Space>
 using default_executor_t = std::conditional_t<std::is_same_v<Space, device_space>, cuda, cpu>;

@@ -3,10 +3,8 @@
 /// 8).
 #pragma once
 
-#include <aft/core/problem/dispatch.hpp>
-#include <aft/core/checks/prepare.hpp>
-
 #include "erase.hpp"
+#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -63,7 +61,7 @@ inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::ran
 /// T|1, T) with T the number of grid points in row-major order, key_lengths counts points in that order, lse and
 /// average have the grid's shape, (B, H, W, hk) and (B, H, W, d). Strides, errors: as aft::full; causal on a 2-D or 3-D
 /// grid is a shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
-template <executor E, class Q, class K, class V, class Filter, detail::operand Y>
+template <operator_executor E, class Q, class K, class V, class Filter, detail::operand Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
           const options& opt = default_options) {
   using T = detail::value_of_t<V>;
@@ -76,7 +74,7 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
         c.cross_lengths = Filter::rank() == 2;
         checks::set_output(c, y);
         checks::set_bias<compute_t<T>>(c.bias, filter);
-        run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+        runner<E>::template forward<compute_t<T>, family::conv>(c, exec);
       }
     }
   }
@@ -90,7 +88,7 @@ void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, 
 
 /// Gradients of aft::conv, with the meaning and the rules of aft::full_backward; dfilter has the shape of filter, and
 /// a tap that reaches no key anywhere has gradient 0.
-template <executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV,
+template <operator_executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV,
           detail::operand DFilter>
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
@@ -106,7 +104,7 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
           checks::set_bias<compute_t<T>>(c.bias, filter);
           checks::set_gradients(c, dy, dq, dk, dv);
           checks::set_bias<compute_t<T>>(c.dbias, dfilter);
-          run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+          runner<E>::template backward<compute_t<T>, family::conv>(c, exec);
         }
       }
     }

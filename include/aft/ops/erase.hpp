@@ -110,7 +110,7 @@ constexpr detail::finding find_function(std::type_identity<generated_bias<F>>) {
   fault found = fault::none;
   if (!std::is_nothrow_invocable_v<const F&, index_t, index_t, index_t, index_t, row>) found = fault::row_throws;
   if (!std::is_invocable_v<const F&, index_t, index_t, index_t, index_t, row>) found = fault::row_function;
-  if (!std::is_same_v<E, cpu>) found = fault::function_on_device;
+  if (!std::is_same_v<runs_on_t<E>, cpu>) found = fault::function_on_device;
   return {detail::arg::w, found};
 }
 template <class E, class T, class F>
@@ -232,7 +232,7 @@ call make_call(const char* op, const Q& q, const K& k, const V& v, const options
   call c;
   c.op = op;
   c.type = dtype_of<detail::value_of_t<V>>;
-  c.on_device = std::is_same_v<E, cuda>;
+  c.on_device = std::is_same_v<runs_on_t<E>, cuda>;
   c.no_batch = K::rank() == 2 && V::rank() == 2;
   c.q.view = q;
   c.k.view = k;

@@ -2,10 +2,8 @@
 /// @file full.hpp  AFT-full: a learned bias for every pair of positions (AFT Eq. 2, 7; DAFT Eq. 5, 6).
 #pragma once
 
-#include <aft/core/problem/dispatch.hpp>
-#include <aft/core/checks/prepare.hpp>
-
 #include "erase.hpp"
+#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -44,7 +42,7 @@ constexpr bool check_full_bias() {
 /// else. Options: all; `outside` has no meaning here. With gate::none q is not read, its shape is not checked. Errors:
 /// shape_error before anything is written, naming the argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk)
 /// exponentials; scratch O(T d) plus tiles of a fixed size.
-template <executor E, class Q, class K, class V, class Bias, detail::operand Y>
+template <operator_executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y,
           const options& opt = default_options) {
   using T = detail::value_of_t<V>;
@@ -56,7 +54,7 @@ void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, c
         c.cross_lengths = true;
         checks::set_output(c, y);
         checks::set_bias<compute_t<T>>(c.bias, bias);
-        run_forward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
+        runner<E>::template forward<compute_t<T>, family::full>(c, exec);
       }
     }
   }
@@ -76,7 +74,7 @@ void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, cons
 /// are given, are read: they must hold what the forward call with the same options wrote; otherwise both are
 /// recomputed. Outputs overlap neither each other nor any input; slices of one packed buffer are fine. Errors:
 /// shape_error before anything is written. Cost: about twice the forward call.
-template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
+template <operator_executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
           detail::operand DBias>
 void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DBias& dbias, const options& opt = default_options) {
@@ -91,7 +89,7 @@ void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias
           checks::set_bias<compute_t<T>>(c.bias, bias);
           checks::set_gradients(c, dy, dq, dk, dv);
           checks::set_bias<compute_t<T>>(c.dbias, dbias);
-          run_backward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
+          runner<E>::template backward<compute_t<T>, family::full>(c, exec);
         }
       }
     }

@@ -2,10 +2,8 @@
 /// @file local.hpp  AFT-local: a learned bias inside a window around each query, 0 outside it (AFT Eq. 4, DAFT Eq. 7).
 #pragma once
 
-#include <aft/core/problem/dispatch.hpp>
-#include <aft/core/checks/prepare.hpp>
-
 #include "erase.hpp"
+#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -39,7 +37,7 @@ constexpr bool check_local_bias() {
 /// side of p) as long as the width is at least 0. Width 0, window::strict(0), is AFT-simple; `simple` itself is 3
 /// to 4.5 times as fast. Types, strides, options, errors: as aft::full. Cost: O(B T width d) multiply-adds and O(T (d +
 /// width)) exponentials, whatever T is outside the window.
-template <executor E, class Q, class K, class V, class Bias, detail::operand Y>
+template <operator_executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win, const Y& y,
            const options& opt = default_options) {
   using T = detail::value_of_t<V>;
@@ -53,7 +51,7 @@ void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, 
         c.win = {true, win.before, win.after};
         checks::set_output(c, y);
         checks::set_bias<compute_t<T>>(c.bias, bias);
-        run_forward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
+        runner<E>::template forward<compute_t<T>, family::local>(c, exec);
       }
     }
   }
@@ -68,7 +66,7 @@ void local(const Q& q, const K& k, const V& v, const Bias& bias, const window& w
 
 /// Gradients of aft::local, with the meaning and the rules of aft::full_backward. The gradient of a bias entry outside
 /// the window, or of a banded entry whose key does not exist, is 0.
-template <executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
+template <operator_executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
           detail::operand DBias>
 void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const window& win,
                     const DY& dy, const DQ& dq, const DK& dk, const DV& dv, const DBias& dbias,
@@ -86,7 +84,7 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
           checks::set_bias<compute_t<T>>(c.bias, bias);
           checks::set_gradients(c, dy, dq, dk, dv);
           checks::set_bias<compute_t<T>>(c.dbias, dbias);
-          run_backward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
+          runner<E>::template backward<compute_t<T>, family::local>(c, exec);
         }
       }
     }

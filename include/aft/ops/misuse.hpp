@@ -20,7 +20,7 @@ namespace misuse {
 template <class A>
 inline constexpr bool is_bias = is_dense_bias<A> || is_factorized_bias<A> || is_banded_bias<A> || is_generated_bias<A>;
 template <class A>
-inline constexpr bool is_extra = executor<A> || std::is_same_v<A, options>;
+inline constexpr bool is_extra = operator_executor<A> || std::is_same_v<A, options>;
 
 /// How many of the arguments are neither an executor nor options.
 template <class... A>
@@ -44,7 +44,7 @@ constexpr bool window_first() {
 /// Executor first, options last.
 template <class... A>
 constexpr bool misplaced() {
-  constexpr bool is_options[] = {std::is_same_v<A, options>..., false}, is_exec[] = {executor<A>..., false};
+  constexpr bool is_options[] = {std::is_same_v<A, options>..., false}, is_exec[] = {operator_executor<A>..., false};
   bool early = false, late = false;
   for (std::size_t i = 0; i + 1 < sizeof...(A); ++i) {
     early = early || is_options[i];

@@ -2,10 +2,8 @@
 /// @file simple.hpp  AFT-simple: no position bias at all (AFT Eq. 5).
 #pragma once
 
-#include <aft/core/problem/dispatch.hpp>
-#include <aft/core/checks/prepare.hpp>
-
 #include "erase.hpp"
+#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -18,7 +16,7 @@ inline namespace AFT_ISA {
 /// Types, strides, options, errors: as aft::full.
 /// Cost: O(B T d), bound by memory; with options.causal a running fold over the keys, still O(B T d). A mask that
 /// differs between queries makes it O(B Tq Tk d).
-template <executor E, class Q, class K, class V, detail::operand Y>
+template <operator_executor E, class Q, class K, class V, detail::operand Y>
 void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   if constexpr (detail::fits<checks::find_inputs<E, 2, 3, Q, K, V>()>()) {
@@ -26,7 +24,7 @@ void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const
       checks::call c = checks::make_call<E>("aft::simple", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_output(c, y);
-      run_forward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+      runner<E>::template forward<compute_t<T>, family::simple>(c, exec);
     }
   }
 }
@@ -38,7 +36,7 @@ void simple(const Q& q, const K& k, const V& v, const Y& y, const options& opt =
 }
 
 /// Gradients of aft::simple, with the meaning and the rules of aft::full_backward.
-template <executor E, class Q, class K, class V, class DY, class DQ, class DK, detail::operand DV>
+template <operator_executor E, class Q, class K, class V, class DY, class DQ, class DK, detail::operand DV>
 void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY& dy, const DQ& dq, const DK& dk,
                      const DV& dv, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
@@ -47,7 +45,7 @@ void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY
       checks::call c = checks::make_call<E>("aft::simple_backward", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_gradients(c, dy, dq, dk, dv);
-      run_backward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+      runner<E>::template backward<compute_t<T>, family::simple>(c, exec);
     }
   }
 }

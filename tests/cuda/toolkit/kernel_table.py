@@ -16,7 +16,7 @@ import sys
 HEAD = """# CUDA kernels
 
 Registers a thread, and bytes of shared memory a block, as ptxas reports them. No kernel spills or uses local memory: the
-build checks it. `gemm_mma` and `gemm_wgmma` ask for their shared memory at launch: [cuda.md](cuda.md). Written by
+build checks it. `gemm_mma` and `gemm_wgmma` ask for their shared memory at launch: [cuda.md](../cuda.md). Written by
 `tests/cuda/toolkit/kernel_table.py`.
 
 """

@@ -58,7 +58,7 @@ struct executor_for<tensor_view<T, Rank, Space>> {
 
 /// What an executor-less overload must not mistake for its first tensor.
 template <class Q>
-concept not_executor = !executor<Q>;
+concept not_executor = !operator_executor<Q>;
 
 /// What an operator must not mistake for its last tensor: where an argument is missing, the options move up.
 template <class A>
@@ -107,8 +107,8 @@ constexpr finding find_view() {
     return {Argument, fault::no_view};
   } else {
     constexpr bool on_device = std::is_same_v<typename V::space, device_space>;
-    if (std::is_same_v<E, cuda> && !on_device) return {Argument, fault::host_view_with_cuda};
-    if (std::is_same_v<E, cpu> && on_device) return {Argument, fault::device_view_with_cpu};
+    if (std::is_same_v<runs_on_t<E>, cuda> && !on_device) return {Argument, fault::host_view_with_cuda};
+    if (std::is_same_v<runs_on_t<E>, cpu> && on_device) return {Argument, fault::device_view_with_cpu};
     return {Argument, foreign_storage<typename V::element_type> ? fault::foreign : fault::none};
   }
 }

@@ -110,6 +110,13 @@ class any_view {
     part.extents_[axis] = 1;
     return part;
   }
+  /// The same with `count` indices of an axis alone, from `first` on. Strides stay as they are.
+  [[gnu::always_inline]] any_view part_of(std::size_t axis, index_t first, index_t count) const {
+    any_view part = *this;
+    part.extents_[axis] = count;
+    if (data_ != nullptr) part.data_ = static_cast<std::byte*>(data_) + first * strides_[axis] * size_of(type_);
+    return part;
+  }
 
  private:
   void* data_ = nullptr;

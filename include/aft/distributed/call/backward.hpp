@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file call/backward.hpp  Gradients over several ranks.
+#pragma once
+
+#include "forward.hpp"
+#include "../exchange/returns.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace distributed {
+
+/// What a backward call needs memory for; taken before data moves.
+template <class C>
+struct backward_memory {
+  placement at;
+  near_keys keys;
+  own_keys<C> own;
+  bias_gradient_part<C> bias;
+  key_returns<C> returns;
+  std::optional<staged_operands<C>> staged{};
+  buffer<C> y{}, dy{}, dq{}, dk{}, dv{}, row{};
+
+  explicit backward_memory(const part& x) : at(x), keys(x), own(x, true), bias(x, at.base, at.keys), returns(x) {
+    const backward_problem& p = x.local;
+    const bool far = returns.gives_sums();
+    if (x.grid || at.stand_in) staged.emplace(x, at);
+    const index_t pairs = staged ? staged->pairs : 1, rows = p.B * at.queries * p.d * pairs;
+    dk = {x.memory, p.dk.set ? p.B * at.keys * p.hk : 0};
+    dv = {x.memory, p.dv.set || far ? p.B * at.keys * p.d * pairs : 0};
+    if (!staged) return;
+    if (at.stand_in) y = {x.memory, rows};
+    dy = {x.memory, rows};
+    if (p.dq.set) dq = {x.memory, rows};
+    row = {x.memory, p.d};
+  }
+};
+
+/// The kernels' share of the rows, by one forward call: averages with the stand-in, and its weight.
+template <class C>
+void find_shares(const part& x, const backward_memory<C>& m, const kernels& run, const cpu& exec) {
+  moved_rows moved;
+  problem p = x.local;
+  place_rows(x, m.at, p, moved);
+  m.staged->set_probe([](index_t) { return C(1); });
+  m.staged->set_operands(p);
+  p.q = field{};
+  p.gate_fn = gate::none;
+  p.y = contiguous(m.y.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
+  run.forward(p, exec);
+}
+
+template <class C>
+row_share share_of(const part& x, const backward_memory<C>& m, index_t b, index_t row, index_t c) {
+  const problem& p = x.local;
+  return {static_cast<double>(m.y[(row * p.d + c) * 2 + 1]), m.staged->more[b * p.hk + c / (p.d / p.hk)]};
+}
+
+/// Incoming gradients for the kernels. With Z of row_share a weight of the whole is the kernels' a / Z, so that dy / Z
+/// gives the whole's dv. dk and dw have v - average, and the kernels' average A is too large by (A - x)(Z - 1) / Z: the
+/// second channels, whose average is -(Z - 1) and whose value is 0, add just that.
+template <class C>
+void stage_incoming(const part& x, const backward_memory<C>& m) {
+  const backward_problem& p = x.local;
+  const index_t pairs = m.staged->pairs;
+  m.dy.fill(C(0));
+  m.staged->for_each_row([&](index_t b, index_t t, index_t row) {
+    if (x.pads(b, t)) return;
+    C* const to = m.dy.data() + row * p.d * pairs;
+    load_row(row_at(p.dy, p.grid, b, t), p.dy.type, p.dy.sc, p.d, to, pairs);
+    for (index_t c = 0; pairs == 2 && c < p.d; ++c) {
+      const row_share share = share_of(x, m, b, row, c);
+      const double scaled = static_cast<double>(to[2 * c]) / share.Z;
+      const double A = static_cast<double>(m.y[(row * p.d + c) * 2]), x_far = m.staged->average[b * p.d + c];
+      // An infinite value among the keys makes A infinite, which says it all: a difference would be NaN.
+      const double off = std::isfinite(A) && std::isfinite(x_far) ? A / share.Z - x_far / share.Z : 0;
+      to[2 * c] = static_cast<C>(scaled);
+      to[2 * c + 1] = static_cast<C>(scaled * off);
+    }
+  });
+}
+
+/// dq = dy gate'(q) average: the kernels' two channels of a pair are its two parts, over Z.
+template <class C>
+void write_query_gradient(const part& x, const backward_memory<C>& m) {
+  const backward_problem& p = x.local;
+  const index_t pairs = m.staged->pairs;
+  m.staged->for_each_row([&](index_t b, index_t t, index_t row) {
+    const C* const dq = m.dq.data() + row * p.d * pairs;
+    for (index_t c = 0; c < p.d; ++c) {
+      const bool padding = x.pads(b, t);
+      if (pairs == 1 || padding) {
+        m.row[c] = padding ? C(0) : dq[c];
+        continue;
+      }
+      const double both = static_cast<double>(dq[2 * c]) + static_cast<double>(dq[2 * c + 1]);
+      m.row[c] = static_cast<C>(share_of(x, m, b, row, c).Z * both);
+    }
+    store_row(m.row.data(), row_at(p.dq, p.grid, b, t), p.dq.type, p.dq.sc, p.d);
+  });
+}
+
+/// What this rank's rows give to its far keys, from the stand-in's dv; then the first channels of dv side by side.
+template <class C>
+void split_value_gradient(const part& x, const backward_memory<C>& m) {
+  const backward_problem& p = x.local;
+  if (m.returns.gives_sums()) {
+    const far_gradient far = m.returns.own_far();
+    const far_sum sums = m.keys.total();
+    std::memcpy(far.max, sums.max, static_cast<std::size_t>(far.keys) * sizeof(double));
+    const index_t cell = m.at.stand_in_cell(x);
+    for (index_t b = 0; b < p.B; ++b) {
+      const C* const dv = m.dv.data() + (b * m.at.keys + cell) * p.d * 2;
+      for (index_t c = 0; c < p.d; ++c) {
+        far.slope[b * p.d + c] = static_cast<double>(dv[2 * c]);
+        far.offset[b * p.d + c] =
+            m.staged->average[b * p.d + c] * static_cast<double>(dv[2 * c]) + static_cast<double>(dv[2 * c + 1]);
+      }
+    }
+  }
+  if (m.staged->pairs == 1) return;
+  for (index_t i = 0; 2 * i < m.dv.size(); ++i) m.dv[i] = m.dv[2 * i];
+}
+
+/// The kernels' part of a call: gradients of this rank's rows.
+template <class C>
+void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run, const cpu& exec) {
+  moved_rows moved;
+  backward_problem p = x.local;
+  place_rows(x, m.at, p, moved);
+  if (p.dbias.kind != bias_kind::none) m.bias.place(p.dbias);
+  if (m.staged) {
+    const staged_operands<C>& staged = *m.staged;
+    const far_sum far = m.keys.total();
+    staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far : nullptr);
+    staged.fill_queries();
+    if (m.at.stand_in) find_shares(x, m, run, exec);
+    const index_t group = p.hk > 0 ? p.d / p.hk : 0;
+    stage_incoming(x, m);
+    staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i / group]); });
+    staged.set_operands(p);
+    // find_shares asked a generated bias once, and four times is what its owner was promised.
+    p.folds_once = p.bias.kind == bias_kind::generated;
+    p.dy = contiguous(m.dy.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
+    if (p.dq.set) p.dq = contiguous(m.dq.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
+  } else {
+    set_near_keys(x, m.at, m.keys.k, m.keys.v, p);
+  }
+  const std::array<index_t, 3> keys = x.grid ? m.at.grid : std::array<index_t, 3>{1, 1, m.at.keys};
+  p.dk = p.dv = field{};
+  if (m.dk.size() > 0) p.dk = contiguous(m.dk.data(), dtype_of<C>, keys, m.at.keys, p.hk);
+  if (m.dv.size() > 0) p.dv = contiguous(m.dv.data(), dtype_of<C>, keys, m.at.keys, p.d);
+  run.backward(p, exec);
+  if (!m.staged) return;
+  if (p.dq.set) write_query_gradient(x, m);
+  if (m.dv.size() > 0) split_value_gradient(x, m);
+}
+
+/// Every rank's gradients. What each receives: as forward, then see key_returns and bias_gradient_part::sum.
+template <class C>
+[[gnu::noinline]] void run_cut_backward(const part& x, backward_memory<C>& m, const kernels& run, const cpu& exec,
+                                        const communicator_ref& ranks) {
+  m.keys.gather(m.own, run, exec, ranks);
+  if (x.queries().count() > 0) run_near_backward(x, m, run, exec);
+  const problem& p = x.local;
+  const index_t base = m.at.base * x.inner;
+  const auto block = [&](const buffer<C>& rows, bool wanted, index_t channels) {
+    if (!wanted) return row_block{};
+    return row_block{reinterpret_cast<std::byte*>(rows.data()), p.B, m.at.keys,
+                     channels * static_cast<index_t>(sizeof(C)), base};
+  };
+  m.returns.exchange(block(m.dk, x.local.dk.set, p.hk), block(m.dv, x.local.dv.set, p.d), m.bias.key_rows(), m.own, run,
+                     exec, ranks, m.bias.key_sum());
+  m.bias.clear_far_columns();
+  m.bias.sum(ranks);
+}
+
+}  // namespace distributed
+}  // namespace AFT_ISA
+}  // namespace aft

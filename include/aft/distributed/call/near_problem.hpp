@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file call/near_problem.hpp  This rank's rows and its near keys as a problem for the operator's own kernels.
+#pragma once
+
+#include "../exchange/bias_part.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace distributed {
+
+/// Where the kernels' keys and queries stand. Far keys are one more key, the stand-in: its key is the largest of
+/// theirs, its value their average. It stands before the near keys, or behind them where none comes before, so that no
+/// window and no filter reaches it. On a grid it is one cell of a plane of its own.
+struct placement {
+  bool stand_in = false, front = false;
+  index_t base = 0;     ///< index of the whole at which the kernels' keys begin
+  index_t keys = 0;     ///< cells of them
+  index_t queries = 0;  ///< cells; on a grid they are those of the keys
+  index_t first_row = 0;
+  index_t first_query = 0;
+  std::array<index_t, 3> grid{1, 1, 1};
+
+  explicit placement(const part& x) {
+    stand_in = x.where.has_far(x.rank);
+    front = stand_in && x.near().first > 0;
+    base = x.near().first - index_t{front};
+    const index_t planes = x.near().count() + index_t{stand_in};
+    keys = planes * x.inner;
+    first_query = x.queries().first - base;
+    queries = x.queries().count();
+    grid = {1, 1, queries};
+    if (!x.grid) return;
+    queries = keys;
+    first_row = first_query * x.inner;
+    grid = x.local.grid;
+    grid[x.call->v.view.rank() == 5 ? 0 : 1] = planes;
+  }
+
+  /// The cell of the stand-in, the first of its plane.
+  index_t stand_in_cell(const part& x) const { return front ? 0 : keys - x.inner; }
+};
+
+/// Geometry of the call on the kernels' rows and keys; tensors are left as they are.
+template <class Problem>
+void place_rows(const part& x, const placement& at, Problem& p, moved_rows& moved) {
+  const checks::call& c = *x.call;
+  p.Tq = at.queries;
+  p.Tk = at.keys;
+  p.grid = at.grid;
+  place_bias(x, p.bias, at.base, moved);
+  if (x.grid) return;
+  if (c.windowed) place_window(p, {true, c.win.before, c.win.after}, at.first_query, c.bias.kind == bias_kind::banded);
+  // Where queries begin before the keys, no row is causal.
+  place_diagonal(p, c.opt->causal, max_of(at.first_query, index_t{0}));
+  if (c.bias.kind == bias_kind::filter) place_filter(p, at.first_query);
+}
+
+/// Near keys as they came, for a call without far ones on a sequence: the operator's call with its own options.
+template <class Problem>
+void set_near_keys(const part& x, const placement& at, const row_block& k, const row_block& v, Problem& p) {
+  const std::array<index_t, 3> line{1, 1, at.keys};
+  p.k = contiguous(k.data, x.local.k.type, line, at.keys, p.hk);
+  p.v = contiguous(v.data, x.local.v.type, line, at.keys, p.d);
+  p.lengths.less = at.base;
+  if (p.mask != nullptr) p.mask += at.base * p.mask_ss;
+}
+
+/// Copies of a rank's operands in the arithmetic type, with the stand-in among the keys. Channels come in pairs then: a
+/// value, and what tells the stand-in's weight.
+template <class C>
+class staged_operands {
+ public:
+  staged_operands(const part& x, const placement& at) : x_(&x), at_(&at), pairs(at.stand_in ? 2 : 1) {
+    const problem& p = x.local;
+    k = {x.memory, p.B * at.keys * p.hk};
+    v = {x.memory, p.B * at.keys * p.d * pairs};
+    if (p.gate_fn != gate::none) q = {x.memory, p.B * at.queries * p.d * pairs};
+    average = {x.memory, at.stand_in ? p.B * p.d : 0};
+    more = {x.memory, at.stand_in ? p.B * p.hk : 0};
+    if (p.pair_mask()) mask = {x.memory, masks() * at.queries * at.keys};
+  }
+
+ private:
+  const part* x_;
+  const placement* at_;
+
+ public:
+  index_t pairs;              ///< 2 with a stand-in
+  buffer<C> k, v, q;          ///< (B, cells, channels)
+  buffer<double> average;     ///< (B, d) of the far keys, as v holds it
+  buffer<double> more;        ///< (B, hk): the far keys' den without the stand-in's 1
+  buffer<std::uint8_t> mask;  ///< (B or 1, queries, keys) of a grid
+
+  /// Fills all of them but `probe`, the second channel of the stand-in's value.
+  void fill(const row_block& near_k, const row_block& near_v, const far_sum* far) const {
+    const problem& p = x_->local;
+    const index_t shift = at_->base * x_->inner;
+    for (index_t b = 0; b < p.B; ++b) {
+      for (index_t s = 0; s < at_->keys; ++s) {
+        C* const key = k.data() + (b * at_->keys + s) * p.hk;
+        C* const value = v.data() + (b * at_->keys + s) * p.d * pairs;
+        const index_t of_whole = s + shift;
+        const bool near = of_whole >= near_k.first && of_whole < near_k.first + near_k.cells;
+        for (index_t c = 0; c < p.d * pairs; ++c) value[c] = C(0);
+        if (!near || x_->hides(b, of_whole)) {
+          for (index_t c = 0; c < p.hk; ++c) key[c] = -std::numeric_limits<C>::infinity();
+          continue;
+        }
+        load_row(near_k.row(b, of_whole), p.k.type, 1, p.hk, key);
+        load_row(near_v.row(b, of_whole), p.v.type, 1, p.d, value, pairs);
+      }
+    }
+    if (far != nullptr) set_stand_in(*far);
+    if (mask.size() > 0) fill_mask();
+  }
+
+  /// q of the rank's own rows, 0 in rows of padding and in those that are no one's.
+  void fill_queries() const {
+    const problem& p = x_->local;
+    if (p.gate_fn == gate::none) return;
+    q.fill(C(0));
+    for_each_row([&](index_t b, index_t t, index_t row) {
+      if (x_->pads(b, t)) return;
+      for (index_t i = 0; i < pairs; ++i)
+        load_row(row_at(p.q, p.grid, b, t), p.q.type, p.q.sc, p.d, q.data() + row * p.d * pairs + i, pairs);
+    });
+  }
+
+  /// What the stand-in's value has in the second channel of (b, c).
+  template <class F>
+  void set_probe(const F& of) const {
+    const problem& p = x_->local;
+    if (pairs == 1) return;
+    const index_t cell = at_->stand_in_cell(*x_);
+    for (index_t b = 0; b < p.B; ++b)
+      for (index_t c = 0; c < p.d; ++c) v[((b * at_->keys + cell) * p.d + c) * 2 + 1] = of(b * p.d + c);
+  }
+
+  /// f(b, t, row) for this rank's rows; `row` counts through the kernels' rows of all batch elements.
+  template <class F>
+  void for_each_row(const F& f) const {
+    const index_t own = x_->queries().count() * x_->inner;
+    for (index_t b = 0; b < x_->local.B; ++b)
+      for (index_t t = 0; t < own; ++t) f(b, t, b * at_->queries + at_->first_row + t);
+  }
+
+  /// Makes p a call on the copies. Its gate and what it has for results are left to the caller.
+  template <class Problem>
+  void set_operands(Problem& p) const {
+    const std::array<index_t, 3> keys = x_->grid ? at_->grid : std::array<index_t, 3>{1, 1, at_->keys};
+    const index_t hk = p.hk, d = p.d * pairs;
+    p.d = d;
+    p.narrow_products = false;
+    p.k = contiguous(k.data(), dtype_of<C>, keys, at_->keys, hk);
+    p.v = contiguous(v.data(), dtype_of<C>, keys, at_->keys, d);
+    p.q = q.size() > 0 ? contiguous(q.data(), dtype_of<C>, at_->grid, at_->queries, d) : field{};
+    p.y = p.lse = p.average = field{};
+    // Hidden keys are -inf, and rows of padding are left out of what is made of the results.
+    p.lengths = p.query_lengths = length_list{};
+    p.mask = mask.size() > 0 ? reinterpret_cast<const std::byte*>(mask.data()) : nullptr;
+    p.mask_sb = masks() > 1 ? at_->queries * at_->keys : 0;
+    p.mask_st = mask.size() > 0 ? at_->keys : 0;
+    p.mask_ss = mask.size() > 0 ? 1 : 0;
+  }
+
+ private:
+  index_t masks() const { return x_->local.mask_sb != 0 ? x_->local.B : 1; }
+
+  void set_stand_in(const far_sum& far) const {
+    const problem& p = x_->local;
+    const index_t cell = at_->stand_in_cell(*x_), group = p.hk > 0 ? p.d / p.hk : 0;
+    for (index_t b = 0; b < p.B; ++b) {
+      for (index_t c = 0; c < p.hk; ++c) {
+        k[(b * at_->keys + cell) * p.hk + c] = static_cast<C>(far.max[b * p.hk + c]);
+        more[b * p.hk + c] = far.den[b * p.hk + c] == 0 ? 0 : far.den[b * p.hk + c] - 1;
+      }
+      for (index_t c = 0; c < p.d; ++c) {
+        const double den = far.den[b * p.hk + c / group];
+        const C x = den == 0 ? C(0) : static_cast<C>(far.num[b * p.d + c] / den);
+        v[((b * at_->keys + cell) * p.d + c) * 2] = x;
+        average[b * p.d + c] = static_cast<double>(x);
+      }
+    }
+  }
+
+  /// Rows that are no one's see nothing.
+  void fill_mask() const {
+    const problem& p = x_->local;
+    mask.fill(0);
+    const index_t own = x_->queries().count() * x_->inner;
+    for (index_t b = 0; b < masks(); ++b)
+      for (index_t t = 0; t < own; ++t)
+        for (index_t s = 0; s < at_->keys; ++s)
+          mask[(b * at_->queries + at_->first_row + t) * at_->keys + s] = p.mask_hides(b, t, s) ? 0 : 1;
+  }
+};
+
+/// Of a row that sees far keys through the stand-in, as the kernels give it: the stand-in weighs P, and with all of the
+/// far keys the row's sum is Z times the kernels'.
+struct row_share {
+  double P, Z, more;
+  row_share(double weight, double more_keys) : P(weight), Z(1 + more_keys * weight), more(more_keys) {}
+  /// The average with all keys, of what is the kernels' A with the stand-in's value x; gated, P is gated too.
+  double average(double A, double x, double gated) const { return (A + more * x * gated) / Z; }
+};
+
+}  // namespace distributed
+}  // namespace AFT_ISA
+}  // namespace aft

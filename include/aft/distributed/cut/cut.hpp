@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file cut/cut.hpp  Which positions every rank has, and which keys the rows of a rank need one by one.
+#pragma once
+
+#include <aft/core/problem/problem.hpp>
+#include <aft/math/integers.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace distributed {
+
+/// Positions [first, last) of a sequence, or indices of a grid's outermost axis.
+struct positions {
+  index_t first = 0, last = 0;
+  index_t count() const { return last > first ? last - first : 0; }
+};
+inline positions overlap(const positions& a, const positions& b) {
+  const index_t first = max_of(a.first, b.first), last = min_of(a.last, b.last);
+  return {first, max_of(first, last)};
+}
+
+/// Where a bias may be other than 0, seen from a query at position p: keys p - before to p + after.
+enum class reach_kind : std::uint8_t { none, window, everywhere };
+struct bias_reach {
+  reach_kind kind = reach_kind::none;
+  index_t before = 0, after = 0;
+  bool hidden_too = false;  ///< pairs that causal order hides are asked for all the same
+};
+
+/// The parts of all ranks. The keys of a row fall into near ones, which have to be there one by one, and far ones: all
+/// rows of a rank see all of its far keys, with bias 0, so that one sum stands for them.
+class cut {
+ public:
+  cut() = default;
+  /// Lengths of the parts in rank order.
+  cut(const std::vector<index_t>& queries, const std::vector<index_t>& keys, const bias_reach& reach, bool causal,
+      bool excluded)
+      : queries_(parts_of(queries)), keys_(parts_of(keys)), causal_(causal), sums_(!excluded) {
+    for (int r = 0; r < size(); ++r) near_.push_back(find_near(r, reach));
+  }
+
+  int size() const { return static_cast<int>(queries_.size()); }
+  const positions& queries(int rank) const { return queries_[static_cast<std::size_t>(rank)]; }
+  const positions& keys(int rank) const { return keys_[static_cast<std::size_t>(rank)]; }
+  index_t all_queries() const { return queries_.empty() ? 0 : queries_.back().last; }
+  index_t all_keys() const { return keys_.empty() ? 0 : keys_.back().last; }
+
+  /// The keys that rank `of` needs one by one.
+  const positions& near(int of) const { return near_[static_cast<std::size_t>(of)]; }
+  /// Those of them that rank `from` has.
+  positions near_from(int from, int of) const { return overlap(near(of), keys(from)); }
+
+  /// Whether the keys `some`, which no edge of a rank's near keys divides, are far from the rows of rank `of`.
+  bool is_far(const positions& some, int of) const {
+    if (!sums_ || queries(of).count() == 0 || some.count() == 0) return false;
+    return some.last <= near(of).first || (!causal_ && some.first >= near(of).last);
+  }
+  /// Whether rank `from` has keys that are far from the rows of rank `of`.
+  bool sends_sums(int from, int of) const {
+    const positions& part = keys(from);
+    const positions before{part.first, min_of(part.last, near(of).first)};
+    const positions behind{max_of(part.first, near(of).last), part.last};
+    return is_far(before, of) || is_far(behind, of);
+  }
+  bool sends_any(int from) const {
+    for (int r = 0; r < size(); ++r)
+      if (sends_sums(from, r)) return true;
+    return false;
+  }
+  bool has_far(int of) const {
+    for (int r = 0; r < size(); ++r)
+      if (sends_sums(r, of)) return true;
+    return false;
+  }
+
+  /// The keys of rank `of`, divided where any rank's near keys begin or end: far or near for each rank as a whole.
+  std::vector<positions> regions(int of) const {
+    const positions& part = keys(of);
+    std::vector<index_t> edges{part.first, part.last};
+    for (const positions& n : near_) {
+      for (const index_t edge : {n.first, n.last})
+        if (edge > part.first && edge < part.last) edges.push_back(edge);
+    }
+    std::sort(edges.begin(), edges.end());
+    edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+    std::vector<positions> all;
+    for (std::size_t i = 0; i + 1 < edges.size(); ++i) all.push_back({edges[i], edges[i + 1]});
+    return all;
+  }
+
+ private:
+  static std::vector<positions> parts_of(const std::vector<index_t>& lengths) {
+    std::vector<positions> parts;
+    index_t first = 0;
+    for (const index_t n : lengths) {
+      parts.push_back({first, first + n});
+      first += n;
+    }
+    return parts;
+  }
+
+  positions find_near(int rank, const bias_reach& reach) const {
+    const positions q = queries(rank);
+    if (q.count() == 0) return {};
+    if (reach.kind == reach_kind::everywhere) return {0, all_keys()};
+    positions n = causal_ ? q : keys(rank);
+    if (reach.kind == reach_kind::window) {
+      // Causal rows see other keys of their own part each, so that none of those is far.
+      n.last = q.last + reach.after;
+      n.first = q.first - reach.before;
+      if (causal_) n = {min_of(n.first, q.first), reach.hidden_too ? max_of(n.last, q.last) : q.last};
+    }
+    const auto within = [&](index_t at) { return min_of(max_of(at, index_t{0}), all_keys()); };
+    n = {within(n.first), within(n.last)};
+    return {n.first, max_of(n.first, n.last)};
+  }
+
+  std::vector<positions> queries_, keys_, near_;
+  bool causal_ = false, sums_ = true;
+};
+
+}  // namespace distributed
+}  // namespace AFT_ISA
+}  // namespace aft

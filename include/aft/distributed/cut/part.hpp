@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file cut/part.hpp  A rank's part of a call: its arguments checked against the whole, and what the others have.
+#pragma once
+
+#include <aft/core/checks/prepare.hpp>
+
+#include "../ranks/agreement.hpp"
+#include "cut.hpp"
+
+#include <memory_resource>
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace distributed {
+
+/// A call as one rank sees it. `local` is a problem of its own rows and its own keys alone, with bias and mask that
+/// begin at their first key; `bias_shift` says at which key of the whole.
+struct part {
+  const checks::call* call = nullptr;
+  backward_problem local{};
+  cut where{};
+  int rank = 0;
+  index_t inner = 1;  ///< positions for each index of the outermost axis: 1 for a sequence
+  bool grid = false;  ///< queries and keys are cells of one grid
+  std::pmr::memory_resource* memory = nullptr;
+
+  int ranks() const { return where.size(); }
+  positions queries() const { return where.queries(rank); }
+  positions keys() const { return where.keys(rank); }
+  positions near() const { return where.near(rank); }
+  /// Whether a key of the whole is hidden from all rows; s counts positions.
+  bool hides(index_t b, index_t s) const {
+    if (s >= local.lengths.of(b, where.all_keys() * inner)) return true;
+    return !local.pair_mask() && local.mask_hides(b, 0, s);
+  }
+  /// Whether row t of this rank is padding.
+  bool pads(index_t b, index_t t) const { return t >= local.query_lengths.of(b, queries().count() * inner); }
+};
+
+/// What no cut call can have.
+[[gnu::cold]] inline void require_whole_sequences(const checks::call& c) {
+  const options& o = *c.opt;
+  if (!o.stream.empty()) checks::fail(c.op, {"stream"}, "none in a call over several ranks", "a stream");
+  if (!o.slot_ids.empty()) checks::fail(c.op, {"slot_ids"}, "an empty view in a call over several ranks", "a view");
+  if (!o.query_offsets.empty())
+    checks::fail(c.op, {"query_offsets"}, "an empty view in a call over several ranks", "packed sequences");
+  if (!o.key_offsets.empty())
+    checks::fail(c.op, {"key_offsets"}, "an empty view in a call over several ranks", "packed sequences");
+  if (o.first_query != 0) checks::fail(c.op, {"first_query"}, "0 in a call over several ranks", o.first_query);
+}
+
+/// Of a tensor that has all positions on an axis, those from `first` on; it may be absent.
+[[gnu::cold]] inline void narrow(const checks::call& c, checks::argument& a, std::size_t axis, const char* name,
+                                 index_t whole, const positions& own) {
+  if (!a.given()) return;
+  checks::require_extent(c.op, a, axis, name, whole);
+  a.view = a.view.part_of(axis, own.first, own.count());
+}
+
+/// The bias's rows and columns that belong to this rank's own queries and keys.
+[[gnu::cold]] inline void narrow_bias(const checks::call& c, checks::bias_arguments& b, const part& x) {
+  const positions q = x.queries(), k = x.keys();
+  if (b.kind == bias_kind::dense && b.w.given())
+    narrow(c, b.w, b.w.view.rank() - 1, "Tk of all ranks", x.where.all_keys(), k);
+  if (b.kind != bias_kind::factorized) return;
+  if (b.u.given()) narrow(c, b.u, checks::row_axis(b.u.view), "Tq of all ranks", x.where.all_queries(), q);
+  if (b.v.given()) narrow(c, b.v, checks::row_axis(b.v.view), "Tk of all ranks", x.where.all_keys(), k);
+}
+
+/// Checks a call against the lengths of all ranks and makes its local problem. Throws shape_error.
+[[gnu::cold]] inline void prepare_part(const checks::call& whole, part& x) {
+  checks::require_memory(whole);
+  checks::call c = whole;
+  narrow_bias(c, c.bias, x);
+  narrow_bias(c, c.dbias, x);
+  if (c.mask.given()) {
+    // Other ranks than 1 to 3 are refused with the rest.
+    const positions cells{x.keys().first * x.inner, x.keys().last * x.inner};
+    if (c.mask.view.rank() >= 1)
+      narrow(c, c.mask, c.mask.view.rank() - 1, "Tk of all ranks", x.where.all_keys() * x.inner, cells);
+  }
+  x.local = checks::prepare(c);
+  // Functions are those of the caller's record, which lives on.
+  if (x.local.bias.kind == bias_kind::generated) x.local.bias.rows = &x.call->bias.rows;
+  if (x.local.dbias.kind == bias_kind::generated) x.local.dbias.rows = &x.call->dbias.rows;
+  // Lengths are those of the whole sequence.
+  x.local.query_lengths.less = x.queries().first * x.inner;
+  if (x.local.mask != nullptr) {
+    // Of the whole mask: an axis of one own key is none of one key.
+    const any_view& m = whole.mask.view;
+    x.local.mask = static_cast<const std::byte*>(m.data());
+    x.local.mask_ss = m.extent(m.rank() - 1) > 1 ? m.stride(m.rank() - 1) : 0;
+  }
+}
+
+/// Where the bias of a validated call may be other than 0.
+inline bias_reach reach_of(const checks::call& c) {
+  if (c.bias.kind == bias_kind::filter) {
+    // The outermost axis of a grid, which comes behind the heads.
+    const index_t taps = c.bias.r.view.extent(1);
+    const index_t left = c.opt->causal ? taps - 1 : (taps - 1) / 2;
+    return {reach_kind::window, left, taps - 1 - left};
+  }
+  if (!c.windowed) return {c.bias.kind == bias_kind::none ? reach_kind::none : reach_kind::everywhere, 0, 0};
+  if (c.win.before + c.win.after + 1 <= 0) return {};
+  // The function of a gradient gets every pair of the window, hidden ones with 0.
+  return {reach_kind::window, c.win.before, c.win.after, c.dbias.kind == bias_kind::generated};
+}
+
+/// The outermost position axis of a tensor of the call, and its extent as it came.
+inline index_t outermost_extent(const any_view& v) {
+  return v.rank() < 2 ? 0 : v.extent(checks::first_position(v));
+}
+
+[[gnu::cold]] inline introduction introduce(const checks::call& c) {
+  introduction own;
+  own.queries = outermost_extent(c.backward ? c.dy.view : c.y.view);
+  own.keys = outermost_extent(c.v.view);
+  own.call = digest_of(c);
+  introduce_mask(c, own);
+  return own;
+}
+
+/// The cut that all ranks' lengths make. Rows with masks of their own, or ranks with different ones, need every key.
+[[gnu::cold]] inline void set_cut(const checks::call& c, const std::vector<introduction>& all, part& x) {
+  std::vector<index_t> queries, keys;
+  bool pairs = false;
+  for (const introduction& one : all) {
+    constexpr index_t most = index_t{1} << 48;
+    if (one.queries < 0 || one.keys < 0 || one.queries > most || one.keys > most)
+      throw shape_error(std::string(c.op) + ": lengths of other ranks that no sequence has");
+    queries.push_back(one.queries);
+    keys.push_back(one.keys);
+    pairs = pairs || one.pair_mask != 0 || one.hidden_keys != all[0].hidden_keys;
+  }
+  bias_reach reach = reach_of(c);
+  if (pairs) reach = {reach_kind::everywhere, 0, 0};
+  x.where = cut(queries, keys, reach, c.opt->causal, c.opt->outside == outside::excluded);
+}
+
+/// Both rounds of messages around the checks of a call. `take` takes the memory that the call of part x
+/// needs. Throws the same on
+/// all ranks, before anything is written and before data moves.
+template <class Take>
+[[gnu::cold]] void agree(const checks::call& given, const communicator_ref& ranks, std::pmr::memory_resource* memory,
+                         part& x, const Take& take) {
+  checks::call c = given;
+  x.call = &given;
+  x.rank = ranks.rank();
+  x.memory = memory;
+  introduction own;
+  verdict v = verdict_of([&] {
+    require_whole_sequences(c);
+    checks::require_sane_all(c);
+    own = introduce(c);
+  });
+  const std::vector<introduction> all = all_of(ranks, own);
+  if (v.kind == failure::none) {
+    v = verdict_of([&] {
+      checks::sum_broadcast_axes(c.bias, c.dbias);
+      const any_view& values = c.v.view;
+      x.grid = values.rank() > 3;
+      for (std::size_t i = checks::first_position(values) + 1; i + 1 < values.rank(); ++i) x.inner *= values.extent(i);
+      set_cut(c, all, x);
+      prepare_part(c, x);
+      // Those who want something else would be answered by nobody.
+      for (const introduction& one : all)
+        if (one.call != own.call) return;
+      take();
+    });
+  }
+  require_agreement(given.op, ranks, all, v);
+}
+
+}  // namespace distributed
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file mpi.hpp  Ranks of an MPI communicator, for aft::split. The one header that includes mpi.h.
+#pragma once
+
+#if !__has_include(<mpi.h>)
+#error \
+    "aft: mpi.h is not in the include path: link aft::mpi of find_package(aft COMPONENTS mpi), or compile with mpicxx"
+#else
+#include <mpi.h>
+
+#include "split.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace aft {
+
+/// A communicator (aft::communicator) over any MPI: `aft::split{aft::cpu{}, aft::mpi_ref{MPI_COMM_WORLD}}`. A handle;
+/// MPI is initialised before and finalised after its last call, by the caller.
+///
+/// Messages carry `tag`. Where the program sends messages of its own with that tag on the same communicator while a
+/// call runs, give the calls a duplicate (MPI_Comm_dup). With the communicator's error handler set to MPI_ERRORS_RETURN
+/// a failure is a communication_error, by default it ends the program.
+struct mpi_ref {
+  MPI_Comm comm = MPI_COMM_WORLD;  ///< not owned
+  int tag = 4105;                  ///< of all messages
+
+  int rank() const {
+    int r = 0;
+    require(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
+    return r;
+  }
+  int size() const {
+    int n = 0;
+    require(MPI_Comm_size(comm, &n), "MPI_Comm_size");
+    return n;
+  }
+
+  /// `part` of every rank into `gathered`, in rank order. Parts of at most 1 GiB.
+  void all_gather(std::span<const std::byte> part, std::span<std::byte> gathered) const {
+    if (part.size() > largest) throw communication_error("aft::mpi_ref: all_gather of more than 1 GiB a rank");
+    const int n = static_cast<int>(part.size());
+    require(MPI_Allgather(part.data(), n, MPI_BYTE, gathered.data(), n, MPI_BYTE, comm), "MPI_Allgather");
+  }
+
+  /// Longer messages than an int can count go in pieces of 1 GiB.
+  void send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
+    while (!out.empty() || !in.empty()) {
+      const std::size_t sent = (std::min)(out.size(), largest), received = (std::min)(in.size(), largest);
+      require(MPI_Sendrecv(out.data(), static_cast<int>(sent), MPI_BYTE, sent > 0 ? to : MPI_PROC_NULL, tag, in.data(),
+                           static_cast<int>(received), MPI_BYTE, received > 0 ? from : MPI_PROC_NULL, tag, comm,
+                           MPI_STATUS_IGNORE),
+              "MPI_Sendrecv");
+      out = out.subspan(sent);
+      in = in.subspan(received);
+    }
+  }
+
+  /// Ends the program on all ranks, as whoever waits for this one would wait for ever.
+  void abort() const { MPI_Abort(comm, 1); }
+
+ private:
+  static constexpr std::size_t largest = std::size_t{1} << 30;
+
+  static void require(int code, const char* name) {
+    if (code == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    throw communication_error(std::string(name) + ": " + std::string(text, static_cast<std::size_t>(length)));
+  }
+};
+
+}  // namespace aft
+#endif

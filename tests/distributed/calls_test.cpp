@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cut calls against the reference of the whole call, by the tolerances of every other test.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "call/cases.hpp"
+#include "engines/own_engine.hpp"
+#include "split_call.hpp"
+
+using namespace aft::test;
+using aft::dtype;
+using aft::index_t;
+
+namespace {
+
+constexpr int ranks[] = {1, 2, 3, 5, 8};
+
+/// A random call of `call` without what cut calls refuse.
+setup random_call(op call, unsigned seed) {
+  std::mt19937_64 random(seed);
+  const auto up_to = [&](index_t n) { return static_cast<index_t>(random() % static_cast<std::uint64_t>(n + 1)); };
+  setup s;
+  s.call = call;
+  s.seed = seed;
+  s.B = 1 + up_to(2);
+  s.d = 12;
+  const index_t divisors[] = {1, 2, 3, 4, 6, 12};
+  s.H = divisors[up_to(5)];
+  s.hk = divisors[up_to(5)];
+  s.Tq = s.Tk = 1 + up_to(32);
+  if (up_to(3) == 0) s.Tk = 1 + up_to(32);
+  s.causal = up_to(1) == 0;
+  const mask_form masks[] = {mask_form::none,  mask_form::none,        mask_form::none,
+                             mask_form::keys,  mask_form::batch_keys,  mask_form::flat_keys,
+                             mask_form::pairs, mask_form::batch_pairs, mask_form::flat_pairs};
+  s.mask = masks[up_to(8)];
+  s.lengths = up_to(3) == 0;
+  s.query_lengths = up_to(3) == 0;
+  s.outside = up_to(3) == 0 ? aft::outside::excluded : aft::outside::zero_bias;
+  s.gate_fn = static_cast<aft::gate>(up_to(5));
+  s.inputs = static_cast<layout>(up_to(6));
+  s.outputs = static_cast<layout>(up_to(5));
+  const double scales[] = {1, 1, 10, 50, 200};
+  s.k_scale = scales[up_to(4)];
+  s.w_scale = scales[up_to(4)];
+  s.v_scale = up_to(2) == 0 ? 100 : 1;
+  s.save = up_to(1) == 0;
+  s.narrow_average = up_to(1) == 0;
+  s.in_place = up_to(4) == 0;
+  s.n = 1 + up_to(4);
+  s.win = {up_to(9) - 2, up_to(9) - 2};
+  if (s.win.width() < 0) s.win = aft::window::strict(up_to(20));
+  if (call == op::full) s.bias = static_cast<bias_form>(up_to(6));
+  if (call == op::local) s.bias = static_cast<bias_form>(up_to(8));
+  if (call == op::conv) {
+    const index_t axes = s.causal ? 1 : 1 + up_to(2);
+    for (index_t i = 0; i < axes; ++i) {
+      s.grid.push_back(axes == 1 ? s.Tk : 1 + up_to(i == 0 ? 7 : 3));
+      s.taps.push_back(1 + up_to(axes == 1 ? 9 : 4));
+    }
+    if (axes == 1) s.queries = s.Tq;
+  }
+  return s;
+}
+
+void check_random(op call, unsigned first, unsigned count) {
+  constexpr dtype types[] = {dtype::f32, dtype::bf16, dtype::f64};
+  for (unsigned i = 0; i < count; ++i) {
+    const setup s = random_call(call, first + i);
+    check_split(types[i % 3], s, random_numbers(s), random_lengths(s, ranks[i / 3 % 5], first + i));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cut calls: full") {
+  check_random(op::full, 1000, 60);
+}
+TEST_CASE("cut calls: simple") {
+  check_random(op::simple, 2000, 90);
+}
+TEST_CASE("cut calls: local") {
+  check_random(op::local, 3000, 120);
+}
+TEST_CASE("cut calls: conv") {
+  check_random(op::conv, 4000, 120);
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values of any size far from the rows that see them, where one sum stands for many keys.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "call/cases.hpp"
+#include "engines/own_engine.hpp"
+#include "split_call.hpp"
+
+using namespace aft::test;
+using aft::dtype;
+using aft::index_t;
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr dtype types[] = {dtype::f32, dtype::bf16, dtype::f64};
+
+/// Operators that have far keys, causal and not.
+std::vector<setup> calls_with_far_keys() {
+  std::vector<setup> all;
+  for (const bool causal : {false, true}) {
+    for (const op call : {op::simple, op::local, op::conv}) {
+      setup s{.call = call, .B = 2, .Tq = 40, .Tk = 40, .d = 6, .hk = 3, .H = 3, .win = {3, 2}};
+      s.grid = {40};
+      s.taps = {4};
+      s.queries = 40;
+      s.causal = causal;
+      s.bias = bias_form::dense_htt;
+      all.push_back(s);
+    }
+  }
+  return all;
+}
+
+/// Calls f(setup, numbers), which may change the numbers, and checks the call in all types over three ranks.
+template <class F>
+void check_with(const F& change) {
+  for (const setup& s : calls_with_far_keys()) {
+    numbers x = random_numbers(s);
+    change(s, x);
+    for (const dtype type : types) check_split(type, s, x, {{9, 11, 20}, {9, 11, 20}});
+  }
+}
+
+/// f(b, s, c) for every key.
+template <class F>
+void set_keys(const setup& raw, numbers& x, const F& f) {
+  const setup s = completed(raw);
+  for (index_t b = 0, i = 0; b < s.B; ++b)
+    for (index_t t = 0; t < s.Tk; ++t)
+      for (index_t c = 0; c < s.hk; ++c, ++i) x.k[static_cast<std::size_t>(i)] = f(b, t, c);
+}
+
+}  // namespace
+
+TEST_CASE("far keys of any size: their logarithm would lose them") {
+  for (const double size : {1e3, 1e6, 1e8, 1e30, 3e38, -1e6, -3e38}) {
+    check_with([&](const setup& s, numbers& x) {
+      // All equal: each key has the same weight, however large it is.
+      set_keys(s, x, [&](index_t, index_t, index_t) { return size; });
+    });
+  }
+}
+
+TEST_CASE("far keys far above and far below the near ones") {
+  for (const double step : {20., 60., 300., 1e4, 1e37}) {
+    for (const bool rising : {false, true}) {
+      check_with([&](const setup& s, numbers& x) {
+        set_keys(s, x,
+                 [&](index_t, index_t t, index_t) { return step * static_cast<double>(rising ? t : 40 - t) / 8; });
+      });
+    }
+  }
+}
+
+TEST_CASE("a maximum that another rank has does not cost the digits of the others' keys") {
+  check_with([](const setup& s, numbers& x) {
+    // In the second channel the largest key of all is the last, which causal rows before it must not feel.
+    set_keys(s, x, [](index_t, index_t t, index_t c) {
+      return c == 1 && t == 39 ? 1e6 : 0.1 * static_cast<double>(t % 7) - (c == 2 && t < 9 ? 1e6 : 0);
+    });
+  });
+}
+
+TEST_CASE("values near the ends of the range, and zeros") {
+  for (const double size : {1e37, 1e-30, 0.}) {
+    check_with([&](const setup&, numbers& x) {
+      for (double& v : x.v) v *= size;
+    });
+  }
+}
+
+TEST_CASE("hidden far keys may hold anything, and hide all of a rank") {
+  check_with([](const setup& s, numbers& x) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    for (index_t b = 0; b < s.B; ++b) {
+      for (index_t t = 0; t < 9; ++t) {
+        for (index_t c = 0; c < s.hk; ++c) x.k[static_cast<std::size_t>((b * 40 + t) * s.hk + c)] = -inf;
+        for (index_t c = 0; c < s.d; ++c) x.v[static_cast<std::size_t>((b * 40 + t) * s.d + c)] = nan;
+      }
+    }
+  });
+  for (setup s : calls_with_far_keys()) {
+    s.lengths = true;
+    numbers x = random_numbers(s);
+    // Nothing behind is seen: of the first element no key of the last rank, of the second no key at all.
+    x.lengths = {15, 0};
+    for (index_t t = 15; t < 40; ++t)
+      x.k[static_cast<std::size_t>(t * s.hk)] = x.v[static_cast<std::size_t>(t * s.d)] = inf;
+    for (const dtype type : types) check_split(type, s, x, {{9, 11, 20}, {9, 11, 20}});
+  }
+}
+
+TEST_CASE("NaN and infinity reach the rows that see them and no others") {
+  for (const double strange : {std::numeric_limits<double>::quiet_NaN(), inf}) {
+    check_with([&](const setup& s, numbers& x) { x.k[static_cast<std::size_t>(14 * s.hk + 1)] = strange; });
+    check_with([&](const setup& s, numbers& x) { x.v[static_cast<std::size_t>(14 * s.d + 1)] = strange; });
+  }
+}
+
+TEST_CASE("many far keys beside few near ones") {
+  // More than one call takes at once, and a sum that is far from 1.
+  setup s{.call = op::simple, .B = 1, .Tq = 12, .Tk = 5000, .d = 4, .hk = 2};
+  for (const double above : {0., 5., 12.}) {
+    numbers x = random_numbers(s);
+    for (index_t i = 0; i < 12 * s.hk; ++i) x.k[static_cast<std::size_t>(i)] += above;
+    for (const dtype type : types) {
+      check_split(type, s, x, {{2, 0, 10}, {12, 2500, 2488}});
+      check_split(type, s, x, {{12, 0, 0}, {0, 12, 4988}});
+    }
+  }
+}
