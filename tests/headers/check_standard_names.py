@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 HOMES = {
-    "algorithm": "copy_n fill_n max min sort swap_ranges",
+    "algorithm": "copy_n fill_n max min sort unique",
     "array": "array",
     "atomic": "atomic memory_order_relaxed",
     "bit": "bit_cast countr_zero",
@@ -26,17 +26,22 @@ HOMES = {
     "concepts": "convertible_to integral",
     "cstddef": "byte max_align_t size_t",
     "cstdint": "int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t",
-    "cstring": "memcpy memmove memset",
+    "condition_variable": "condition_variable",
+    "cstring": "memcpy memmove memset strlen strncpy",
+    "deque": "deque",
+    "exception": "exception",
     "functional": "function",
     "initializer_list": "initializer_list",
     "iterator": "size",
     "limits": "numeric_limits",
-    "memory": "addressof construct_at",
+    "map": "map",
+    "memory": "addressof construct_at make_shared shared_ptr",
     "memory_resource": "pmr",
+    "mutex": "lock_guard mutex unique_lock",
     "new": "bad_alloc launder",
     "numeric": "gcd lcm",
     "optional": "optional",
-    "span": "span",
+    "span": "as_bytes as_writable_bytes span",
     "stdexcept": "invalid_argument runtime_error",
     "string": "string to_string",
     "tuple": "apply tuple",
@@ -45,13 +50,14 @@ HOMES = {
                    "is_nothrow_invocable_v is_object_v is_pointer_v is_same_v is_signed_v is_trivially_copyable_v "
                    "is_trivially_destructible_v is_union_v is_volatile_v remove_cv_t remove_cvref_t remove_pointer_t "
                    "remove_reference_t type_identity",
-    "utility": "declval index_sequence integer_sequence make_index_sequence make_integer_sequence move swap",
+    "utility": "as_const declval exchange index_sequence integer_sequence make_index_sequence make_integer_sequence move pair "
+               "swap",
     "vector": "vector",
 }
 HOME = {name: header for header, names in HOMES.items() for name in names.split()}
 # Names that several headers promise: of these any will do.
 ALSO = {"size_t": {"cstring", "memory", "string", "vector"}, "size": {"array", "span", "string", "vector"},
-        "int8_t": set(), "swap": set()}
+        "pair": {"map"}}
 # Behind a test of the standard library's version, which their own headers are included after.
 CONDITIONAL = {"mdspan", "float16_t", "bfloat16_t"}
 ROOTS = ("include", "backends/cpu/include", "backends/cuda/include")

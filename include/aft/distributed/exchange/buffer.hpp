@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory_resource>
+#include <new>
 #include <span>
 #include <utility>
 

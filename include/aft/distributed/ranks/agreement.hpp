@@ -9,6 +9,7 @@
 #include "communicator.hpp"
 
 #include <cstring>
+#include <exception>
 #include <new>
 #include <string>
 #include <vector>
