@@ -150,6 +150,18 @@ TEST_CASE("what a cut call cannot have is refused, by one rank alone too") {
   }
 }
 
+TEST_CASE("the rank that is wrong is named, not those whose tensors no longer fit") {
+  std::vector<tensors> all(3);
+  const outcome out = on_ranks(3, [&](int rank, aft::in_process comm) {
+    tensors& x = all[static_cast<std::size_t>(rank)];
+    const aft::dense_bias w{aft::tensor_view<const float, 2>{x.w.data(), {T, 3 * T}, {1, 1}}};
+    aft::full(aft::split{aft::cpu{}, comm}, x.view(x.q), x.view(x.k), x.view(x.v), w, x.view(x.y),
+              aft::options{.first_query = rank == 1 ? 3 : 0});
+  });
+  expect_all(out.shape, "rank 1: aft::full: argument 'first_query'");
+  for (const tensors& x : all) CHECK(x.untouched());
+}
+
 TEST_CASE("a negative number of threads on one rank") {
   std::vector<tensors> all(2);
   const outcome out = on_ranks(2, [&](int rank, aft::in_process comm) {

@@ -47,10 +47,10 @@ void expect_received(const split_results& got, const std::vector<index_t>& bytes
 
 }  // namespace
 
-TEST_CASE("traffic: every call begins with 552 bytes from each rank, and no more before data moves") {
+TEST_CASE("traffic: every call begins with 560 bytes from each rank, and no more before data moves") {
   const setup s = call_of(op::simple, false);
   for (const traffic& t : split_forward(dtype::f32, s, random_numbers(s), uneven).moved)
-    CHECK(t.gathered == ranks * (40 + 512));
+    CHECK(t.gathered == ranks * (48 + 512));
 }
 
 TEST_CASE("traffic of simple: sums, whatever the lengths") {
@@ -95,7 +95,7 @@ TEST_CASE("traffic of local and conv: the keys in reach, from as many ranks as t
     expect_received(
         backward, {key_rows(after, 4) + key_rows(before, 4), key_rows(before + after, 4) + key_rows(before + after, 4),
                    0, key_rows(before, 4) + key_rows(after, 4)});
-    for (const traffic& t : backward.moved) CHECK(t.gathered == ranks * (40 + 512 + taps));
+    for (const traffic& t : backward.moved) CHECK(t.gathered == ranks * (48 + 512 + taps));
   }
   // A window of 20 keys before: the last rank needs keys of both ranks that have any.
   setup s = call_of(op::local, true);

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 HOMES = {
-    "algorithm": "copy_n fill_n max min sort unique",
+    "algorithm": "all_of copy_n fill_n max min sort unique",
     "array": "array",
     "atomic": "atomic memory_order_relaxed",
     "bit": "bit_cast countr_zero",

@@ -57,9 +57,12 @@ struct runs_on {
 template <class E>
 using runs_on_t = typename runs_on<std::remove_cvref_t<E>>::type;
 
-/// What the four operators run on: an executor, or what is made of one.
+/// What the four operators run on: an executor, or what is made of one. One variable, so that compilers have one line
+/// to say of what is neither.
 template <class E>
-concept operator_executor = executor<runs_on_t<E>>;
+inline constexpr bool runs_operators = executor<runs_on_t<E>>;
+template <class E>
+concept operator_executor = runs_operators<E>;
 
 /// The executor that works on views of a space; calls without an executor argument use it.
 template <class Space>

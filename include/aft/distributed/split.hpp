@@ -78,7 +78,8 @@ struct runner<split<Exec, Comm>> {
   static_assert(std::is_same_v<Exec, cpu>, "aft::split: ranks compute on aft::cpu; aft::cuda is not offered yet");
 
   template <class C, family F>
-  static void forward(checks::call& c, const split<Exec, Comm>& all) {
+  static void forward(const checks::call& given, const split<Exec, Comm>& all) {
+    checks::call c = given;
     const distributed::communicator_ref ranks(all.comm);
     if (ranks.size() == 1) {
       distributed::require_whole_sequences(c);
@@ -90,7 +91,8 @@ struct runner<split<Exec, Comm>> {
   }
 
   template <class C, family F>
-  static void backward(checks::call& c, const split<Exec, Comm>& all) {
+  static void backward(const checks::call& given, const split<Exec, Comm>& all) {
+    checks::call c = given;
     const distributed::communicator_ref ranks(all.comm);
     if (ranks.size() == 1) {
       distributed::require_whole_sequences(c);

@@ -3,8 +3,10 @@
 /// 8).
 #pragma once
 
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
+
 #include "erase.hpp"
-#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -74,7 +76,7 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
         c.cross_lengths = Filter::rank() == 2;
         checks::set_output(c, y);
         checks::set_bias<compute_t<T>>(c.bias, filter);
-        runner<E>::template forward<compute_t<T>, family::conv>(c, exec);
+        run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
       }
     }
   }
@@ -104,7 +106,7 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
           checks::set_bias<compute_t<T>>(c.bias, filter);
           checks::set_gradients(c, dy, dq, dk, dv);
           checks::set_bias<compute_t<T>>(c.dbias, dfilter);
-          runner<E>::template backward<compute_t<T>, family::conv>(c, exec);
+          run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
         }
       }
     }

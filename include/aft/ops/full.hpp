@@ -2,8 +2,10 @@
 /// @file full.hpp  AFT-full: a learned bias for every pair of positions (AFT Eq. 2, 7; DAFT Eq. 5, 6).
 #pragma once
 
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
+
 #include "erase.hpp"
-#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -54,7 +56,7 @@ void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, c
         c.cross_lengths = true;
         checks::set_output(c, y);
         checks::set_bias<compute_t<T>>(c.bias, bias);
-        runner<E>::template forward<compute_t<T>, family::full>(c, exec);
+        run_forward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
       }
     }
   }
@@ -89,7 +91,7 @@ void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias
           checks::set_bias<compute_t<T>>(c.bias, bias);
           checks::set_gradients(c, dy, dq, dk, dv);
           checks::set_bias<compute_t<T>>(c.dbias, dbias);
-          runner<E>::template backward<compute_t<T>, family::full>(c, exec);
+          run_backward<compute_t<T>, family::full>(checks::prepare(c, exec), exec);
         }
       }
     }

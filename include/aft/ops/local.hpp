@@ -2,8 +2,10 @@
 /// @file local.hpp  AFT-local: a learned bias inside a window around each query, 0 outside it (AFT Eq. 4, DAFT Eq. 7).
 #pragma once
 
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
+
 #include "erase.hpp"
-#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -51,7 +53,7 @@ void local(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, 
         c.win = {true, win.before, win.after};
         checks::set_output(c, y);
         checks::set_bias<compute_t<T>>(c.bias, bias);
-        runner<E>::template forward<compute_t<T>, family::local>(c, exec);
+        run_forward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
       }
     }
   }
@@ -84,7 +86,7 @@ void local_backward(const E& exec, const Q& q, const K& k, const V& v, const Bia
           checks::set_bias<compute_t<T>>(c.bias, bias);
           checks::set_gradients(c, dy, dq, dk, dv);
           checks::set_bias<compute_t<T>>(c.dbias, dbias);
-          runner<E>::template backward<compute_t<T>, family::local>(c, exec);
+          run_backward<compute_t<T>, family::local>(checks::prepare(c, exec), exec);
         }
       }
     }

@@ -2,8 +2,10 @@
 /// @file simple.hpp  AFT-simple: no position bias at all (AFT Eq. 5).
 #pragma once
 
+#include <aft/core/problem/dispatch.hpp>
+#include <aft/core/checks/prepare.hpp>
+
 #include "erase.hpp"
-#include "runner.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
@@ -24,7 +26,7 @@ void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const
       checks::call c = checks::make_call<E>("aft::simple", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_output(c, y);
-      runner<E>::template forward<compute_t<T>, family::simple>(c, exec);
+      run_forward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
     }
   }
 }
@@ -45,7 +47,7 @@ void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY
       checks::call c = checks::make_call<E>("aft::simple_backward", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_gradients(c, dy, dq, dk, dv);
-      runner<E>::template backward<compute_t<T>, family::simple>(c, exec);
+      run_backward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
     }
   }
 }

@@ -73,19 +73,29 @@ constexpr bool require_cpu_backend() {
   return cpu_backend<C>::included;
 }
 
-template <class C, family F, class E>
-void run_forward(const problem& p, const E& exec) {
+/// What an executor that is made of another does with a call, which checks::prepare has left as it came: a
+/// specialisation has forward<C, F>(call, exec) and backward<C, F>(call, exec).
+template <class E>
+struct runner;
+
+/// A problem, or for a runner the call itself.
+template <class C, family F, class Problem, class E>
+void run_forward(const Problem& p, const E& exec) {
   if constexpr (std::is_same_v<E, cpu>) {
     if constexpr (require_cpu_backend<C>()) cpu_forward<C, F>(p, exec);
+  } else if constexpr (!executor<E>) {
+    runner<E>::template forward<C, F>(p, exec);
   } else if constexpr (require_cuda_backend<C>()) {
     cuda_forward<C>(p, exec);
   }
 }
 
-template <class C, family F, class E>
-void run_backward(const backward_problem& p, const E& exec) {
+template <class C, family F, class Problem, class E>
+void run_backward(const Problem& p, const E& exec) {
   if constexpr (std::is_same_v<E, cpu>) {
     if constexpr (require_cpu_backend<C>()) cpu_backward<C, F>(p, exec);
+  } else if constexpr (!executor<E>) {
+    runner<E>::template backward<C, F>(p, exec);
   } else if constexpr (require_cuda_backend<C>()) {
     cuda_backward<C>(p, exec);
   }

@@ -49,13 +49,7 @@ void find_shares(const part& x, const backward_memory<C>& m, const kernels& run,
   run.forward(p, exec);
 }
 
-template <class C>
-row_share share_of(const part& x, const backward_memory<C>& m, index_t b, index_t row, index_t c) {
-  const problem& p = x.local;
-  return {static_cast<double>(m.y[(row * p.d + c) * 2 + 1]), m.staged->more[b * p.hk + c / (p.d / p.hk)]};
-}
-
-/// Incoming gradients for the kernels. With Z of row_share a weight of the whole is the kernels' a / Z, so that dy / Z
+/// Incoming gradients for the kernels. With Z of join_row a weight of the whole is the kernels' a / Z, so that dy / Z
 /// gives the whole's dv. dk and dw have v - average, and the kernels' average A is too large by (A - x)(Z - 1) / Z: the
 /// second channels, whose average is -(Z - 1) and whose value is 0, add just that.
 template <class C>
@@ -67,14 +61,16 @@ void stage_incoming(const part& x, const backward_memory<C>& m) {
     if (x.pads(b, t)) return;
     C* const to = m.dy.data() + row * p.d * pairs;
     load_row(row_at(p.dy, p.grid, b, t), p.dy.type, p.dy.sc, p.d, to, pairs);
-    for (index_t c = 0; pairs == 2 && c < p.d; ++c) {
-      const row_share share = share_of(x, m, b, row, c);
-      const double scaled = static_cast<double>(to[2 * c]) / share.Z;
-      const double A = static_cast<double>(m.y[(row * p.d + c) * 2]), x_far = m.staged->average[b * p.d + c];
+    if (pairs == 1) return;
+    const C* const y = m.y.data() + row * p.d * 2;
+    const double *const more = m.staged->more.data() + b * p.d, *const far = m.staged->average.data() + b * p.d;
+    for (index_t c = 0; c < p.d; ++c) {
+      const double A = static_cast<double>(y[2 * c]), inverse = 1 / (1 + more[c] * static_cast<double>(y[2 * c + 1]));
+      const double scaled = static_cast<double>(to[2 * c]) * inverse;
       // An infinite value among the keys makes A infinite, which says it all: a difference would be NaN.
-      const double off = std::isfinite(A) && std::isfinite(x_far) ? A / share.Z - x_far / share.Z : 0;
+      const bool finite = A - A == 0 && far[c] - far[c] == 0;
       to[2 * c] = static_cast<C>(scaled);
-      to[2 * c + 1] = static_cast<C>(scaled * off);
+      to[2 * c + 1] = static_cast<C>(finite ? scaled * (A * inverse - far[c] * inverse) : 0);
     }
   });
 }
@@ -85,17 +81,20 @@ void write_query_gradient(const part& x, const backward_memory<C>& m) {
   const backward_problem& p = x.local;
   const index_t pairs = m.staged->pairs;
   m.staged->for_each_row([&](index_t b, index_t t, index_t row) {
-    const C* const dq = m.dq.data() + row * p.d * pairs;
-    for (index_t c = 0; c < p.d; ++c) {
-      const bool padding = x.pads(b, t);
-      if (pairs == 1 || padding) {
-        m.row[c] = padding ? C(0) : dq[c];
-        continue;
+    const C* dq = m.dq.data() + row * p.d * pairs;
+    if (x.pads(b, t)) {
+      for (index_t c = 0; c < p.d; ++c) m.row[c] = C(0);
+      dq = m.row.data();
+    } else if (pairs == 2) {
+      const C* const y = m.y.data() + row * p.d * 2;
+      const double* const more = m.staged->more.data() + b * p.d;
+      for (index_t c = 0; c < p.d; ++c) {
+        const double Z = 1 + more[c] * static_cast<double>(y[2 * c + 1]);
+        m.row[c] = static_cast<C>(Z * (static_cast<double>(dq[2 * c]) + static_cast<double>(dq[2 * c + 1])));
       }
-      const double both = static_cast<double>(dq[2 * c]) + static_cast<double>(dq[2 * c + 1]);
-      m.row[c] = static_cast<C>(share_of(x, m, b, row, c).Z * both);
+      dq = m.row.data();
     }
-    store_row(m.row.data(), row_at(p.dq, p.grid, b, t), p.dq.type, p.dq.sc, p.d);
+    store_row(dq, row_at(p.dq, p.grid, b, t), p.dq.type, p.dq.sc, p.d);
   });
 }
 
@@ -134,9 +133,8 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run,
     staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far : nullptr);
     staged.fill_queries();
     if (m.at.stand_in) find_shares(x, m, run, exec);
-    const index_t group = p.hk > 0 ? p.d / p.hk : 0;
     stage_incoming(x, m);
-    staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i / group]); });
+    staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i]); });
     staged.set_operands(p);
     // find_shares asked a generated bias once, and four times is what its owner was promised.
     p.folds_once = p.bias.kind == bias_kind::generated;

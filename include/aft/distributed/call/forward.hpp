@@ -31,38 +31,48 @@ struct forward_memory {
   }
 };
 
+/// One row of averages, gated or not, with all keys. Of the kernels' pairs (A, P) the second is the stand-in's weight,
+/// or that and the gate; `shares` are the same without a gate. With all far keys the row's sum is Z = 1 + more P times
+/// the kernels', and more P of it is theirs with the average x.
+template <class C>
+void join_row(const C* pairs, const C* shares, const double* more, const double* x, index_t n, C* to) {
+  for (index_t c = 0; c < n; ++c) {
+    const double Z = 1 + more[c] * static_cast<double>(shares[2 * c + 1]);
+    const double far = more[c] * x[c] * static_cast<double>(pairs[2 * c + 1]);
+    to[c] = static_cast<C>((static_cast<double>(pairs[2 * c]) + far) / Z);
+  }
+}
+
 /// The kernels' results of the rows with a stand-in, or on a grid, as the caller's.
 template <class C>
 void write_results(const part& x, const forward_memory<C>& m) {
   const problem& p = x.local;
-  const bool gated = p.gate_fn != gate::none;
   const index_t group = p.hk > 0 ? p.d / p.hk : 0, pairs = m.staged->pairs;
-  const C* const averages = gated ? m.average.data() : m.y.data();
-  const auto each = [&](const field& to, index_t b, index_t t, bool padding, const auto& f) {
-    if (!to.set) return;
-    const index_t n = &to == &p.lse ? p.hk : p.d;
-    const C nothing = &to == &p.lse ? -std::numeric_limits<C>::infinity() : C(0);
-    for (index_t c = 0; c < n; ++c) m.row[c] = padding ? nothing : static_cast<C>(f(c));
-    store_row(m.row.data(), row_at(to, p.grid, b, t), to.type, to.sc, n);
+  const C* const averages = p.gate_fn != gate::none ? m.average.data() : m.y.data();
+  const auto write = [&](const field& to, index_t b, index_t t, const C* row, index_t n) {
+    store_row(row, row_at(to, p.grid, b, t), to.type, to.sc, n);
   };
   m.staged->for_each_row([&](index_t b, index_t t, index_t row) {
-    const C* const y = m.y.data() + row * p.d * pairs;
     const C* const average = averages + row * p.d * pairs;
-    const bool padding = x.pads(b, t);
-    const auto number = [](C of) { return static_cast<double>(of); };
-    const auto share = [&](index_t c) {
-      return row_share(number(average[2 * c + 1]), m.staged->more[b * p.hk + c / group]);
+    const double *const more = m.staged->more.data() + b * p.d, *const far = m.staged->average.data() + b * p.d;
+    const auto write_joint = [&](const field& to, const C* of) {
+      if (!to.set) return;
+      if (x.pads(b, t)) {
+        for (index_t c = 0; c < p.d; ++c) m.row[c] = C(0);
+      } else if (pairs == 2) {
+        join_row(of, average, more, far, p.d, m.row.data());
+      }
+      write(to, b, t, pairs == 2 || x.pads(b, t) ? m.row.data() : of, p.d);
     };
-    const auto joint = [&](const C* from, index_t c) {
-      if (pairs == 1) return number(from[c]);
-      return share(c).average(number(from[2 * c]), m.staged->average[b * p.d + c], number(from[2 * c + 1]));
-    };
-    each(p.y, b, t, padding, [&](index_t c) { return joint(y, c); });
-    each(p.average, b, t, padding, [&](index_t c) { return joint(average, c); });
-    each(p.lse, b, t, padding, [&](index_t c) {
-      const double lse = number(m.lse[row * p.hk + c]);
-      return pairs == 1 ? lse : lse + std::log(share(c * group).Z);
-    });
+    write_joint(p.y, m.y.data() + row * p.d * pairs);
+    write_joint(p.average, average);
+    if (!p.lse.set) return;
+    for (index_t c = 0; c < p.hk; ++c) {
+      double lse = static_cast<double>(m.lse[row * p.hk + c]);
+      if (pairs == 2) lse += std::log(1 + more[c * group] * static_cast<double>(average[2 * c * group + 1]));
+      m.row[c] = x.pads(b, t) ? -std::numeric_limits<C>::infinity() : static_cast<C>(lse);
+    }
+    write(p.lse, b, t, m.row.data(), p.hk);
   });
 }
 

@@ -76,7 +76,7 @@ class staged_operands {
     v = {x.memory, p.B * at.keys * p.d * pairs};
     if (p.gate_fn != gate::none) q = {x.memory, p.B * at.queries * p.d * pairs};
     average = {x.memory, at.stand_in ? p.B * p.d : 0};
-    more = {x.memory, at.stand_in ? p.B * p.hk : 0};
+    more = {x.memory, at.stand_in ? p.B * p.d : 0};
     if (p.pair_mask()) mask = {x.memory, masks() * at.queries * at.keys};
   }
 
@@ -88,7 +88,7 @@ class staged_operands {
   index_t pairs;              ///< 2 with a stand-in
   buffer<C> k, v, q;          ///< (B, cells, channels)
   buffer<double> average;     ///< (B, d) of the far keys, as v holds it
-  buffer<double> more;        ///< (B, hk): the far keys' den without the stand-in's 1
+  buffer<double> more;        ///< (B, d): the far keys' den without the stand-in's 1
   buffer<std::uint8_t> mask;  ///< (B or 1, queries, keys) of a grid
 
   /// Fills all of them but `probe`, the second channel of the stand-in's value.
@@ -172,13 +172,13 @@ class staged_operands {
     for (index_t b = 0; b < p.B; ++b) {
       for (index_t c = 0; c < p.hk; ++c) {
         k[(b * at_->keys + cell) * p.hk + c] = static_cast<C>(far.max[b * p.hk + c]);
-        more[b * p.hk + c] = far.den[b * p.hk + c] == 0 ? 0 : far.den[b * p.hk + c] - 1;
       }
       for (index_t c = 0; c < p.d; ++c) {
         const double den = far.den[b * p.hk + c / group];
         const C x = den == 0 ? C(0) : static_cast<C>(far.num[b * p.d + c] / den);
         v[((b * at_->keys + cell) * p.d + c) * 2] = x;
         average[b * p.d + c] = static_cast<double>(x);
+        more[b * p.d + c] = den == 0 ? 0 : den - 1;
       }
     }
   }
@@ -193,15 +193,6 @@ class staged_operands {
         for (index_t s = 0; s < at_->keys; ++s)
           mask[(b * at_->queries + at_->first_row + t) * at_->keys + s] = p.mask_hides(b, t, s) ? 0 : 1;
   }
-};
-
-/// Of a row that sees far keys through the stand-in, as the kernels give it: the stand-in weighs P, and with all of the
-/// far keys the row's sum is Z times the kernels'.
-struct row_share {
-  double P, Z, more;
-  row_share(double weight, double more_keys) : P(weight), Z(1 + more_keys * weight), more(more_keys) {}
-  /// The average with all keys, of what is the kernels' A with the stand-in's value x; gated, P is gated too.
-  double average(double A, double x, double gated) const { return (A + more * x * gated) / Z; }
 };
 
 }  // namespace distributed

@@ -154,8 +154,11 @@ template <class Take>
     checks::require_sane_all(c);
     own = introduce(c);
   });
+  own.failed = v.kind == failure::none ? 0 : 1;
   const std::vector<introduction> all = all_of(ranks, own);
-  if (v.kind == failure::none) {
+  // With lengths that are not known others would blame their own tensors.
+  const bool known = std::all_of(all.begin(), all.end(), [](const introduction& one) { return one.failed == 0; });
+  if (known) {
     v = verdict_of([&] {
       checks::sum_broadcast_axes(c.bias, c.dbias);
       const any_view& values = c.v.view;

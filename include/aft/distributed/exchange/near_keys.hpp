@@ -67,6 +67,7 @@ class near_keys {
     v = {v_bytes_.data(), p.B, cells, p.d * size_of(p.v.type), x.near().first * x.inner};
     index_t out = 0, in = 0;
     for (int r = 0; r < x.ranks(); ++r) {
+      if (r == x.rank) continue;
       out = max_of(out, bytes_between(x.rank, r));
       in = max_of(in, bytes_between(r, x.rank));
     }
@@ -102,15 +103,16 @@ class near_keys {
     const int n = x.ranks();
     for (int shift = 0; shift < n; ++shift) {
       const int to = (x.rank + shift) % n, from = (x.rank + n - shift) % n;
+      if (shift == 0) {
+        copy_own_keys();
+        if (x.where.sends_sums(to, to)) put_sums(regions, to, sum_memory(received_from(to)));
+        continue;
+      }
       message out(outbox_.data());
       pack_keys(x.where.near_from(x.rank, to), out);
       if (x.where.sends_sums(x.rank, to)) put_sums(regions, to, out.take(sum_bytes()));
       const std::span<std::byte> in(inbox_.data(), static_cast<std::size_t>(bytes_between(from, x.rank)));
-      if (shift == 0) {
-        if (!in.empty()) std::memcpy(in.data(), outbox_.data(), in.size());
-      } else {
-        ranks.send_recv(out.all(), to, in, from);
-      }
+      ranks.send_recv(out.all(), to, in, from);
       unpack(from, message(in.data()));
     }
     if (!x.where.has_far(x.rank)) return;
@@ -130,6 +132,21 @@ class near_keys {
     return {sums_.data() + static_cast<index_t>(region) * far_sum::size(x_->local), x_->local};
   }
   far_sum received_from(int rank) const { return {received_.data() + rank * far_sum::size(x_->local), x_->local}; }
+
+  static std::byte* sum_memory(const far_sum& s) { return static_cast<std::byte*>(static_cast<void*>(s.max)); }
+
+  /// This rank's own near keys, without a message.
+  void copy_own_keys() const {
+    const problem& p = x_->local;
+    const positions some = x_->where.near_from(x_->rank, x_->rank);
+    const index_t own = x_->keys().first * x_->inner, last = some.last * x_->inner;
+    for (index_t b = 0; b < p.B; ++b) {
+      for (index_t s = some.first * x_->inner; s < last; ++s) {
+        pack_row(row_at(p.k, p.grid, b, s - own), size_of(p.k.type), p.k.sc, p.hk, k.row(b, s));
+        pack_row(row_at(p.v, p.grid, b, s - own), size_of(p.v.type), p.v.sc, p.d, v.row(b, s));
+      }
+    }
+  }
 
   void pack_keys(const positions& some, message& out) const {
     const problem& p = x_->local;

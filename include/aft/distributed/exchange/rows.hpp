@@ -29,12 +29,20 @@ template <class C>
 void load_row(const std::byte* from, dtype type, index_t step, index_t n, C* to, index_t to_step = 1) {
   with_type(const_cast<std::byte*>(from), type, [&](const auto* x) {
     using T = std::remove_cvref_t<decltype(*x)>;
-    for (index_t i = 0; i < n; ++i) {
+    const auto number = [](const T& e) {
       if constexpr (std::is_same_v<T, double> || std::is_same_v<T, C>) {
-        to[i * to_step] = static_cast<C>(x[i * step]);
+        return static_cast<C>(e);
       } else {
-        to[i * to_step] = static_cast<C>(static_cast<float>(x[i * step]));
+        return static_cast<C>(static_cast<float>(e));
       }
+    };
+    // Channels mostly lie side by side, and steps that a compiler knows are the ones it vectorises.
+    if (step == 1 && to_step == 1) {
+      for (index_t i = 0; i < n; ++i) to[i] = number(x[i]);
+    } else if (step == 1 && to_step == 2) {
+      for (index_t i = 0; i < n; ++i) to[2 * i] = number(x[i]);
+    } else {
+      for (index_t i = 0; i < n; ++i) to[i * to_step] = number(x[i * step]);
     }
   });
 }
@@ -44,13 +52,19 @@ template <class C>
 void store_row(const C* from, std::byte* to, dtype type, index_t step, index_t n) {
   with_type(to, type, [&](auto* x) {
     using T = std::remove_cvref_t<decltype(*x)>;
-    for (index_t i = 0; i < n; ++i) {
-      if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>) {
-        x[i * step] = static_cast<T>(from[i]);
-      } else {
-        x[i * step] = T(round_to_odd(static_cast<double>(from[i])));
+    const auto store = [&](index_t by) {
+      for (index_t i = 0; i < n; ++i) {
+        if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>) {
+          x[i * by] = static_cast<T>(from[i]);
+        } else if constexpr (std::is_same_v<C, float>) {
+          x[i * by] = T(from[i]);
+        } else {
+          x[i * by] = T(round_to_odd(from[i]));
+        }
       }
-    }
+    };
+    if (step == 1) return store(1);
+    store(step);
   });
 }
 

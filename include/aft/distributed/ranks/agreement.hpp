@@ -39,6 +39,7 @@ struct introduction {
   std::uint64_t call = 0;         ///< digest of operator, options, and the shapes that are everyone's
   std::uint64_t hidden_keys = 0;  ///< digest of a mask that is the same for all rows
   std::uint64_t pair_mask = 0;    ///< 1: rows have masks of their own
+  std::uint64_t failed = 0;       ///< 1: the call cannot be one of several ranks, and its lengths are not known
 };
 
 /// How a rank failed before data moved.
