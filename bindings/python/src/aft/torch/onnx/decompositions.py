@@ -10,7 +10,8 @@ from typing import Any, Callable, Sequence
 import torch
 
 from ..ops.results import query_shape, sum_type
-from ..ops.schema import CONV, FORWARD, OPERATORS, OPTIONS, Operator
+from ..ops.schema import FORWARD, OPERATORS, OPTIONS, Operator
+from .checks import check, check_rows, expect
 from .pairs import bias_pairs, both, visible_pairs
 from .sums import averages
 
@@ -34,15 +35,7 @@ def forward(operator: Operator, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v, *bias = args[:operator.bias_end]
     option = dict(zip(OPTIONS, args[operator.bias_end:-2]))
     return_lse, return_average = args[-2:]
-    for name in ("query_offsets", "key_offsets"):
-        if option[name] is not None:
-            raise ValueError(f"aft::{operator.name}: argument '{name}': packed sequences have no decomposition")
-    for name, channels in (("k", k.shape[-1]), ("bias", _heads(operator, bias))):
-        if channels == 0 or v.shape[-1] % channels != 0:
-            raise ValueError(f"aft::{operator.name}: argument '{name}': expected channels or heads that divide "
-                             f"{v.shape[-1]} as in 'v', got {channels}")
-    if return_lse and k.shape[-1] % _heads(operator, bias) != 0:
-        raise ValueError(f"aft::{operator.name}: argument 'lse': heads that share a key channel have no lse for it")
+    check(operator, q, k, v, bias, option, return_lse)
     shape, sums = query_shape(operator, args), sum_type(v)
     inputs = [x if x is None else x.to(sums) for x in (q, k, v)]
     # A batch of one has no axis for it where data are (T, d).
@@ -51,8 +44,13 @@ def forward(operator: Operator, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
     k, v = k.flatten(1, -2), v.flatten(1, -2)
     causal, first_query = option["causal"], option["first_query"]
     count = math.prod(rows)
+    if q is not None:
+        expect(operator, "q", "the batch", q.shape[0], batch)
+    check_rows(operator, option, batch, count, k.shape[1])
     bias = [x.to(sums) if isinstance(x, torch.Tensor) else x for x in bias]
     w, inside = bias_pairs(operator, bias, rows, points, causal, first_query)
+    if w is not None:
+        expect(operator, "w", "the batch", w.shape[0], 1, batch)
     column, pair = visible_pairs(option["mask"], option["key_lengths"], causal, first_query, count, k.shape[1], v.device)
     if option["outside"] == "excluded" and inside is not None:
         pair = both(pair, inside[None, None])
@@ -66,14 +64,6 @@ def forward(operator: Operator, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
     empty = v.new_empty((0,))
     return (_result(y, shape).to(args[2].dtype), _result(lse, shape) if return_lse else empty,
             _result(average, shape) if return_average else empty)
-
-
-def _heads(operator: Operator, bias: Sequence[Any]) -> Any:
-    """H of a call: 1 where a bias has no axis of heads."""
-    if operator is CONV:
-        return bias[0].shape[0]
-    pairs = next((x for x in bias[1:3] if x is not None), None)
-    return 1 if pairs is None or pairs.dim() < 3 else pairs.shape[-3]
 
 
 def _result(x: Tensor, shape: Sequence[Any]) -> Tensor:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call says of every pair of positions: its bias, and whether the key is visible.
 
-All is computed from indices by standard operators, so that lengths may be symbols. Extents are checked here, since
-PyTorch would broadcast where the library refuses.
+All is computed from indices by standard operators, so that lengths may be symbols.
 """
 
 from __future__ import annotations
@@ -12,14 +11,9 @@ from typing import Any, Optional, Sequence
 import torch
 
 from ..ops.schema import CONV, LOCAL, SIMPLE, Operator
+from .checks import expect
 
 Tensor = torch.Tensor
-
-
-def expect(operator: Operator, name: str, axis: str, got: Any, expected: Any) -> None:
-    """Raises ValueError where an extent is not what others say."""
-    if got != expected:
-        raise ValueError(f"aft::{operator.name}: argument '{name}': expected extent {axis} to be {expected}, got {got}")
 
 
 def both(a: Optional[Tensor], b: Optional[Tensor]) -> Optional[Tensor]:
@@ -65,7 +59,7 @@ def bias_pairs(operator: Operator, bias: Sequence[Any], rows: Sequence[Any], key
     if operator is SIMPLE:
         return None, None
     if operator is CONV:
-        expect(operator, "filter", "count", bias[0].dim() - 1, len(rows))
+        expect(operator, "filter", "the axes of taps", bias[0].dim() - 1, len(rows))
         w, inside = conv_pairs(bias[0], rows, keys, causal, first_query)
         return w[None], inside
     kind, w, u, x = bias[:4]
@@ -76,13 +70,13 @@ def bias_pairs(operator: Operator, bias: Sequence[Any], rows: Sequence[Any], key
     if kind == "factorized":
         w = u @ x.mT
     elif kind == "banded":
-        expect(operator, "w", "-1 (width)", w.shape[-1], max(before + after + 1, 0))
-        expect(operator, "w", "-2 (Tq)", w.shape[-2], rows[0])
+        expect(operator, "w", "extent -1 (width)", w.shape[-1], max(before + after + 1, 0))
+        expect(operator, "w", "extent -2 (Tq)", w.shape[-2], rows[0])
         w = w[None] if w.dim() == 2 else w
         # A window without keys has no entries that an index could name.
         w = banded_pairs(w, distance, before, after) if w.shape[-1] > 0 else w.new_zeros((1, rows[0], keys[0]))
-    expect(operator, "w" if u is None else "u", "-2 (Tq)", w.shape[-2], rows[0])
-    expect(operator, "w" if u is None else "v", "-1 (Tk)" if u is None else "-2 (Tk)", w.shape[-1], keys[0])
+    expect(operator, "w" if u is None else "u", "extent -2 (Tq)", w.shape[-2], rows[0])
+    expect(operator, "w" if u is None else "v", "extent -1 (Tk)" if u is None else "extent -2 (Tk)", w.shape[-1], keys[0])
     w = w.reshape((1,) * (4 - w.dim()) + tuple(w.shape))
     return (w, None) if operator is not LOCAL else (torch.where(inside, w, 0), inside)
 
