@@ -49,7 +49,7 @@ def test_shapes_and_types_are_those_of_the_ops(case):
 
 def test_the_product_is_proven_where_it_is_right():
     """0 / 0 of the product: every term has a factor of e^-120, and float32 knows none below e^-104."""
-    k, v = torch.tensor([[60.0, -60.0]])[..., None].expand(1, 2, D), torch.tensor([1.0, 2.0])[None, :, None].repeat(1, 1, D)
+    k, v = (torch.tensor(x)[None, :, None].repeat(1, 1, D) for x in ([60.0, -60.0], [1.0, 2.0]))
     w = torch.tensor([[-60.0, 60.0], [0.0, 0.0]])[None, None]
     product, _, proven = sums.by_product(k.mT[:, :, None], v.mT[..., None], w, None, 1)
     assert not proven and product[0, 0, 0, 0] == 0
@@ -153,7 +153,7 @@ def test_arguments_that_do_not_fit():
             (lambda: simple(None, k, v), "'gate'"),
             (lambda: simple(q, k, v, w[:4, :] > 0), "'mask'"),
             (lambda: simple(q, k, v, None, torch.tensor([3])), "'key_lengths'"),
-            (lambda: conv(*(x[:, None] for x in (q, k, v)), w[:1, None], None, None, None, None, None, True), "'causal'"),
+            (lambda: conv(*(x[:, None] for x in (q, k, v)), w[:1, None], *[None] * 5, True), "'causal'"),
             (lambda: conv(q, k, v, w.reshape(1, 5, 5)), "'filter'"),
             (lambda: simple(q[0], k[0], v[0], None, None, None, torch.tensor([0, 2, B + 3])), "'query_offsets'"),
     ):

@@ -28,7 +28,7 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 def forward(operator: Operator, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
     """What torch.ops.aft's op of that operator returns, by standard operators (AFT Eq. 2, 4, 5, 6).
 
-    Cost: O(B Tq Tk d); memory O(B H Tq Tk + B T d), and O(B Tq Tk hk) where k and w of one row spread over more than 20.
+    Cost: O(B Tq Tk d); memory O(B H Tq Tk + B T d), O(B Tq Tk hk) where k + w spread over more than 20 in a row.
     Raises ValueError for packed sequences, extents that do not fit, and an lse that is not one number.
     """
     args += operator.defaults(FORWARD)[len(args):]
@@ -51,7 +51,8 @@ def forward(operator: Operator, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
     w, inside = bias_pairs(operator, bias, rows, points, causal, first_query)
     if w is not None:
         expect(operator, "w", "the batch", w.shape[0], 1, batch)
-    column, pair = visible_pairs(option["mask"], option["key_lengths"], causal, first_query, count, k.shape[1], v.device)
+    column, pair = visible_pairs(option["mask"], option["key_lengths"], causal, first_query, count, k.shape[1],
+                                 v.device)
     if option["outside"] == "excluded" and inside is not None:
         pair = both(pair, inside[None, None])
     average, lse = averages(k, v, w, column, pair)

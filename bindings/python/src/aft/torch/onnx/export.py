@@ -15,7 +15,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], path: Any = None, *, 
     """Writes a module as an ONNX model of standard operators, which needs nothing of aft where it runs.
 
     Args:
-        module: its forward calls aft.torch, layers of aft.torch.nn among them. It is exported in the mode that it is in.
+        module: its forward calls aft.torch, layers of aft.torch.nn among them. It is exported in its present mode.
         args, kwargs: tensors of forward, of shapes and dtypes as the model will get.
         path: the file; None for none.
         dynamic_shapes: extents that may vary, as torch.export.export takes them, such as

@@ -41,7 +41,7 @@ def banded_pairs(w: Tensor, distance: Tensor, before: Any, after: Any) -> Tensor
 
 def conv_pairs(taps: Tensor, rows: Sequence[Any], keys: Sequence[Any], causal: bool,
                first_query: Any) -> tuple[Tensor, Tensor]:
-    """A filter (H, ...) as pairs (H, Tq, Tk) of a grid's points in row-major order, and which lie inside (AFT Eq. 6)."""
+    """A filter (H, ...) as pairs (H, Tq, Tk) of a grid's points, in row-major order, and those inside (AFT Eq. 6)."""
     entry, inside = taps.new_zeros((1, 1), dtype=torch.int64), taps.new_ones((1, 1), dtype=torch.bool)
     for extent, m, n in zip(taps.shape[1:], rows, keys):
         left = extent - 1 if causal else (extent - 1) // 2
@@ -76,7 +76,9 @@ def bias_pairs(operator: Operator, bias: Sequence[Any], rows: Sequence[Any], key
         # A window without keys has no entries that an index could name.
         w = banded_pairs(w, distance, before, after) if w.shape[-1] > 0 else w.new_zeros((1, rows[0], keys[0]))
     expect(operator, "w" if u is None else "u", "extent -2 (Tq)", w.shape[-2], rows[0])
-    expect(operator, "w" if u is None else "v", "extent -1 (Tk)" if u is None else "extent -2 (Tk)", w.shape[-1], keys[0])
+    # The library's second factor is v.
+    name, what = ("w", "extent -1 (Tk)") if u is None else ("v", "extent -2 (Tk)")
+    expect(operator, name, what, w.shape[-1], keys[0])
     w = w.reshape((1,) * (4 - w.dim()) + tuple(w.shape))
     return (w, None) if operator is not LOCAL else (torch.where(inside, w, 0), inside)
 
