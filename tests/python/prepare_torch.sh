@@ -7,7 +7,7 @@ set -eu
 python=$1
 folder=$2
 here=$(cd "$(dirname "$0")" && pwd)
-wanted=$(cat "$0" "$here/torch/requirements.txt" | cksum)
+wanted=$(cat "$0" "$here/torch/requirements.txt" "$here/onnx/requirements.txt" | cksum)
 [ "$(cat "$folder/whole" 2>/dev/null)" != "$wanted" ] || exit 0
 rm -rf "$folder"
 
@@ -20,7 +20,7 @@ if [ -e "${CUDA_HOME:-/usr/local/cuda}/lib64/libcublas.so.13" ]; then
   torch="$torch nvidia-cufile nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-nccl-cu13"
 fi
 compared=$(sed -n '/^\(aft-pytorch\|labml-nn\)==/p' "$here/torch/requirements.txt")
-imported=$(sed '/^#/d; /^\(aft-pytorch\|labml-nn\)==/d' "$here/torch/requirements.txt")
+imported=$(sed '/^#/d; /^\(aft-pytorch\|labml-nn\)==/d' "$here/torch/requirements.txt" "$here/onnx/requirements.txt")
 install() { "$folder/bin/pip" install -q --disable-pip-version-check --no-compile "$@"; }
 # Each line of the lists is one requirement without blanks.
 # shellcheck disable=SC2086
