@@ -96,13 +96,13 @@ def write(path, model, optimizer, settings, data, bits, seconds):
 def read_biases(path):
     """(mixer, position biases of the blocks in order) of a checkpoint, also one that the program wrote.
 
-    Biases are float32: (context, window) for local, (context, context) for full, (heads, window) for conv. Raises
-    ValueError for other files and for models that have none.
+    Biases are float32 arrays of NumPy: (context, window) for local, (context, context) for full, (heads, window) for
+    conv. Raises ValueError for other files of the format and for models that have none, SafetensorError for the rest.
     """
     with safetensors.safe_open(path, framework="numpy") as file:
-        mixer = (file.metadata() or {}).get("mixer")
-        names = [f"block.{layer}.mixer.bias" for layer in range(len(file.keys()))]
-        found = [file.get_tensor(name) for name in names if name in file.keys()]
+        said, names = file.metadata() or {}, set(file.keys())
+        biases = [f"block.{layer}.mixer.bias" for layer in range(int(said.get("layers", 0)))]
+        found = [file.get_tensor(name) for name in biases if name in names]
     if not found:
-        raise ValueError(f"{path}: expected a checkpoint with position biases, got one of the mixer {mixer}")
-    return mixer, found
+        raise ValueError(f"{path}: expected a checkpoint with position biases, got mixer {said.get('mixer')}")
+    return said["mixer"], found
