@@ -77,7 +77,8 @@ def write(path, model, optimizer, settings, data, bits, seconds):
 
     model: float32 or float64, which is rounded. optimizer: AdamW over its parameters, after len(bits) steps.
     settings: with batch, steps, lr, bias_scale and seed. data: the Text that was learned. bits, seconds: for each step
-    its loss, and the time since the first began. Raises OSError. Costs a second for each ten million bytes, for a checksum.
+    its loss, and the time since the first began. Raises OSError. Costs a second for each ten million bytes, for their
+    checksum.
     """
     found = tensors(model, optimizer)
     found["history.bits"] = torch.tensor(bits, dtype=torch.float64)

@@ -2,8 +2,8 @@
 """A model trained in PyTorch goes on in the C++ program: examples/python writes the file, examples/char_lm reads it.
 
 The environment's AFT_CHAR_LM is that program. The oracle is the module itself in double. A loss may differ from it by
-three times what the module in float does, byte by byte, where nothing cancels (three as everywhere in these tests: another
-order of the same sums), and by the rounding of the loss to float.
+three times what the module in float does, byte by byte, where nothing cancels (three as everywhere in these tests:
+another order of the same sums), and by the rounding of the loss to float.
 """
 
 import copy
@@ -149,9 +149,9 @@ def test_wrong_arguments(data, tmp_path, capsys):
 
 def test_the_script(data, tmp_path, capsys):
     path = tmp_path / "model.safetensors"
-    train_characters.main(["--text", str(data[0]), "--save", str(path), "--mixer", "conv", "--steps", "2", "--batch", "2",
-                           "--context", "32", "--dim", "32", "--layers", "1", "--heads", "4", "--window", "8",
-                           "--threads", "1"])
+    train_characters.main(["--text", str(data[0]), "--save", str(path), "--mixer", "conv", "--steps", "2",
+                           "--batch", "2", "--context", "32", "--dim", "32", "--layers", "1", "--heads", "4",
+                           "--window", "8", "--threads", "1"])
     said = capsys.readouterr().out
     held_out = float(said.split("held out: ")[1].split()[0])
     # Printed with six digits.

@@ -1,24 +1,33 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests of aft.torch: run.sh <python> [<folder that holds the package aft>]. 77 without PyTorch.
+# run.sh <python> [<folder that holds the package aft> [<folder of tests> <module that they import>...]]
+# Tests on PyTorch, by default those of this folder. 77 without it, and without one of the modules.
 set -eu
 python=$1
-here=$(cd "$(dirname "$0")" && pwd)
-if [ $# -gt 1 ]; then
-  PYTHONPATH=$2${PYTHONPATH:+:$PYTHONPATH}
+tests=$(cd "$(dirname "$0")" && pwd)
+shift
+if [ $# -gt 0 ]; then
+  PYTHONPATH=$1${PYTHONPATH:+:$PYTHONPATH}
   export PYTHONPATH
+  shift
 fi
+if [ $# -gt 0 ]; then
+  tests=$1
+  shift
+fi
+name=python.$(basename "$tests")
 # Those of CUDA that PyTorch links, where pip put some and a toolkit has the others.
 libraries=$("$python" -c 'import glob, sysconfig; print(":".join(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib")))')
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 LD_LIBRARY_PATH=$libraries:$toolkit/lib64:$toolkit/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
-if ! why=$("$python" -c 'import torch; torch.zeros(1)' 2>&1); then
-  echo "not run: python.torch: PyTorch cannot be imported: $(echo "$why" | tail -n 1)"
+program='import importlib, sys, torch; torch.zeros(1); [importlib.import_module(name) for name in sys.argv[1:]]'
+if ! why=$("$python" -c "$program" "$@" 2>&1); then
+  echo "not run: $name: PyTorch cannot be imported, or $*: $(echo "$why" | tail -n 1)"
   [ -z "${AFT_PYTHON_REQUIRED:-}" ] || exit 1
   exit 77
 fi
 # Threads that wait for work do not spin: tests have many short calls, and machines that run tests other work.
 OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 export OMP_WAIT_POLICY
-exec "$python" -m pytest -q -p no:cacheprovider "$here"
+exec "$python" -m pytest -q -p no:cacheprovider "$tests"
