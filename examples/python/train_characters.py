@@ -110,6 +110,8 @@ def parsed(arguments):
         value = getattr(line, name)
         if value is not None and not value > 0:
             parser.error(f"--{name.replace('_', '-')}: expected a number above 0, got {value}")
+    if not 0 <= line.seed < 2**64:
+        parser.error(f"--seed: expected a number of 64 bits, got {line.seed}")
     if line.dim % 16 or line.dim % line.heads:
         parser.error(f"--dim: expected a multiple of 16 and of --heads, {line.heads}, got {line.dim}")
     if line.window > line.context:

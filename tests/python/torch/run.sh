@@ -23,7 +23,7 @@ LD_LIBRARY_PATH=$libraries:$toolkit/lib64:$toolkit/extras/CUPTI/lib64${LD_LIBRAR
 export LD_LIBRARY_PATH
 program='import importlib, sys, torch; torch.zeros(1); [importlib.import_module(name) for name in sys.argv[1:]]'
 if ! why=$("$python" -c "$program" "$@" 2>&1); then
-  echo "not run: $name: PyTorch cannot be imported, or $*: $(echo "$why" | tail -n 1)"
+  echo "not run: $name: PyTorch${*:+, or $*,} cannot be imported: $(echo "$why" | tail -n 1)"
   [ -z "${AFT_PYTHON_REQUIRED:-}" ] || exit 1
   exit 77
 fi
