@@ -2,6 +2,7 @@
 """What documents show of the package runs, and prints what they say."""
 
 import doctest
+import importlib.util
 import json
 import pathlib
 import re
@@ -38,3 +39,30 @@ def test_figures_are_those_of_the_record():
     rows = re.findall(r"^\| (`.*) \| ([\d.]+) \|$", section, re.M)
     shown = {call.replace("`", "").strip(): float(took) for call, took in rows}
     assert shown == record["microseconds"] and record["processor"] in section
+
+
+def table_of_races(record):
+    path = TOP / "bench/python/races.py"
+    spec = importlib.util.spec_from_file_location("races", path)
+    races = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(races)
+    return "\n".join(races.table(record))
+
+
+def test_races_are_those_of_the_record():
+    page = (TOP / "docs/python/torch.md").read_text(encoding="utf-8")
+    section = page.split("## Beside PyTorch's own operations")[1].split("\n## ")[0]
+    path = TOP / "bench/results/python/races.json"
+    if path.exists():
+        assert table_of_races(json.loads(path.read_text(encoding="utf-8"))) in section
+    else:
+        assert "Not measured yet." in section and "|" not in section
+
+
+def test_a_table_of_races():
+    took = {way: {"aft": first, "eager": first + 1, "attention": first + 2}
+            for way, first in (("forward", 1.5), ("training", 6))}
+    table = table_of_races({"length": 512, "channels": 256, "threads": 2, "processor": "P", "torch": "2.13.0",
+                            "commit": "0123456789abcdef", "date": "2026-01-01", "milliseconds": {"full": took}})
+    assert "(1, 512, 256), 2 threads of P, PyTorch 2.13.0, commit `0123456789ab`, 2026-01-01" in table
+    assert table.endswith("| `full` | 1.5 | 2.5 | 3.5 | 6 | 7 | 8 |")

@@ -1,22 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh <python> [<folder that holds the package aft> [<folder> <module>...]]: the tests of aft.torch in this folder or
-# in another, which need PyTorch and the modules. 77 without them.
+# run.sh <python> [<folder that holds the package aft> [<folder of tests> <module that they import>...]]
+# Tests on PyTorch, by default those of this folder. 77 without it, and without one of the modules.
 set -eu
 python=$1
-here=$(cd "$(dirname "$0")" && pwd)
-if [ $# -gt 1 ]; then
-  PYTHONPATH=$2${PYTHONPATH:+:$PYTHONPATH}
+tests=$(cd "$(dirname "$0")" && pwd)
+shift
+if [ $# -gt 0 ]; then
+  PYTHONPATH=$1${PYTHONPATH:+:$PYTHONPATH}
   export PYTHONPATH
+  shift
 fi
-tests=$here
-modules="import torch; torch.zeros(1)"
-if [ $# -gt 2 ]; then
-  tests=$3
-  shift 3
-  for module; do
-    modules="$modules; import $module"
-  done
+if [ $# -gt 0 ]; then
+  tests=$1
+  shift
 fi
 name=python.$(basename "$tests")
 # Those of CUDA that PyTorch links, where pip put some and a toolkit has the others.
@@ -24,8 +21,9 @@ libraries=$("$python" -c 'import glob, sysconfig; print(":".join(glob.glob(sysco
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 LD_LIBRARY_PATH=$libraries:$toolkit/lib64:$toolkit/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
-if ! why=$("$python" -c "$modules" 2>&1); then
-  echo "not run: $name: the modules cannot be imported: $(echo "$why" | tail -n 1)"
+program='import importlib, sys, torch; torch.zeros(1); [importlib.import_module(name) for name in sys.argv[1:]]'
+if ! why=$("$python" -c "$program" "$@" 2>&1); then
+  echo "not run: $name: PyTorch${*:+, or $*,} cannot be imported: $(echo "$why" | tail -n 1)"
   [ -z "${AFT_PYTHON_REQUIRED:-}" ] || exit 1
   exit 77
 fi
