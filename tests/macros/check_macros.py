@@ -14,6 +14,8 @@ import sys
 ROOTS = ["include", "backends/cpu/include", "backends/cuda/include"]
 # The emulator of the tests stands for CUDA's headers. Asked for below all the same: a compiler may come without omp.h.
 OPTIONAL = "#if __has_include(<{0}>)\n#include <{0}>\n#endif\n"
+# Headers that refuse to be read without another library's.
+NEEDED = {"aft/distributed/mpi.hpp": "mpi.h"}
 # Other libraries' switches that ours set.
 SWITCHES = {"XSIMD_WITH_EMULATED"}
 
@@ -40,7 +42,9 @@ def main():
 
     here = pathlib.Path(__file__).parent
     unit = "".join(OPTIONAL.format(name) for name in sorted(foreign))
-    unit += "".join(f'#include "{name}"\n' for name in [here / "culprits.hpp", *own, here / "calls.hpp"])
+    for name in [here / "culprits.hpp", *own, here / "calls.hpp"]:
+        line = f'#include "{name}"\n'
+        unit += f"#if __has_include(<{NEEDED[name]}>)\n{line}#endif\n" if name in NEEDED else line
     done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", "-DAFT_DEVICE_EMULATOR", *flags,
                            *(f"-I{source / root}" for root in ROOTS), f"-I{source}/tests/support/emulator", "-x", "c++",
                            "-"], input=unit, capture_output=True, text=True, check=False)

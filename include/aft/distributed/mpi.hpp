@@ -27,12 +27,12 @@ struct mpi_ref {
 
   int rank() const {
     int r = 0;
-    require(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
+    require_success(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
     return r;
   }
   int size() const {
     int n = 0;
-    require(MPI_Comm_size(comm, &n), "MPI_Comm_size");
+    require_success(MPI_Comm_size(comm, &n), "MPI_Comm_size");
     return n;
   }
 
@@ -40,17 +40,17 @@ struct mpi_ref {
   void all_gather(std::span<const std::byte> part, std::span<std::byte> gathered) const {
     if (part.size() > largest) throw communication_error("aft::mpi_ref: all_gather of more than 1 GiB a rank");
     const int n = static_cast<int>(part.size());
-    require(MPI_Allgather(part.data(), n, MPI_BYTE, gathered.data(), n, MPI_BYTE, comm), "MPI_Allgather");
+    require_success(MPI_Allgather(part.data(), n, MPI_BYTE, gathered.data(), n, MPI_BYTE, comm), "MPI_Allgather");
   }
 
   /// Longer messages than an int can count go in pieces of 1 GiB.
   void send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
     while (!out.empty() || !in.empty()) {
       const std::size_t sent = (std::min)(out.size(), largest), received = (std::min)(in.size(), largest);
-      require(MPI_Sendrecv(out.data(), static_cast<int>(sent), MPI_BYTE, sent > 0 ? to : MPI_PROC_NULL, tag, in.data(),
-                           static_cast<int>(received), MPI_BYTE, received > 0 ? from : MPI_PROC_NULL, tag, comm,
-                           MPI_STATUS_IGNORE),
-              "MPI_Sendrecv");
+      require_success(MPI_Sendrecv(out.data(), static_cast<int>(sent), MPI_BYTE, sent > 0 ? to : MPI_PROC_NULL, tag,
+                                   in.data(), static_cast<int>(received), MPI_BYTE, received > 0 ? from : MPI_PROC_NULL,
+                                   tag, comm, MPI_STATUS_IGNORE),
+                      "MPI_Sendrecv");
       out = out.subspan(sent);
       in = in.subspan(received);
     }
@@ -62,7 +62,7 @@ struct mpi_ref {
  private:
   static constexpr std::size_t largest = std::size_t{1} << 30;
 
-  static void require(int code, const char* name) {
+  static void require_success(int code, const char* name) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;

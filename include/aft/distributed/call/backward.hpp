@@ -22,11 +22,11 @@ struct backward_memory {
 
   explicit backward_memory(const part& x) : at(x), keys(x), own(x, true), bias(x, at.base, at.keys), returns(x) {
     const backward_problem& p = x.local;
-    const bool far = returns.gives_sums();
+    const bool gives_sums = returns.gives_sums();
     if (x.grid || at.stand_in) staged.emplace(x, at);
     const index_t pairs = staged ? staged->pairs : 1, rows = p.B * at.queries * p.d * pairs;
     dk = {x.memory, p.dk.set ? p.B * at.keys * p.hk : 0};
-    dv = {x.memory, p.dv.set || far ? p.B * at.keys * p.d * pairs : 0};
+    dv = {x.memory, p.dv.set || gives_sums ? p.B * at.keys * p.d * pairs : 0};
     if (!staged) return;
     if (at.stand_in) y = {x.memory, rows};
     dy = {x.memory, rows};
@@ -63,14 +63,14 @@ void stage_incoming(const part& x, const backward_memory<C>& m) {
     load_row(row_at(p.dy, p.grid, b, t), p.dy.type, p.dy.sc, p.d, to, pairs);
     if (pairs == 1) return;
     const C* const y = m.y.data() + row * p.d * 2;
-    const double *const more = m.staged->more.data() + b * p.d, *const far = m.staged->average.data() + b * p.d;
+    const double *const more = m.staged->more.data() + b * p.d, *const far_part = m.staged->average.data() + b * p.d;
     for (index_t c = 0; c < p.d; ++c) {
       const double A = static_cast<double>(y[2 * c]), inverse = 1 / (1 + more[c] * static_cast<double>(y[2 * c + 1]));
       const double scaled = static_cast<double>(to[2 * c]) * inverse;
       // An infinite value among the keys makes A infinite, which says it all: a difference would be NaN.
-      const bool finite = A - A == 0 && far[c] - far[c] == 0;
+      const bool finite = A - A == 0 && far_part[c] - far_part[c] == 0;
       to[2 * c] = static_cast<C>(scaled);
-      to[2 * c + 1] = static_cast<C>(finite ? scaled * (A * inverse - far[c] * inverse) : 0);
+      to[2 * c + 1] = static_cast<C>(finite ? scaled * (A * inverse - far_part[c] * inverse) : 0);
     }
   });
 }
@@ -103,15 +103,15 @@ template <class C>
 void split_value_gradient(const part& x, const backward_memory<C>& m) {
   const backward_problem& p = x.local;
   if (m.returns.gives_sums()) {
-    const far_gradient far = m.returns.own_far();
+    const far_gradient far_part = m.returns.own_far();
     const far_sum sums = m.keys.total();
-    std::memcpy(far.max, sums.max, static_cast<std::size_t>(far.keys) * sizeof(double));
+    std::memcpy(far_part.max, sums.max, static_cast<std::size_t>(far_part.keys) * sizeof(double));
     const index_t cell = m.at.stand_in_cell(x);
     for (index_t b = 0; b < p.B; ++b) {
       const C* const dv = m.dv.data() + (b * m.at.keys + cell) * p.d * 2;
       for (index_t c = 0; c < p.d; ++c) {
-        far.slope[b * p.d + c] = static_cast<double>(dv[2 * c]);
-        far.offset[b * p.d + c] =
+        far_part.slope[b * p.d + c] = static_cast<double>(dv[2 * c]);
+        far_part.offset[b * p.d + c] =
             m.staged->average[b * p.d + c] * static_cast<double>(dv[2 * c]) + static_cast<double>(dv[2 * c + 1]);
       }
     }
@@ -129,8 +129,8 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run,
   if (p.dbias.kind != bias_kind::none) m.bias.place(p.dbias);
   if (m.staged) {
     const staged_operands<C>& staged = *m.staged;
-    const far_sum far = m.keys.total();
-    staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far : nullptr);
+    const far_sum far_part = m.keys.total();
+    staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far_part : nullptr);
     staged.fill_queries();
     if (m.at.stand_in) find_shares(x, m, run, exec);
     stage_incoming(x, m);

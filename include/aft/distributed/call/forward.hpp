@@ -38,8 +38,8 @@ template <class C>
 void join_row(const C* pairs, const C* shares, const double* more, const double* x, index_t n, C* to) {
   for (index_t c = 0; c < n; ++c) {
     const double Z = 1 + more[c] * static_cast<double>(shares[2 * c + 1]);
-    const double far = more[c] * x[c] * static_cast<double>(pairs[2 * c + 1]);
-    to[c] = static_cast<C>((static_cast<double>(pairs[2 * c]) + far) / Z);
+    const double far_part = more[c] * x[c] * static_cast<double>(pairs[2 * c + 1]);
+    to[c] = static_cast<C>((static_cast<double>(pairs[2 * c]) + far_part) / Z);
   }
 }
 
@@ -54,13 +54,13 @@ void write_results(const part& x, const forward_memory<C>& m) {
   };
   m.staged->for_each_row([&](index_t b, index_t t, index_t row) {
     const C* const average = averages + row * p.d * pairs;
-    const double *const more = m.staged->more.data() + b * p.d, *const far = m.staged->average.data() + b * p.d;
+    const double *const more = m.staged->more.data() + b * p.d, *const far_part = m.staged->average.data() + b * p.d;
     const auto write_joint = [&](const field& to, const C* of) {
       if (!to.set) return;
       if (x.pads(b, t)) {
         for (index_t c = 0; c < p.d; ++c) m.row[c] = C(0);
       } else if (pairs == 2) {
-        join_row(of, average, more, far, p.d, m.row.data());
+        join_row(of, average, more, far_part, p.d, m.row.data());
       }
       write(to, b, t, pairs == 2 || x.pads(b, t) ? m.row.data() : of, p.d);
     };
@@ -90,8 +90,8 @@ template <class C>
     return run.forward(p, exec);
   }
   const staged_operands<C>& staged = *m.staged;
-  const far_sum far = m.keys.total();
-  staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far : nullptr);
+  const far_sum far_part = m.keys.total();
+  staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far_part : nullptr);
   staged.fill_queries();
   staged.set_probe([](index_t) { return C(1); });
   staged.set_operands(p);

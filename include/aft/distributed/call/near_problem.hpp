@@ -22,9 +22,9 @@ struct placement {
 
   explicit placement(const part& x) {
     stand_in = x.where.has_far(x.rank);
-    front = stand_in && x.near().first > 0;
-    base = x.near().first - index_t{front};
-    const index_t planes = x.near().count() + index_t{stand_in};
+    front = stand_in && x.near_keys().first > 0;
+    base = x.near_keys().first - index_t{front};
+    const index_t planes = x.near_keys().count() + index_t{stand_in};
     keys = planes * x.inner;
     first_query = x.queries().first - base;
     queries = x.queries().count();
@@ -92,7 +92,7 @@ class staged_operands {
   buffer<std::uint8_t> mask;  ///< (B or 1, queries, keys) of a grid
 
   /// Fills all of them but `probe`, the second channel of the stand-in's value.
-  void fill(const row_block& near_k, const row_block& near_v, const far_sum* far) const {
+  void fill(const row_block& near_k, const row_block& near_v, const far_sum* far_part) const {
     const problem& p = x_->local;
     const index_t shift = at_->base * x_->inner;
     for (index_t b = 0; b < p.B; ++b) {
@@ -100,9 +100,9 @@ class staged_operands {
         C* const key = k.data() + (b * at_->keys + s) * p.hk;
         C* const value = v.data() + (b * at_->keys + s) * p.d * pairs;
         const index_t of_whole = s + shift;
-        const bool near = of_whole >= near_k.first && of_whole < near_k.first + near_k.cells;
+        const bool is_near = of_whole >= near_k.first && of_whole < near_k.first + near_k.cells;
         for (index_t c = 0; c < p.d * pairs; ++c) value[c] = C(0);
-        if (!near || x_->hides(b, of_whole)) {
+        if (!is_near || x_->hides(b, of_whole)) {
           for (index_t c = 0; c < p.hk; ++c) key[c] = -std::numeric_limits<C>::infinity();
           continue;
         }
@@ -110,7 +110,7 @@ class staged_operands {
         load_row(near_v.row(b, of_whole), p.v.type, 1, p.d, value, pairs);
       }
     }
-    if (far != nullptr) set_stand_in(*far);
+    if (far_part != nullptr) set_stand_in(*far_part);
     if (mask.size() > 0) fill_mask();
   }
 
@@ -166,16 +166,16 @@ class staged_operands {
  private:
   index_t masks() const { return x_->local.mask_sb != 0 ? x_->local.B : 1; }
 
-  void set_stand_in(const far_sum& far) const {
+  void set_stand_in(const far_sum& far_part) const {
     const problem& p = x_->local;
     const index_t cell = at_->stand_in_cell(*x_), group = p.hk > 0 ? p.d / p.hk : 0;
     for (index_t b = 0; b < p.B; ++b) {
       for (index_t c = 0; c < p.hk; ++c) {
-        k[(b * at_->keys + cell) * p.hk + c] = static_cast<C>(far.max[b * p.hk + c]);
+        k[(b * at_->keys + cell) * p.hk + c] = static_cast<C>(far_part.max[b * p.hk + c]);
       }
       for (index_t c = 0; c < p.d; ++c) {
-        const double den = far.den[b * p.hk + c / group];
-        const C x = den == 0 ? C(0) : static_cast<C>(far.num[b * p.d + c] / den);
+        const double den = far_part.den[b * p.hk + c / group];
+        const C x = den == 0 ? C(0) : static_cast<C>(far_part.num[b * p.d + c] / den);
         v[((b * at_->keys + cell) * p.d + c) * 2] = x;
         average[b * p.d + c] = static_cast<double>(x);
         more[b * p.d + c] = den == 0 ? 0 : den - 1;

@@ -49,20 +49,20 @@ class cut {
   index_t all_keys() const { return keys_.empty() ? 0 : keys_.back().last; }
 
   /// The keys that rank `of` needs one by one.
-  const positions& near(int of) const { return near_[static_cast<std::size_t>(of)]; }
+  const positions& near_keys(int of) const { return near_[static_cast<std::size_t>(of)]; }
   /// Those of them that rank `from` has.
-  positions near_from(int from, int of) const { return overlap(near(of), keys(from)); }
+  positions near_from(int from, int of) const { return overlap(near_keys(of), keys(from)); }
 
   /// Whether the keys `some`, which no edge of a rank's near keys divides, are far from the rows of rank `of`.
   bool is_far(const positions& some, int of) const {
     if (!sums_ || queries(of).count() == 0 || some.count() == 0) return false;
-    return some.last <= near(of).first || (!causal_ && some.first >= near(of).last);
+    return some.last <= near_keys(of).first || (!causal_ && some.first >= near_keys(of).last);
   }
   /// Whether rank `from` has keys that are far from the rows of rank `of`.
   bool sends_sums(int from, int of) const {
     const positions& part = keys(from);
-    const positions before{part.first, min_of(part.last, near(of).first)};
-    const positions behind{max_of(part.first, near(of).last), part.last};
+    const positions before{part.first, min_of(part.last, near_keys(of).first)};
+    const positions behind{max_of(part.first, near_keys(of).last), part.last};
     return is_far(before, of) || is_far(behind, of);
   }
   bool sends_any(int from) const {

@@ -27,7 +27,7 @@ struct part {
   int ranks() const { return where.size(); }
   positions queries() const { return where.queries(rank); }
   positions keys() const { return where.keys(rank); }
-  positions near() const { return where.near(rank); }
+  positions near_keys() const { return where.near_keys(rank); }
   /// Whether a key of the whole is hidden from all rows; s counts positions.
   bool hides(index_t b, index_t s) const {
     if (s >= local.lengths.of(b, where.all_keys() * inner)) return true;

@@ -28,9 +28,9 @@ class buffer {
   buffer(buffer&& other) noexcept
       : from_(other.from_), data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
   buffer& operator=(buffer&& other) noexcept {
-    std::swap(from_, other.from_);
-    std::swap(data_, other.data_);
-    std::swap(count_, other.count_);
+    (std::swap)(from_, other.from_);
+    (std::swap)(data_, other.data_);
+    (std::swap)(count_, other.count_);
     return *this;
   }
   ~buffer() {

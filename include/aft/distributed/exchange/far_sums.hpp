@@ -29,7 +29,7 @@ struct far_sum {
   static index_t size(const problem& p) { return p.B * (2 * p.hk + p.d); }
   /// At memory for size() numbers; null where a call has none.
   far_sum(double* at, const problem& p)
-      : max(at), den(behind(at, p.B * p.hk)), num(behind(at, 2 * p.B * p.hk)), keys(p.B * p.hk), channels(p.B * p.d) {}
+      : max{at}, den(behind(at, p.B * p.hk)), num(behind(at, 2 * p.B * p.hk)), keys(p.B * p.hk), channels(p.B * p.d) {}
 
   void clear() const {
     for (index_t i = 0; i < keys; ++i) {
@@ -72,7 +72,7 @@ struct far_gradient {
 
   static index_t size(const problem& p) { return p.B * (p.hk + 2 * p.d); }
   far_gradient(double* at, const problem& p)
-      : max(at),
+      : max{at},
         slope(behind(at, p.B * p.hk)),
         offset(behind(at, p.B * (p.hk + p.d))),
         keys(p.B * p.hk),

@@ -60,11 +60,11 @@ class near_keys {
  public:
   explicit near_keys(const part& x) : x_(&x) {
     const problem& p = x.local;
-    const index_t cells = x.near().count() * x.inner;
+    const index_t cells = x.near_keys().count() * x.inner;
     k_bytes_ = {x.memory, p.B * cells * p.hk * size_of(p.k.type)};
     v_bytes_ = {x.memory, p.B * cells * p.d * size_of(p.v.type)};
-    k = {k_bytes_.data(), p.B, cells, p.hk * size_of(p.k.type), x.near().first * x.inner};
-    v = {v_bytes_.data(), p.B, cells, p.d * size_of(p.v.type), x.near().first * x.inner};
+    k = {k_bytes_.data(), p.B, cells, p.hk * size_of(p.k.type), x.near_keys().first * x.inner};
+    v = {v_bytes_.data(), p.B, cells, p.d * size_of(p.v.type), x.near_keys().first * x.inner};
     index_t out = 0, in = 0;
     for (int r = 0; r < x.ranks(); ++r) {
       if (r == x.rank) continue;

@@ -95,24 +95,24 @@ class key_returns {
     dk_.fill(0);
     dv_.fill(0);
     factor_sum.fill(C(0));
-    std::vector<far_gradient> far(static_cast<std::size_t>(x.ranks()), far_gradient(nullptr, p));
+    std::vector<far_gradient> far_part(static_cast<std::size_t>(x.ranks()), far_gradient(nullptr, p));
     for (int r = 0; r < x.ranks(); ++r) {
       const positions some = x.where.near_from(x.rank, r);
       const index_t first = (some.first - x.keys().first) * x.inner, count = some.count() * x.inner;
       message in(inbox_.data() + begins_[static_cast<std::size_t>(r)]);
       if (returns_sum(r, x.rank))
-        far[static_cast<std::size_t>(r)] = far_gradient(in.numbers<double>(far_gradient::size(p)), p);
+        far_part[static_cast<std::size_t>(r)] = far_gradient(in.numbers<double>(far_gradient::size(p)), p);
       if (p.dk.set) add_rows(in, p.B, own, first, count, p.hk, dk_.data());
       if (p.dv.set) add_rows(in, p.B, own, first, count, p.d, dv_.data());
       if (factor_numbers() > 0)
         add_rows(in, p.dbias.v_heads, x.keys().count(), first, count, p.bias.rank, factor_sum.data());
     }
-    if (sums_back()) add_far(far, keys, run, exec);
+    if (sums_back()) add_far(far_part, keys, run, exec);
     write(p.dk, dk_, p.hk);
     write(p.dv, dv_, p.d);
   }
 
-  void add_far(const std::vector<far_gradient>& far, const own_keys<C>& keys, const kernels& run,
+  void add_far(const std::vector<far_gradient>& far_part, const own_keys<C>& keys, const kernels& run,
                const cpu& exec) const {
     for (const positions& region : x_->where.regions(x_->rank)) {
       const far_gradient joint(joint_.data(), x_->local);
@@ -120,7 +120,7 @@ class key_returns {
       bool any = false;
       for (int r = 0; r < x_->ranks(); ++r) {
         if (!x_->where.is_far(region, r)) continue;
-        joint.add(far[static_cast<std::size_t>(r)]);
+        joint.add(far_part[static_cast<std::size_t>(r)]);
         any = true;
       }
       if (any) keys.add_gradients(region, run, exec, joint, dk_.data(), dv_.data());
