@@ -126,20 +126,6 @@ def test_layers_with_another_batch(tmp_path):
         numpy.testing.assert_allclose(call(x, numpy.array(lengths))[0], want, rtol=0, atol=2 ** 4 * BOUND)
 
 
-class Sequence(torch.nn.Module):
-    def forward(self, x, taps):
-        return aft.torch.simple(x, x, x, causal=True) + aft.torch.conv(x, x, x, taps)
-
-
-def test_another_length(tmp_path):
-    length, batch = torch.export.Dim("length"), torch.export.Dim("batch")
-    taps = torch.randn(2, 3, generator=torch.Generator().manual_seed(1))
-    call, _ = exported(tmp_path, Sequence(), (torch.randn(2, 6, 4), taps), dynamic_shapes=({0: batch, 1: length}, None))
-    for shape in ((2, 6, 4), (1, 11, 4), (5, 2, 4)):
-        x = torch.randn(shape, generator=torch.Generator().manual_seed(2))
-        numpy.testing.assert_allclose(call(x, taps)[0], Sequence()(x, taps), rtol=0, atol=BOUND)
-
-
 class Refused(torch.nn.Module):
     def __init__(self, function):
         super().__init__()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh <python> [<folder that holds the package aft> [<folder of tests> <module that they import>...]]
+# run.sh <python> [<folder that holds the package aft> [<folder or file of tests> <module that they import>...]]
 # Tests on PyTorch, by default those of this folder. 77 without it, and without one of the modules.
 set -eu
 python=$1
@@ -15,7 +15,9 @@ if [ $# -gt 0 ]; then
   tests=$1
   shift
 fi
-name=python.$(basename "$tests")
+folder=$tests
+[ -d "$tests" ] || folder=$(dirname "$tests")
+name=python.$(basename "$folder")
 # Those of CUDA that PyTorch links, where pip put some and a toolkit has the others.
 libraries=$("$python" -c 'import glob, sysconfig; print(":".join(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib")))')
 toolkit=${CUDA_HOME:-/usr/local/cuda}
