@@ -37,9 +37,11 @@ def forward(operator: Operator, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
     return_lse, return_average = args[-2:]
     check(operator, q, k, v, bias, option, return_lse)
     shape, sums = query_shape(operator, args), sum_type(v)
-    inputs = [x if x is None else x.to(sums) for x in (q, k, v)]
+    inputs: list[Any] = [x if x is None else x.to(sums) for x in (q, k, v)]
     # A batch of one has no axis for it where data are (T, d).
-    q, k, v = inputs if v.dim() > 2 else [x if x is None else x[None] for x in inputs]
+    if v.dim() == 2:
+        inputs = [x if x is None else x[None] for x in inputs]
+    q, k, v = inputs
     batch, rows, points = v.shape[0], shape[-(v.dim() - 2):], v.shape[1:-1]
     k, v = k.flatten(1, -2), v.flatten(1, -2)
     causal, first_query = option["causal"], option["first_query"]
@@ -89,4 +91,5 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
             if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aft" \
                     and node.target not in TABLE:
                 raise ValueError(f"{node.target}: no decomposition: streams, out= and gradients have none")
-    return program.run_decompositions({**torch.export.default_decompositions(), **TABLE})
+    made: torch.export.ExportedProgram = program.run_decompositions({**torch.export.default_decompositions(), **TABLE})
+    return made

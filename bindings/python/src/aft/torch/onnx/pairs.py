@@ -23,7 +23,8 @@ def both(a: Optional[Tensor], b: Optional[Tensor]) -> Optional[Tensor]:
 
 def distances(rows: Any, keys: Any, first_query: Any, device: torch.device) -> Tensor:
     """s - position of t, (rows, keys) of int64."""
-    return torch.arange(keys, device=device) - torch.arange(rows, device=device)[:, None] - first_query
+    steps: Tensor = torch.arange(keys, device=device) - torch.arange(rows, device=device)[:, None] - first_query
+    return steps
 
 
 def take(table: Tensor, entry: Tensor, inside: Tensor) -> Tensor:

@@ -71,7 +71,8 @@ def by_product(k: Tensor, v: Tensor, w: Optional[Tensor], visible: Optional[Tens
         scores = w if visible is None else torch.where(visible, w, -torch.inf)
         largest_w = finite_or_0(scores.amax(-1, keepdim=True))
         exp_w = torch.exp(scores - largest_w)
-    sums = (exp_w @ operand).unflatten(-1, (n // heads, width)).transpose(2, 3).flatten(1, 2)
+    product = exp_w @ operand
+    sums = product.reshape(*product.shape[:-1], n // heads, width).transpose(2, 3).flatten(1, 2)
     total = sums[..., -1:]
     shift = largest_k if largest_w is None else largest_k + spread(largest_w, n)
     seen = spread((exp_w > 0).any(-1, keepdim=True), n)
@@ -95,7 +96,7 @@ def averages(k: Tensor, v: Tensor, w: Optional[Tensor], column: Optional[Tensor]
     hk, d, heads = k.shape[-1], v.shape[-1], 1 if w is None else w.shape[1]
     # Channels whose weights differ.
     n = hk if hk % heads == 0 else heads if heads % hk == 0 else d
-    k, v = spread(k.mT[:, :, None], n), v.unflatten(-1, (n, d // n)).transpose(1, 2)
+    k, v = spread(k.mT[:, :, None], n), v.reshape(*v.shape[:-1], n, d // n).transpose(1, 2)
     if column is not None:
         k, v = torch.where(column, k, -torch.inf), torch.where(column.mT, v, 0)
     # A bias of -inf hides as a mask does. What lies in hidden keys must not meet it: NaN and -inf are NaN.
