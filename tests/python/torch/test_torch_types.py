@@ -5,8 +5,6 @@ import pathlib
 import subprocess
 import sys
 
-import pytest
-
 import aft.torch
 
 PROGRAM = """
@@ -24,7 +22,6 @@ stream: aft.Stream = nn.AFTSimple(4, causal=True).stream(2)
 
 
 def test_strict(tmp_path):
-    pytest.importorskip("mypy")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     package = pathlib.Path(aft.torch.__file__).resolve().parent
