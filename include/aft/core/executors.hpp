@@ -54,6 +54,7 @@ struct runs_on {
   /// aft::cpu or aft::cuda, where E is an executor.
   using type = E;
 };
+/// runs_on of an executor as an argument has it, const or a reference.
 template <class E>
 using runs_on_t = typename runs_on<std::remove_cvref_t<E>>::type;
 
@@ -61,6 +62,7 @@ using runs_on_t = typename runs_on<std::remove_cvref_t<E>>::type;
 /// to say of what is neither.
 template <class E>
 inline constexpr bool runs_operators = executor<runs_on_t<E>>;
+/// What the four operators take as their first argument.
 template <class E>
 concept operator_executor = runs_operators<E>;
 
