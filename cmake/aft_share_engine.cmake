@@ -15,6 +15,18 @@ function(aft_share_engine target flag)
   target_link_libraries(${target} PUBLIC ${engine})
 endfunction()
 
+# aft_try_only(<target>...): where nobody is going to time or keep them, programs that share an engine are not optimised
+# themselves: scripts/test compiles examples and benchmarks to run them once.
+option(AFT_TRY_PROGRAMS "Examples and benchmarks without optimisation of their own files: to be run once, not timed" OFF)
+mark_as_advanced(AFT_TRY_PROGRAMS)
+function(aft_try_only)
+  foreach(target IN LISTS ARGN)
+    if(AFT_TRY_PROGRAMS)
+      target_compile_options(${target} PRIVATE -O0)
+    endif()
+  endforeach()
+endfunction()
+
 # aft_share_native_engine(<target> <source>...): the same with kernels for this machine, which the benchmark and char_lm
 # have compiled already where they are built; builds that name an instruction set or a sanitizer keep to theirs.
 include(CheckCXXCompilerFlag)

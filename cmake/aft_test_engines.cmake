@@ -50,10 +50,14 @@ function(_aft_add_clang_engine)
   set(objects "")
   foreach(source IN LISTS _aft_engine_parts)
     cmake_path(GET source FILENAME part)
+    set(level -O3)
+    if(part MATCHES "^harness")
+      set(level -O1)
+    endif()
     add_custom_command(
       OUTPUT "${folder}/${part}.o"
       COMMAND
-        "${AFT_COMPILER_clang++}" -std=c++20 -O3 -DNDEBUG -fopenmp -fPIC -fvisibility=hidden -fvisibility-inlines-hidden
+        "${AFT_COMPILER_clang++}" -std=c++20 ${level} -DNDEBUG -fopenmp -fPIC -fvisibility=hidden -fvisibility-inlines-hidden
         -Wall -Wextra -Wconversion -Wshadow -Werror ${hooks} "-I${aft_SOURCE_DIR}/include" "-I${aft_SOURCE_DIR}/tests"
         "-I${aft_SOURCE_DIR}/tests/support" ${doctest} -MD -MF "${folder}/${part}.d" -c
         "${aft_SOURCE_DIR}/tests/support/${source}.cpp" -o "${folder}/${part}.o"

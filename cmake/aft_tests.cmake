@@ -69,6 +69,11 @@ function(aft_need_test_harness)
   add_library(aft_test_harness STATIC ${sources})
   # The oracle's time is that of long-double exponentials, whatever the level, and at -O3 it compiles twice as long.
   set_property(SOURCE "${support}/harness/oracle.cpp" APPEND PROPERTY COMPILE_OPTIONS -O1)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    # Copies of tensors and calls; the kernels are the engine's. Loaded engines have the same files, of this directory.
+    file(GLOB callers "${support}/harness/harness*.cpp")
+    set_property(SOURCE ${callers} APPEND PROPERTY COMPILE_OPTIONS -O1)
+  endif()
   target_link_libraries(aft_test_harness PUBLIC aft::aft doctest::doctest PRIVATE aft_warnings)
   # Threads on small sizes too: what depends on their number must show in every test. Longer sequences go by parts,
   # shorter ones at once.
