@@ -70,7 +70,7 @@ TEST_CASE("idx: files that are cut off, of another form or empty") {
 
 TEST_CASE("idx: a compressed file that is cut off anywhere, or damaged, is refused") {
   const scratch_directory directory;
-  const labelled_images x = bars(6, 4);
+  const labelled_images x = stripes(6, 4);
   write_compressed(directory / "good", image_file(x));
   const std::string good = read_file(directory / "good");
   REQUIRE(read_idx(directory / "good", 3).values == x.pixels);
@@ -117,17 +117,17 @@ TEST_CASE("images: files that are missing or do not fit together") {
   CHECK_THROWS_WITH_AS(image_set::read(directory.path(), 61, 0), doctest::Contains("60 images, not the 61"),
                        user_error);
   const std::filesystem::path labels = directory / "t10k-labels-idx1-ubyte";
-  write_file(labels, label_file(bars(19, 2)));
+  write_file(labels, label_file(stripes(19, 2)));
   refused("20 images, but 19 labels");
-  labelled_images other = bars(20, 2);
+  labelled_images other = stripes(20, 2);
   other.labels[7] = 3;
   write_file(labels, label_file(other));
   refused("a test image has the label 3, the training labels end at 2");
-  write_file(labels, label_file(bars(20, 2)));
+  write_file(labels, label_file(stripes(20, 2)));
   std::swap(other.rows, other.columns);
   write_file(directory / "t10k-images-idx3-ubyte", image_file(other));
   refused("test images of 8 x 12");
-  labelled_images same = bars(20, 2);
+  labelled_images same = stripes(20, 2);
   std::fill(same.labels.begin(), same.labels.end(), std::uint8_t{0});
   CHECK_THROWS_WITH_AS(image_set(same, same), doctest::Contains("label 0"), user_error);
 }
