@@ -19,8 +19,8 @@ inline constexpr index_t image_rows = 12;
 inline constexpr index_t image_columns = 8;
 inline constexpr index_t image_classes = 3;
 
-/// Lines along the rows, along the columns or a chequerboard, under noise: to be learned in a few steps, also by a model
-/// that does not know where on an image something is.
+/// Lines along the rows, along the columns or a chequerboard, under noise: to be learned in a few steps, also by a
+/// model that does not know where on an image something is.
 inline labelled_images stripes(index_t count, std::uint64_t stream) {
   labelled_images result{.count = count, .rows = image_rows, .columns = image_columns, .pixels = {}, .labels = {}};
   random_stream random(3, stream);

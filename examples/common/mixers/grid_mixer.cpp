@@ -56,8 +56,9 @@ class grid_mixer final : public mixer<Real> {
     for (parameter<Real>* p : {&raw_, &gain_, &shift_}) all.push_back(p);
   }
   parameter<Real>* position_bias() override { return &raw_; }
-  // Only its form counts: gain and shift start at 0, as in the papers, and every filter with them.
-  double bias_deviation() const override { return 1.0; }
+  // Gain and shift start at 0, as in the papers, and every filter with them. Only the form of this counts, so that its
+  // size says how soon steps of the optimizer's size give it another.
+  double bias_deviation() const override { return 0.01; }
   const Real* operator_bias() override {
     aft::reparameterize(taps(raw_.value.data()), per_head(gain_.value), per_head(shift_.value), taps(filter_.data()));
     return filter_.data();
