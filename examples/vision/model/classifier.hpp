@@ -15,7 +15,7 @@ struct classifier_shape {
   index_t rows = 28;     // pixels
   index_t columns = 28;  // pixels
   index_t patch = 2;
-  index_t channels = 64;
+  index_t channels = 32;
   index_t layers = 4;
   index_t heads = 32;
   index_t window = 11;  // conv2d: taps an axis; local: |t - s| < window

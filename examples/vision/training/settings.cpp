@@ -15,6 +15,27 @@ namespace examples::vision {
 
 namespace {
 
+// As many as the papers' smallest AFT-conv, and heads of attention that are whole vectors.
+index_t default_heads(mixer_kind mixer, index_t channels) {
+  const index_t most = mixer == mixer_kind::conv2d ? 32 : channels / row_multiple;
+  index_t heads = std::clamp(most, index_t{1}, std::max(channels, index_t{1}));
+  while (channels % heads != 0) --heads;
+  return heads;
+}
+
+// With the rate of the other weights filters find their form late: 76.9 % against 80.4 % after 20,000 images.
+double default_bias_scale(mixer_kind mixer) {
+  switch (mixer) {
+    case mixer_kind::conv2d: return 10;
+    case mixer_kind::full:
+    case mixer_kind::local: return 30;
+    case mixer_kind::simple:
+    case mixer_kind::conv:
+    case mixer_kind::attention: return 1;
+  }
+  return 1;
+}
+
 void add_options(CLI::App& app, command_line& line, std::vector<std::string>& mixers) {
   const CLI::Validator positive(complaint_unless_positive, "POSITIVE");
   app.add_option("--data", line.data, "Directory of a set of images in IDX files, plain or .gz")->capture_default_str();
@@ -27,13 +48,14 @@ void add_options(CLI::App& app, command_line& line, std::vector<std::string>& mi
   app.add_option("--patch", line.patch, "Side of a patch in pixels")->check(positive);
   app.add_option("--dim", line.channels, "Channels, a multiple of 16")->check(positive);
   app.add_option("--layers", line.layers, "Blocks")->check(positive);
-  app.add_option("--heads", line.heads, "Heads of conv2d (half of --dim by default) and attention (4)")
+  app.add_option("--heads", line.heads, "Heads of conv2d (32 by default) and attention (one for 16 channels)")
       ->check(positive);
   app.add_option("--window", line.window,
                  "Taps of conv2d along each axis (11 by default); local: |t - s| below it (43)")
       ->check(positive);
   app.add_option("--lr", line.learning_rate, "Highest learning rate")->check(positive);
-  app.add_option("--bias-lr-scale", line.bias_scale, "Learning rate of the position bias over that of the rest")
+  app.add_option("--bias-lr-scale", line.bias_scale,
+                 "Learning rate of the position bias over that of the rest (conv2d 10, full and local 30)")
       ->check(positive);
   app.add_option("--seed", line.seed, "Names the initial weights and the order of the images");
   app.add_option("--threads", line.threads, "Threads; OpenMP's choice by default")->check(CLI::Range(1, 1024));
@@ -74,8 +96,6 @@ parsed parse(int argc, const char* const* argv) {
       if (classify->count(option) == 0) target = value;
     };
     unless_given("--images", line.images, index_t{20000});
-    unless_given("--layers", line.layers, index_t{3});
-    unless_given("--epochs", line.epochs, 2.0);
     if (mixers.empty()) mixers = {"conv2d"};
   }
   // Without a name a checkpoint's own mixer is meant.
@@ -94,9 +114,7 @@ training_settings settings_for(const command_line& line, mixer_kind mixer, const
   s.shape.patch = line.patch;
   s.shape.channels = line.channels;
   s.shape.layers = line.layers;
-  // Where heads mean nothing there is one of each channel's own, and one for the biases of full and local.
-  s.shape.heads = line.heads;
-  if (line.heads == 0) s.shape.heads = mixer == mixer_kind::conv2d ? std::max(line.channels / 2, index_t{1}) : 4;
+  s.shape.heads = line.heads > 0 ? line.heads : default_heads(mixer, line.channels);
   s.shape.window = line.window;
   if (line.window == 0) s.shape.window = mixer == mixer_kind::conv2d ? 11 : 43;
   s.shape.classes = data.classes();
@@ -106,7 +124,7 @@ training_settings settings_for(const command_line& line, mixer_kind mixer, const
   if (line.steps == 0 && steps > 1e12) throw user_error("--epochs: more steps than anybody can wait for");
   s.steps = line.steps > 0 ? line.steps : static_cast<std::int64_t>(steps);
   s.learning_rate = line.learning_rate;
-  s.bias_scale = line.bias_scale;
+  s.bias_scale = line.bias_scale > 0 ? line.bias_scale : default_bias_scale(mixer);
   s.seed = line.seed;
   check(s);
   return s;

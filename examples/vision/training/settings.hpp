@@ -13,9 +13,9 @@ namespace examples::vision {
 /// A checkpoint holds these: the same settings and the same images give the same losses, bit for bit.
 struct training_settings {
   classifier_shape shape;
-  index_t batch = 64;
+  index_t batch = 16;
   std::int64_t steps = 0;
-  double learning_rate = 3e-3;
+  double learning_rate = 5e-3;
   double bias_scale = 1;
   std::uint64_t seed = 1;
 };
@@ -31,15 +31,15 @@ struct command_line {
   double epochs = 2;
   std::int64_t steps = 0;    // 0: those of `epochs`
   std::int64_t stop_at = 0;  // 0: at the end
-  std::int64_t save_every = 200;
-  index_t batch = 64;
+  std::int64_t save_every = 500;
+  index_t batch = 16;
   index_t patch = 2;
-  index_t channels = 64;
+  index_t channels = 32;
   index_t layers = 4;
   index_t heads = 0;   // 0: each mixer's own
   index_t window = 0;  // 0: each mixer's own
-  double learning_rate = 3e-3;
-  double bias_scale = 1;
+  double learning_rate = 5e-3;
+  double bias_scale = 0;  // 0: each mixer's own
   std::uint64_t seed = 1;
   int threads = 0;
   bool quick = false;
