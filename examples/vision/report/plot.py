@@ -70,7 +70,7 @@ def plot_confusion(run, names, file):
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=100)
     for label, row in enumerate(shares):
         for predicted, share in enumerate(row):
-            if share >= 0.5:
+            if round(share) > 0:
                 axis.text(predicted, label, f"{share:.0f}", ha="center", va="center", fontsize=7,
                           color="white" if share > 50 else "black")
     axis.set_xticks(range(count), names, rotation=60, ha="right", fontsize=8)

@@ -15,10 +15,10 @@ namespace examples::vision {
 
 namespace {
 
-// As many as the papers' smallest AFT-conv, and heads of attention that are whole vectors.
+// Half the channels, with whose filters AFT-conv has about as many parameters as attention with its positions; heads of
+// attention that are whole vectors.
 index_t default_heads(mixer_kind mixer, index_t channels) {
-  const index_t most = mixer == mixer_kind::conv2d ? 32 : channels / row_multiple;
-  index_t heads = std::clamp(most, index_t{1}, std::max(channels, index_t{1}));
+  index_t heads = std::max(channels / (mixer == mixer_kind::conv2d ? 2 : row_multiple), index_t{1});
   while (channels % heads != 0) --heads;
   return heads;
 }
@@ -48,7 +48,8 @@ void add_options(CLI::App& app, command_line& line, std::vector<std::string>& mi
   app.add_option("--patch", line.patch, "Side of a patch in pixels")->check(positive);
   app.add_option("--dim", line.channels, "Channels, a multiple of 16")->check(positive);
   app.add_option("--layers", line.layers, "Blocks")->check(positive);
-  app.add_option("--heads", line.heads, "Heads of conv2d (32 by default) and attention (one for 16 channels)")
+  app.add_option("--heads", line.heads,
+                 "Heads of conv2d (half of --dim by default) and attention (one for 16 channels)")
       ->check(positive);
   app.add_option("--window", line.window,
                  "Taps of conv2d along each axis (11 by default); local: |t - s| below it (43)")
