@@ -25,7 +25,8 @@ def plot_losses(data, file):
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
     for run in data["results"]:
         losses = smoothed(run["train_bits"], 0.01)
-        axes[0].plot(range(1, len(losses) + 1), losses, label=f"{NAMES[run['mixer']]}: {100 * run['accuracy']:.2f} % right")
+        label = f"{NAMES[run['mixer']]}: {100 * run['accuracy']:.2f} % right"
+        axes[0].plot(range(1, len(losses) + 1), losses, label=label)
         axes[1].plot(run["seconds"], losses)
     for axis, title in zip(axes, ("steps", f"seconds on {data['threads']} threads")):
         axis.set_xlabel(title)
@@ -42,7 +43,8 @@ def plot_filters(run, file):
     """exp(w) - 1 as in the papers' Figure 6: what a tap adds to a weight of 1. A scale for each head."""
     layers = run["biases"]
     heads = min(HEADS, layers[0]["shape"][0])
-    figure, axes = plt.subplots(len(layers), heads, figsize=(0.8 * heads + 0.6, 0.85 * len(layers) + 0.7), squeeze=False)
+    size = (0.8 * heads + 0.6, 0.85 * len(layers) + 0.7)
+    figure, axes = plt.subplots(len(layers), heads, figsize=size, squeeze=False)
     for layer, bias in enumerate(layers):
         _, height, width = bias["shape"]
         for head in range(heads):
@@ -56,7 +58,8 @@ def plot_filters(run, file):
             axis.set_title(f"{limit:.2g}", fontsize=7, pad=2)
             if head == 0:
                 axis.set_ylabel(f"layer {layer + 1}", fontsize=8)
-    figure.suptitle(f"{NAMES[run['mixer']]}: exp(w) - 1 of the first {heads} heads, with the largest size of each", fontsize=9)
+    figure.suptitle(f"{NAMES[run['mixer']]}: exp(w) - 1 of the first {heads} heads, with the largest size of each",
+                    fontsize=9)
     figure.tight_layout()
     figure.savefig(file, dpi=130)
     plt.close(figure)

@@ -14,8 +14,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / 
 from kept_runs import NAMES, machine_of, origin, read, show_or_check, write  # noqa: E402  (where they are comes first)
 
 SHARED = ("task", "data", "training_images", "test_images", "compiler", "products", "threads")
-KEPT = ("mixer", "parameters", "accuracy", "test_bits", "confusion", "mixer_ms", "step_ms", "peak_bytes", "grid", "patch",
-        "dim", "layers", "heads", "window", "classes", "batch", "steps", "learning_rate", "bias_lr_scale", "seed")
+KEPT = ("mixer", "parameters", "accuracy", "test_bits", "confusion", "mixer_ms", "step_ms", "peak_bytes", "grid",
+        "patch", "dim", "layers", "heads", "window", "classes", "batch", "steps", "learning_rate", "bias_lr_scale",
+        "seed")
 
 
 def summary(results):
@@ -27,8 +28,8 @@ def table(document):
     run = document["results"][0]
     epochs = run["steps"] * run["batch"] / document["training_images"]
     yield machine_of(document)
-    yield (f"{run['steps']:,} steps of {run['batch']} images, {epochs:.1f} times the {document['training_images']:,} training "
-           f"images, {run['layers']} layers of {run['dim']}:")
+    yield (f"{run['steps']:,} steps of {run['batch']} images, {epochs:.1f} times the {document['training_images']:,} "
+           f"training images, {run['layers']} layers of {run['dim']}:")
     yield ""
     yield ("| mixer | heads | parameters | accuracy on the test images | bits an image | ms per step, mixer | whole | "
            "peak memory |")
