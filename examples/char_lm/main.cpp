@@ -4,47 +4,18 @@
 
 #include "char_lm/report/report.hpp"
 #include "char_lm/training/training.hpp"
-#include "common/report/progress.hpp"
+#include "common/report/program.hpp"
 #include "common/report/results_file.hpp"
-#include "common/support/user_error.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
-#include <new>
 #include <optional>
 
 namespace {
 
 using namespace examples;
 using namespace examples::char_lm;
-
-// The current step is finished and saved first; a second Ctrl-C ends the program at once.
-volatile std::sig_atomic_t interrupted = 0;
-
-extern "C" void note_interrupt(int signal) {
-  interrupted = 1;
-  std::signal(signal, SIG_DFL);
-}
-
-constexpr int exit_user_error = 2;
-constexpr int exit_interrupted = 130;
-
-void train(training& run, const command_line& line, const std::filesystem::path& save) {
-  const training_settings& s = run.settings();
-  const std::int64_t end = line.stop_at > 0 ? std::min(line.stop_at, s.steps) : s.steps;
-  progress display(std::string(name_of(s.shape.mixer)), "step", s.steps, run.steps_done());
-  while (run.steps_done() < end && interrupted == 0) {
-    const double bits = run.step();
-    const double seconds = run.step_milliseconds() / 1e3;
-    const auto tokens = static_cast<double>(s.batch * s.shape.context);
-    display.step(run.steps_done(), bits, tokens / seconds, seconds * static_cast<double>(end - run.steps_done()));
-    if (!save.empty() && run.steps_done() % line.save_every == 0 && run.steps_done() < end) run.save(save);
-  }
-  display.finish();
-  if (!save.empty()) run.save(save);
-}
 
 /// Writes with the model, and says so if it takes long.
 void write(training& run, const command_line& line, result& r) {
@@ -54,13 +25,14 @@ void write(training& run, const command_line& line, result& r) {
   const auto start = clock::now();
   writer<float> text = run.start_writing(line.prompt, line.temperature, line.restart);
   std::optional<progress> display;
-  for (index_t done = 1; done <= line.generate && interrupted == 0; ++done) {
+  for (index_t done = 1; done <= line.generate && !interrupted(); ++done) {
     text.next();
     const double seconds = std::chrono::duration<double>(clock::now() - start).count();
     const double rate = static_cast<double>(done) / seconds;
     r.characters_per_second = rate;
     if (!display && seconds > 1)
-      display.emplace(std::string(name_of(r.settings.shape.mixer)) + " writes", "character", line.generate, done);
+      display.emplace(std::string(name_of(r.settings.shape.mixer)) + " writes", progress_words{"character", "", ""},
+                      line.generate, done);
     if (display) display->step(done, rate, static_cast<double>(line.generate - done) / rate);
   }
   if (display) display->finish();
@@ -102,21 +74,23 @@ int run(const command_line& line) {
               line.text.c_str(), data.bytes().size(), static_cast<long long>(data.distinct()), entropy(data.bytes(), 0),
               order1, line.threads);
   if (!line.out.empty()) std::filesystem::create_directories(line.out);
-  std::signal(SIGINT, note_interrupt);
-  std::signal(SIGTERM, note_interrupt);
+  note_interrupts();
   std::vector<result> results;
   for (const mixer_kind mixer : line.mixers) {
     memory_meter::restart();
     const std::unique_ptr<training> one = start(line, mixer, data);
     const std::filesystem::path save = file_for(line, line.save, mixer);
-    if (!line.eval_only) train(*one, line, save);
-    if (interrupted != 0) {
+    if (!line.eval_only)
+      train(*one, std::string(name_of(mixer)), {"step", "char", "tokens"},
+            static_cast<double>(one->settings().batch * one->settings().shape.context),
+            {.stop_at = line.stop_at, .save_every = line.save_every, .save = save});
+    if (interrupted()) {
       std::printf("interrupted at step %lld%s%s\n", static_cast<long long>(one->steps_done()),
                   save.empty() ? "" : "; go on with --load ", save.c_str());
       return exit_interrupted;
     }
     results.push_back(result_of(*one, line));
-    if (interrupted != 0) {
+    if (interrupted()) {
       std::printf("interrupted after %zu of %lld characters:\n%s%s\n", results.back().written.size(),
                   static_cast<long long>(line.generate), line.prompt.c_str(),
                   printable(results.back().written).c_str());
@@ -140,23 +114,10 @@ int run(const command_line& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return examples::run_program("char_lm", [&] {
     parsed arguments = parse(argc, argv);
     command_line& line = arguments.line;
-    if (!arguments.finished && line.mixers.empty())
-      line.mixers = {examples::char_lm::checkpoint::read(line.load).settings.shape.mixer};
+    if (!arguments.finished && line.mixers.empty()) line.mixers = {checkpoint::read(line.load).settings.shape.mixer};
     return arguments.finished ? EXIT_SUCCESS : run(line);
-  } catch (const examples::user_error& e) {
-    std::fprintf(stderr, "char_lm: %s\n", e.what());
-    return exit_user_error;
-  } catch (const std::filesystem::filesystem_error& e) {
-    std::fprintf(stderr, "char_lm: %s\n", e.what());
-    return exit_user_error;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "char_lm: not enough memory for a model of this size\n");
-    return exit_user_error;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "char_lm: %s\n", e.what());
-    return EXIT_FAILURE;
-  }
+  });
 }

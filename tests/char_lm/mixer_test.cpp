@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "finite_difference.hpp"
+#include "support/examples/finite_difference.hpp"
 
 #include "common/mixers/mixer.hpp"
 
@@ -7,8 +7,7 @@
 #include <memory>
 
 using namespace examples;
-using namespace examples::char_lm;
-using namespace examples::char_lm::test;
+using namespace examples::test;
 
 namespace {
 

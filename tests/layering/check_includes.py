@@ -50,7 +50,8 @@ for _folder, _seen in FOLDERS["cpu"].items():
                      "stencil/backward stencil/calls".split())
 # The examples: what they share, then each example's own folders, which see all of the shared ones. "." is the program.
 EXAMPLES = {
-    "common": in_order("support layers mixers training report"),
+    "common": in_order("support layers mixers blocks training report"),
+    "vision": in_order("data model training report ."),
     "char_lm": in_order("data model training report ."),
     "small": in_order("."),
 }

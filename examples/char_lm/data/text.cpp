@@ -2,6 +2,7 @@
 
 #include "char_lm/data/text.hpp"
 
+#include "common/support/fingerprint.hpp"
 #include "common/support/rng.hpp"
 #include "common/support/user_error.hpp"
 
@@ -68,9 +69,7 @@ index_t text::distinct() const {
 }
 
 std::uint64_t text::fingerprint() const {
-  std::uint64_t hash = 0xCBF29CE484222325ULL;
-  for (const std::uint8_t byte : bytes_) hash = (hash ^ byte) * 0x100000001B3ULL;
-  return hash;
+  return fold_bytes(empty_fingerprint, bytes_.data(), bytes_.size());
 }
 
 double entropy(const std::vector<std::uint8_t>& bytes, int order) {

@@ -5,11 +5,7 @@
 
 #include "char_lm/model/embedding.hpp"
 #include "char_lm/model/model_stream.hpp"
-#include "common/layers/mlp.hpp"
-#include "common/mixers/mixer.hpp"
-
-#include <chrono>
-#include <deque>
+#include "common/blocks/block_stack.hpp"
 
 namespace examples::char_lm {
 
@@ -21,33 +17,6 @@ struct model_shape {
   index_t heads = 6;
   index_t window = 32;
   bool tied_keys = true;
-};
-
-/// The mixer half of a block: out = x + mix(norm(x) project) output.
-template <class Real>
-class mixing {
- public:
-  mixing(const std::string& name, const model_shape& shape, index_t max_batch);
-
-  /// With a stream the rows are the next of its sequences.
-  void forward(sequences s, const Real* x, Real* out, const aft::cpu& exec, mixer_stream<Real>* stream);
-  /// `d_out` is the gradient of the output; it becomes that of x.
-  void backward(sequences s, const Real* x, Real* d_out, workspace<Real>& work, const aft::cpu& exec);
-  void collect(parameter_list<Real>& all);
-
-  /// Seconds inside the operator itself, without the projections that all mixers share.
-  double seconds = 0;
-
-  std::unique_ptr<mixer<Real>> mix;
-  layer_norm<Real> norm;
-  parameter<Real> project;
-  parameter<Real> output;
-
- private:
-  index_t channels_;
-  buffer<Real> normed_;
-  buffer<Real> projected_;
-  buffer<Real> mixed_;
 };
 
 template <class Real>
@@ -68,7 +37,7 @@ class model {
 
   /// Remembers a text of at most `context` bytes, or of any length if the model is unlimited().
   model_stream<Real> make_stream();
-  bool unlimited() const { return blocks_.front().mix.mix->unlimited(); }
+  bool unlimited() { return blocks_.mixer_of(0).unlimited(); }
   /// The logits that follow the stream's text and the next `count` bytes, of which 1 to context come in one call. As
   /// above up to rounding; the cost of a byte does not grow with the text for AFT's operators but full.
   void logits(model_stream<Real>& stream, const std::uint8_t* text, index_t count, Real* out);
@@ -78,31 +47,22 @@ class model {
   const model_shape& shape() const { return shape_; }
   int threads() const { return exec_.threads; }
   /// Seconds spent in the mixers' operators since the last call.
-  double take_mixer_seconds();
-  parameter<Real>* position_bias(index_t layer);
+  double take_mixer_seconds() { return blocks_.take_mixer_seconds(); }
+  parameter<Real>* position_bias(index_t layer) { return blocks_.mixer_of(layer).position_bias(); }
 
  private:
-  struct block {
-    mixing<Real> mix;
-    mlp<Real> feed_forward;
-    buffer<Real> middle;
-    buffer<Real> out;
-  };
   const Real* run(sequences s, const std::uint8_t* text, model_stream<Real>* stream = nullptr);
 
   model_shape shape_;
   metered_memory memory_;
   aft::cpu exec_;
   embedding<Real> embedding_;
-  std::deque<block> blocks_;
-  workspace<Real> work_;
+  block_stack<Real> blocks_;
   buffer<Real> embedded_;
   buffer<Real> gradient_;
   parameter_list<Real> parameters_;
 };
 
-extern template class mixing<float>;
-extern template class mixing<double>;
 extern template class model<float>;
 extern template class model<double>;
 

@@ -9,20 +9,12 @@ import sys
 
 import matplotlib
 
-from summary import NAMES
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
+from curves import smoothed  # noqa: E402  (where they are comes first)
+from kept_runs import NAMES  # noqa: E402
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen before)
-
-
-def smoothed(values, weight):
-    """A running mean that forgets: single batches differ by more than the mixers do."""
-    result, mean, total = [], 0.0, 0.0
-    for value in values:
-        mean = (1 - weight) * mean + weight * value
-        total = (1 - weight) * total + weight
-        result.append(mean / total)
-    return result
 
 
 def plot_losses(data, file):

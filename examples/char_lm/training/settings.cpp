@@ -2,13 +2,12 @@
 
 #include "char_lm/training/settings.hpp"
 
+#include "common/support/positive_number.hpp"
 #include "common/support/simd.hpp"
 #include "common/support/user_error.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <iostream>
 
 namespace examples::char_lm {
@@ -22,33 +21,10 @@ double default_bias_scale(mixer_kind mixer) {
     case mixer_kind::full: return 30;
     case mixer_kind::conv: return 10;
     case mixer_kind::simple:
-    case mixer_kind::attention: return 1;
+    case mixer_kind::attention:
+    case mixer_kind::conv2d: return 1;
   }
   return 1;
-}
-
-std::vector<mixer_kind> mixers_named(const std::vector<std::string>& names) {
-  std::vector<mixer_kind> result;
-  const auto add = [&](mixer_kind kind) {
-    if (std::find(result.begin(), result.end(), kind) == result.end()) result.push_back(kind);
-  };
-  for (const std::string& name : names) {
-    if (name == "all") {
-      for (const mixer_kind kind : all_mixers) add(kind);
-      continue;
-    }
-    const auto kind = mixer_named(name);
-    if (!kind) throw user_error("--mixer " + name + ": expected local, conv, attention, full, simple or all");
-    add(*kind);
-  }
-  return result;
-}
-
-// CLI11's own check prints the largest double, with all its digits.
-std::string complaint_unless_positive(const std::string& value) {
-  char* end = nullptr;
-  const double x = std::strtod(value.c_str(), &end);
-  return *end == '\0' && x > 0 && std::isfinite(x) ? "" : "expected a number above 0, not " + value;
 }
 
 }  // namespace
@@ -115,7 +91,7 @@ parsed parse(int argc, const char* const* argv) {
   }
   // Without a name a checkpoint's own mixer is meant.
   if (mixers.empty() && line.load.empty()) mixers = {"local", "conv", "attention"};
-  line.mixers = mixers_named(mixers);
+  line.mixers = mixers_named(mixers, all_mixers);
   if (line.eval_only && line.load.empty()) throw user_error("--eval-only needs --load");
   if (line.prompt.empty()) throw user_error("--prompt is empty");
   if (line.threads == 0) line.threads = hardware_threads();
@@ -141,10 +117,7 @@ training_settings settings_for(const command_line& line, mixer_kind mixer) {
 }
 
 std::filesystem::path file_for(const command_line& line, const std::filesystem::path& file, mixer_kind mixer) {
-  if (file.empty() || line.mixers.size() == 1) return file;
-  std::filesystem::path result = file;
-  result.replace_filename(file.stem().string() + "-" + std::string(name_of(mixer)) + file.extension().string());
-  return result;
+  return line.mixers.size() == 1 ? file : file_of_mixer(file, mixer);
 }
 
 void check(const training_settings& s) {

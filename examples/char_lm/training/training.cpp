@@ -3,9 +3,9 @@
 #include "char_lm/training/training.hpp"
 
 #include "common/support/user_error.hpp"
+#include "common/training/step_times.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
 namespace examples::char_lm {
@@ -28,14 +28,6 @@ const text& fitting(const text& data, index_t context) {
 
 double bits(double nats, index_t characters) {
   return nats / static_cast<double>(characters) / std::numbers::ln2;
-}
-
-double typical_milliseconds(const std::vector<double>& seconds) {
-  if (seconds.empty()) return 0;
-  // The median: the first steps touch fresh memory, and some the machine gave to somebody else.
-  std::vector<double> sorted = seconds;
-  std::sort(sorted.begin(), sorted.end());
-  return 1e3 * sorted[sorted.size() / 2];
 }
 
 }  // namespace
@@ -90,10 +82,10 @@ writer<float> training::start_writing(const std::string& prompt, double temperat
 }
 
 double training::step_milliseconds() const {
-  return typical_milliseconds(step_seconds_);
+  return median_milliseconds(step_seconds_);
 }
 double training::mixer_milliseconds() const {
-  return typical_milliseconds(mixer_seconds_);
+  return median_milliseconds(mixer_seconds_);
 }
 
 }  // namespace examples::char_lm

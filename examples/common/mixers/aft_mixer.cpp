@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The AFT operators as mixers: y = sigmoid(q) * average(k + w, v), causal.
+// The AFT operators as mixers: y = sigmoid(q) * average(k + w, v).
 
 #include "common/mixers/aft_mixer.hpp"
 
+#include <stdexcept>
 #include <utility>
 
 namespace examples {
@@ -27,6 +28,7 @@ class aft_mixer : public mixer<Real> {
       : channels_(shape.channels),
         key_channels_(key_channels),
         context_(shape.context),
+        causal_(shape.causal),
         lse_(shape.max_batch * shape.context * key_channels),
         average_(shape.max_batch * shape.context * shape.channels) {}
 
@@ -39,6 +41,7 @@ class aft_mixer : public mixer<Real> {
     call_backward(exec, s.time, split(s, qkv), whole(s, dy), split(s, dqkv), options(s));
   }
   std::unique_ptr<mixer_stream<Real>> make_stream(index_t count) final {
+    if (!causal_) throw std::logic_error("a stream of a mixer whose rows see later ones");
     return std::make_unique<slots>(*this, spec(), count);
   }
 
@@ -87,7 +90,7 @@ class aft_mixer : public mixer<Real> {
     return view<T>(x, {s.batch, s.time, channels_});
   }
   aft::options options(sequences s) {
-    aft::options o{.causal = true};
+    aft::options o{.causal = causal_};
     o.lse = view<Real>(lse_.data(), {s.batch, s.time, key_channels_});
     o.average = whole(s, average_.data());
     return o;
@@ -96,6 +99,7 @@ class aft_mixer : public mixer<Real> {
   index_t channels_;
   index_t key_channels_;
   index_t context_;
+  bool causal_;
   buffer<Real> lse_;
   buffer<Real> average_;
 };
@@ -143,7 +147,7 @@ class biased_mixer : public aft_mixer<Real> {
   parameter<Real> bias_;
 };
 
-/// One bias for every pair of positions, (T, T): its upper triangle is never read.
+/// One bias for every pair of positions, (T, T): with causal order its upper triangle is never read.
 template <class Real>
 class full_mixer final : public biased_mixer<Real> {
  public:
@@ -170,37 +174,39 @@ class full_mixer final : public biased_mixer<Real> {
   index_t context_;
 };
 
-/// A bias for the `window` latest keys of every position, stored as a band (T, window): the dense matrix
-/// would hold T - window zeros a row for the optimizer to walk over.
+/// A bias for the keys nearer than `window` to every position, stored as a band (T, width): the dense matrix would hold
+/// T - width zeros a row for the optimizer to walk over.
 template <class Real>
 class local_mixer final : public biased_mixer<Real> {
  public:
   local_mixer(const std::string& name, const mixer_shape& shape)
-      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, shape.window}), width_(shape.window) {}
+      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, width_of(shape)}),
+        window_{.before = shape.window - 1, .after = shape.causal ? 0 : shape.window - 1},
+        width_(width_of(shape)) {}
 
  private:
+  static index_t width_of(const mixer_shape& shape) { return shape.causal ? shape.window : 2 * shape.window - 1; }
   aft::stream_spec spec() const override {
-    return aft::stream_spec::local<Real>(this->channels(), this->key_channels(), window());
+    return aft::stream_spec::local<Real>(this->channels(), this->key_channels(), window_);
   }
   void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
             const aft::options& o) override {
-    aft::local(exec, in.q, in.k, in.v, bias(rows, this->value()), window(), y, o);
+    aft::local(exec, in.q, in.k, in.v, bias(rows, this->value()), window_, y, o);
   }
   void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
-    aft::local_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), window(), dy, d.q, d.k, d.v,
+    aft::local_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), window_, dy, d.q, d.k, d.v,
                         bias(rows, this->cleared_gradient()), o);
   }
-  // The causal half of window::strict(width).
-  aft::window window() const { return {.before = width_ - 1, .after = 0}; }
   template <class T>
   auto bias(index_t rows, T* w) const {
     return aft::banded_bias{aft::tensor_view<T, 2>(w, {rows, width_})};
   }
+  aft::window window_;  // window::strict, or its causal half
   index_t width_;
 };
 
-/// A filter of `window` causal taps for every head.
+/// A filter of `window` taps for every head.
 template <class Real>
 class conv_mixer final : public biased_mixer<Real> {
  public:
@@ -242,7 +248,8 @@ std::unique_ptr<mixer<Real>> make_aft_mixer(mixer_kind kind, const std::string& 
     case mixer_kind::full: return std::make_unique<full_mixer<Real>>(name, shape);
     case mixer_kind::local: return std::make_unique<local_mixer<Real>>(name, shape);
     case mixer_kind::conv: return std::make_unique<conv_mixer<Real>>(name, shape);
-    case mixer_kind::attention: break;
+    case mixer_kind::attention:
+    case mixer_kind::conv2d: break;
   }
   return nullptr;
 }

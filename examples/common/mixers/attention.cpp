@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 namespace examples {
 
@@ -87,22 +88,29 @@ void attention<Real>::forward(sequences s, const Real* qkv, Real* y, const aft::
   });
 }
 
+template <class Real>
+auto attention<Real>::extent_of(index_t time, index_t query, index_t key) const -> extent {
+  const index_t seen = std::min(block, time - key);
+  return {round_up(seen, group), round_up(std::min(block, time - query), group), seen, shape_.causal && key == query};
+}
+
 /// tile[s][t] = sum_c keys[s][c] queries[t][c], for the pairs that are seen.
 template <class Real>
-void attention<Real>::pair_products(const Real* keys, const Real* queries_transposed, bool diagonal, Real* tile) const {
-  for_groups(diagonal, [&](index_t first, index_t count) {
+void attention<Real>::pair_products(const Real* keys, const Real* queries_transposed, const extent& e,
+                                    Real* tile) const {
+  for_groups(e.diagonal, e.keys, [&](index_t first, index_t count) {
     // Of a diagonal tile, keys from `first` on are seen by queries from `first` on.
-    const index_t skip = diagonal ? first : 0;
-    tile_gemm<Real>(count, block - skip, width_, {keys + first * padded_, padded_}, queries_transposed + skip, block,
-                    false, tile + first * block + skip, block);
+    const index_t skip = e.diagonal ? first : 0;
+    tile_gemm<Real>(count, e.queries - skip, width_, {keys + first * padded_, padded_}, queries_transposed + skip,
+                    block, false, tile + first * block + skip, block);
   });
 }
 
 /// out[t] += sum_s tile[s][t] rows[s]
 template <class Real>
-void attention<Real>::add_to_queries(const Real* tile, const Real* rows, bool diagonal, Real* out) const {
-  for_groups(diagonal, [&](index_t first, index_t count) {
-    const index_t keys = diagonal ? first + count : block;
+void attention<Real>::add_to_queries(const Real* tile, const Real* rows, const extent& e, Real* out) const {
+  for_groups(e.diagonal, e.queries, [&](index_t first, index_t count) {
+    const index_t keys = e.diagonal ? first + count : e.keys;
     tile_gemm<Real>(count, padded_, keys, {tile + first, 1, block}, rows, padded_, true, out + first * padded_,
                     padded_);
   });
@@ -110,11 +118,11 @@ void attention<Real>::add_to_queries(const Real* tile, const Real* rows, bool di
 
 /// out[s] += sum_t tile[s][t] rows[t]
 template <class Real>
-void attention<Real>::add_to_keys(const Real* tile, const Real* rows, bool diagonal, Real* out) const {
-  for_groups(diagonal, [&](index_t first, index_t count) {
-    const index_t skip = diagonal ? first : 0;
-    tile_gemm<Real>(count, padded_, block - skip, {tile + first * block + skip, block}, rows + skip * padded_, padded_,
-                    true, out + first * padded_, padded_);
+void attention<Real>::add_to_keys(const Real* tile, const Real* rows, const extent& e, Real* out) const {
+  for_groups(e.diagonal, e.keys, [&](index_t first, index_t count) {
+    const index_t skip = e.diagonal ? first : 0;
+    tile_gemm<Real>(count, padded_, e.queries - skip, {tile + first * block + skip, block}, rows + skip * padded_,
+                    padded_, true, out + first * padded_, padded_);
   });
 }
 
@@ -125,11 +133,11 @@ void attention<Real>::forward_head(index_t time, const head_arrays& h, Real* lse
     std::fill(out, out + block * padded_, Real(0));
     std::fill(h.top, h.top + block, lowest);
     std::fill(h.sum, h.sum + block, Real(0));
-    for (index_t key = 0; key <= query; key += block) {
-      const bool diagonal = key == query;
-      pair_products(h.k + key * padded_, h.q_transposed + query * padded_, diagonal, h.weights);
-      fold_tile(diagonal, h, out);
-      add_to_queries(h.weights, h.v + key * padded_, diagonal, out);
+    for (index_t key = 0; key < (shape_.causal ? query + 1 : time); key += block) {
+      const extent e = extent_of(time, query, key);
+      pair_products(h.k + key * padded_, h.q_transposed + query * padded_, e, h.weights);
+      fold_tile(e, h, out);
+      add_to_queries(h.weights, h.v + key * padded_, e, out);
     }
     for (index_t i = 0; i < std::min(block, time - query); ++i) {
       const pack<Real> factor(Real(1) / h.sum[i]);
@@ -143,25 +151,25 @@ void attention<Real>::forward_head(index_t time, const head_arrays& h, Real* lse
 /// Turns a tile of logits into weights below the running maximum of each query, and brings the sums and the
 /// values gathered so far down to the same maximum.
 template <class Real>
-void attention<Real>::fold_tile(bool diagonal, const head_arrays& h, Real* out) const {
-  if (diagonal) hide_future(h.weights);
-  for (index_t t = 0; t < block; t += lanes<Real>) {
-    const index_t keys = diagonal ? round_up(t + 1, group) : block;
+void attention<Real>::fold_tile(const extent& e, const head_arrays& h, Real* out) const {
+  hide(e, h.weights);
+  for (index_t t = 0; t < e.queries; t += lanes<Real>) {
+    const index_t keys = e.diagonal ? round_up(t + 1, group) : e.keys;
     const pack<Real> before = load(h.top + t);
     pack<Real> top = before;
     for (index_t s = 0; s < keys; ++s) top = xsimd::max(top, load(h.weights + s * block + t));
     pack<Real> sum(Real(0));
     for (index_t s = 0; s < keys; ++s) {
-      const pack<Real> e = xsimd::exp(load(h.weights + s * block + t) - top);
-      store(h.weights + s * block + t, e);
-      sum += e;
+      const pack<Real> weight = xsimd::exp(load(h.weights + s * block + t) - top);
+      store(h.weights + s * block + t, weight);
+      sum += weight;
     }
     const pack<Real> shrink = xsimd::exp(before - top);
     store(h.shrink + t, shrink);
     store(h.top + t, top);
     store(h.sum + t, xsimd::fma(load(h.sum + t), shrink, sum));
   }
-  for (index_t t = 0; t < block; ++t) {
+  for (index_t t = 0; t < e.queries; ++t) {
     // Most queries have met their maximum by then.
     if (h.shrink[t] == Real(1)) continue;
     for (index_t c = 0; c < padded_; c += lanes<Real>)
@@ -169,10 +177,13 @@ void attention<Real>::fold_tile(bool diagonal, const head_arrays& h, Real* out) 
   }
 }
 
-/// Only within the groups on the diagonal: what lies below them is never read.
+/// On the diagonal only within its groups: what lies below them is never read.
 template <class Real>
-void attention<Real>::hide_future(Real* tile) const {
-  for (index_t s = 0; s < block; ++s) std::fill(tile + s * block + s / group * group, tile + s * block + s, lowest);
+void attention<Real>::hide(const extent& e, Real* tile) const {
+  if (e.diagonal)
+    for (index_t s = 0; s < e.keys; ++s) std::fill(tile + s * block + s / group * group, tile + s * block + s, lowest);
+  else
+    for (index_t s = e.seen; s < e.keys; ++s) std::fill(tile + s * block, tile + s * block + e.queries, lowest);
 }
 
 template <class Real>
@@ -209,25 +220,25 @@ template <class Real>
 void attention<Real>::backward_head(index_t time, const head_arrays& h) const {
   for (index_t key = 0; key < time; key += block) {
     const index_t at_key = key * padded_;
-    for (index_t query = key; query < time; query += block) {
+    for (index_t query = shape_.causal ? key : 0; query < time; query += block) {
       const index_t at_query = query * padded_;
-      const bool diagonal = key == query;
-      pair_products(h.k + at_key, h.q_transposed + at_query, diagonal, h.weights);
-      pair_products(h.v + at_key, h.dout_transposed + at_query, diagonal, h.dweights);
-      unfold_tile(query, diagonal, h);
-      add_to_keys(h.weights, h.dout + at_query, diagonal, h.dv + at_key);
-      add_to_keys(h.dweights, h.q + at_query, diagonal, h.dk + at_key);
-      add_to_queries(h.dweights, h.k + at_key, diagonal, h.dq + at_query);
+      const extent e = extent_of(time, query, key);
+      pair_products(h.k + at_key, h.q_transposed + at_query, e, h.weights);
+      pair_products(h.v + at_key, h.dout_transposed + at_query, e, h.dweights);
+      unfold_tile(query, e, h);
+      add_to_keys(h.weights, h.dout + at_query, e, h.dv + at_key);
+      add_to_keys(h.dweights, h.q + at_query, e, h.dk + at_key);
+      add_to_queries(h.dweights, h.k + at_key, e, h.dq + at_query);
     }
   }
 }
 
 /// Logits to weights a, and the weights' gradient da to that of the logits, a (da - sum a da).
 template <class Real>
-void attention<Real>::unfold_tile(index_t query, bool diagonal, const head_arrays& h) const {
-  if (diagonal) hide_future(h.weights);
-  for (index_t t = 0; t < block; t += lanes<Real>) {
-    const index_t keys = diagonal ? round_up(t + 1, group) : block;
+void attention<Real>::unfold_tile(index_t query, const extent& e, const head_arrays& h) const {
+  hide(e, h.weights);
+  for (index_t t = 0; t < e.queries; t += lanes<Real>) {
+    const index_t keys = e.diagonal ? round_up(t + 1, group) : e.keys;
     const pack<Real> lse = load(h.lse + query + t);
     const pack<Real> mean = load(h.mean + query + t);
     for (index_t s = 0; s < keys; ++s) {
@@ -242,6 +253,7 @@ void attention<Real>::unfold_tile(index_t query, bool diagonal, const head_array
 
 template <class Real>
 std::unique_ptr<mixer_stream<Real>> attention<Real>::make_stream(index_t count) {
+  if (!shape_.causal) throw std::logic_error("attention: a stream of rows that see later ones");
   return std::make_unique<attention_cache<Real>>(shape_, count);
 }
 

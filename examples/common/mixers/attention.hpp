@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Causal dot-product attention, the comparison for the AFT mixers. Blocked as in FlashAttention: no T x T
+// Dot-product attention, the comparison for the AFT mixers. Blocked as in FlashAttention: no T x T
 // array exists, the backward recomputes the weights from the saved log-sum-exp.
 #pragma once
 
@@ -45,21 +45,29 @@ class attention final : public mixer<Real> {
   void copy_back(index_t time, const Real* from, Real factor, Real* to, index_t stride) const;
   void transpose(const Real* from, Real* to, index_t time) const;
 
-  /// work(first row, rows): the whole tile at once, or by groups if it lies on the diagonal.
+  /// What of a tile is computed: whole groups, of which the last may reach behind the end of the sequence.
+  struct extent {
+    index_t keys;
+    index_t queries;
+    index_t seen;   // keys before the end
+    bool diagonal;  // of causal attention: a query sees the keys up to its own
+  };
+  extent extent_of(index_t time, index_t query, index_t key) const;
+  /// work(first row, rows): all rows at once, or by groups if the tile lies on the diagonal.
   template <class Work>
-  static void for_groups(bool diagonal, Work&& work) {
-    const index_t count = diagonal ? group : block;
-    for (index_t first = 0; first < block; first += count) work(first, count);
+  static void for_groups(bool diagonal, index_t rows, Work&& work) {
+    const index_t count = diagonal ? group : rows;
+    for (index_t first = 0; first < rows; first += count) work(first, count);
   }
-  void pair_products(const Real* keys, const Real* queries_transposed, bool diagonal, Real* tile) const;
-  void add_to_queries(const Real* tile, const Real* rows, bool diagonal, Real* out) const;
-  void add_to_keys(const Real* tile, const Real* rows, bool diagonal, Real* out) const;
-  void hide_future(Real* tile) const;
+  void pair_products(const Real* keys, const Real* queries_transposed, const extent& e, Real* tile) const;
+  void add_to_queries(const Real* tile, const Real* rows, const extent& e, Real* out) const;
+  void add_to_keys(const Real* tile, const Real* rows, const extent& e, Real* out) const;
+  void hide(const extent& e, Real* tile) const;
 
   void forward_head(index_t time, const head_arrays& h, Real* lse) const;
-  void fold_tile(bool diagonal, const head_arrays& h, Real* out) const;
+  void fold_tile(const extent& e, const head_arrays& h, Real* out) const;
   void backward_head(index_t time, const head_arrays& h) const;
-  void unfold_tile(index_t query, bool diagonal, const head_arrays& h) const;
+  void unfold_tile(index_t query, const extent& e, const head_arrays& h) const;
 
   mixer_shape shape_;
   index_t channels_;

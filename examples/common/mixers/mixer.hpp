@@ -7,27 +7,39 @@
 
 #include <aft/aft.hpp>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace examples {
 
-enum class mixer_kind { local, simple, conv, full, attention };
+enum class mixer_kind { local, simple, conv, full, attention, conv2d };
 
+/// Those of sequences, and those of images: on a grid there is no order, and no stream.
 inline constexpr mixer_kind all_mixers[] = {mixer_kind::local, mixer_kind::conv, mixer_kind::attention,
                                             mixer_kind::full, mixer_kind::simple};
+inline constexpr mixer_kind image_mixers[] = {mixer_kind::conv2d, mixer_kind::attention, mixer_kind::full,
+                                              mixer_kind::local, mixer_kind::simple};
 
 std::string_view name_of(mixer_kind kind);
-std::optional<mixer_kind> mixer_named(std::string_view name);
+std::optional<mixer_kind> mixer_named(std::string_view name, std::span<const mixer_kind> among = all_mixers);
+/// Of a command line, each once, in their order; "all" names all of them. Throws user_error.
+std::vector<mixer_kind> mixers_named(const std::vector<std::string>& names, std::span<const mixer_kind> among);
+
+/// model.safetensors becomes model-conv.safetensors; an empty path stays empty.
+std::filesystem::path file_of_mixer(const std::filesystem::path& file, mixer_kind kind);
 
 struct mixer_shape {
   index_t channels;
   index_t heads;
   index_t context;    // the longest sequence
   index_t max_batch;  // at that length
-  index_t window;     // local: keys s with t - window < s <= t; conv: taps
-  bool tied_keys;     // conv: one key channel for all channels of a head
+  index_t window;     // local: keys s with t - window < s <= t, or |t - s| < window; conv: taps; conv2d: taps an axis
+  bool tied_keys;     // conv, conv2d: one key channel for all channels of a head
+  bool causal = true;
+  index_t columns = 0;  // conv2d: of the grid whose rows follow each other in the sequence
 };
 
 /// The sequences of one call, `batch` x `time` rows, one after the other.
@@ -63,7 +75,7 @@ class mixer {
   /// qkv and y as they were in the forward call.
   virtual void backward(sequences s, const Real* qkv, const Real* y, const Real* dy, Real* dqkv,
                         const aft::cpu& exec) = 0;
-  /// Remembers `count` sequences at once.
+  /// Remembers `count` sequences at once. Throws std::logic_error where rows see later ones.
   virtual std::unique_ptr<mixer_stream<Real>> make_stream(index_t count) = 0;
   /// Whether a stream goes on behind row `context`. A bias or a cache with a place for each row ends there.
   virtual bool unlimited() const { return false; }
@@ -72,6 +84,8 @@ class mixer {
   virtual parameter<Real>* position_bias() { return nullptr; }
   /// How far from 0 it starts.
   virtual double bias_deviation() const { return 0.0; }
+  /// The bias as the operator gets it, in the shape of position_bias(): another array where that is not it yet.
+  virtual const Real* operator_bias() { return position_bias() == nullptr ? nullptr : position_bias()->value.data(); }
 };
 
 template <class Real>

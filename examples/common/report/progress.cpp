@@ -23,9 +23,11 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-std::string status_text(double bits, double tokens_per_second, double seconds_left) {
-  char text[96];
-  std::snprintf(text, sizeof text, "%.3f bits/char  %.1fk tokens/s  %s left", bits, tokens_per_second / 1000,
+std::string status_text(const progress_words& words, double bits, double items_per_second, double seconds_left) {
+  char text[128];
+  const bool many = items_per_second >= 1e4;
+  std::snprintf(text, sizeof text, "%.3f bits/%s  %.*f%s %s/s  %s left", bits, words.loss.c_str(), many ? 1 : 0,
+                many ? items_per_second / 1000 : items_per_second, many ? "k" : "", words.items.c_str(),
                 duration_text(seconds_left).c_str());
   return text;
 }
@@ -107,7 +109,8 @@ class bar final : public progress_display {
 
 }  // namespace
 
-progress::progress(const std::string& name, const std::string& unit, std::int64_t total, std::int64_t done) {
+progress::progress(const std::string& name, progress_words words, std::int64_t total, std::int64_t done)
+    : words_(std::move(words)) {
 #ifdef EXAMPLES_WITH_BARKEEP
   if (isatty(STDOUT_FILENO) != 0) {
     display_ = std::make_unique<bar>(name, total, done);
@@ -115,13 +118,13 @@ progress::progress(const std::string& name, const std::string& unit, std::int64_
   }
 #endif
   (void)done;
-  display_ = std::make_unique<plain_lines>(name, unit, total);
+  display_ = std::make_unique<plain_lines>(name, words_.unit, total);
 }
 
 progress::~progress() = default;
 
-void progress::step(std::int64_t done, double bits, double tokens_per_second, double seconds_left) {
-  display_->step(done, status_text(bits, tokens_per_second, seconds_left));
+void progress::step(std::int64_t done, double bits, double items_per_second, double seconds_left) {
+  display_->step(done, status_text(words_, bits, items_per_second, seconds_left));
 }
 
 void progress::step(std::int64_t done, double per_second, double seconds_left) {

@@ -3,6 +3,7 @@
 #include "common/training/safetensors.hpp"
 
 #include "common/support/atomic_file.hpp"
+#include "common/support/fingerprint.hpp"
 #include "common/support/user_error.hpp"
 
 #include <algorithm>
@@ -40,20 +41,15 @@ std::string_view name_of(dtype type) {
   return type == dtype::f32 ? "F32" : "F64";
 }
 
-std::uint64_t fold(std::uint64_t hash, const char* data, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<unsigned char>(data[i])) * 0x100000001B3ULL;
-  return hash;
-}
-
 /// FNV-1a of the metadata; the data's bytes are folded into it next. The rest of the header needs no sum: names,
 /// types and shapes have to be those that the reader expects.
 std::uint64_t hash_of(const metadata& entries) {
-  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  std::uint64_t hash = empty_fingerprint;
   for (const auto& [key, value] : entries) {
     if (key == checksum_key) continue;
     // With the zero behind them: "ab", "c" is not "a", "bc".
-    hash = fold(hash, key.c_str(), key.size() + 1);
-    hash = fold(hash, value.c_str(), value.size() + 1);
+    hash = fold_bytes(hash, key.c_str(), key.size() + 1);
+    hash = fold_bytes(hash, value.c_str(), value.size() + 1);
   }
   return hash;
 }
@@ -140,7 +136,7 @@ void file::check_layout() const {
   if (end != data_.size())
     throw user_error("there are " + std::to_string(data_.size() - end) + " bytes behind the last tensor");
   if (has_checksum() &&
-      metadata_.at(checksum_key) != std::to_string(fold(hash_of(metadata_), data_.data(), data_.size())))
+      metadata_.at(checksum_key) != std::to_string(fold_bytes(hash_of(metadata_), data_.data(), data_.size())))
     throw user_error("the checksum is wrong");
 }
 
@@ -185,7 +181,7 @@ void write(const std::filesystem::path& path, const metadata& header, const std:
     json[t.name] = {{"dtype", name_of(t.type)}, {"shape", t.shape}, {"data_offsets", {end, end + bytes}}};
     end += bytes;
     parts.emplace_back(static_cast<const char*>(t.data), bytes);
-    hash = fold(hash, parts.back().first, bytes);
+    hash = fold_bytes(hash, parts.back().first, bytes);
   }
   json["__metadata__"] = header;
   json["__metadata__"][checksum_key] = std::to_string(hash);

@@ -13,7 +13,7 @@
 #include <limits>
 #include <string>
 
-namespace examples::char_lm::test {
+namespace examples::test {
 
 inline void fill_normal(buffer<double>& x, std::uint64_t stream, double deviation = 1) {
   random_stream random(7, stream);
@@ -62,4 +62,4 @@ void check_gradient(const std::string& what, double* x, const double* gradient, 
   CHECK(largest > 0);
 }
 
-}  // namespace examples::char_lm::test
+}  // namespace examples::test

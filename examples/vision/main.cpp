@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// vision: trains the same image model with several mixers and compares them.
+
+#include "common/report/program.hpp"
+#include "vision/report/report.hpp"
+
+#include <cstdlib>
+
+namespace {
+
+using namespace examples;
+using namespace examples::vision;
+
+result result_of(training& run, const image_set& data) {
+  result r;
+  r.settings = run.settings();
+  r.parameters = run.network().parameter_count();
+  r.peak_bytes = memory_meter::peak();
+  r.mixer_milliseconds = run.mixer_milliseconds();
+  r.step_milliseconds = run.step_milliseconds();
+  r.past = run.past();
+  r.test_images = data.test().count;
+  r.tested = run.test();
+  for (index_t layer = 0; layer < r.settings.shape.layers; ++layer) {
+    mixer<float>& mix = run.network().mixer_of(layer);
+    if (const parameter<float>* bias = mix.position_bias()) {
+      const float* values = mix.operator_bias();
+      r.biases.push_back({bias->shape, {values, values + bias->count()}});
+    }
+  }
+  return r;
+}
+
+std::unique_ptr<training> start(const command_line& line, mixer_kind mixer, const image_set& data) {
+  if (line.load.empty()) return std::make_unique<training>(settings_for(line, mixer, data), data, line.threads);
+  const std::filesystem::path file = file_for(line, line.load, mixer);
+  const checkpoint from = checkpoint::read(file);
+  if (from.settings.shape.mixer != mixer)
+    throw user_error("checkpoint " + file.string() + ": its mixer is " +
+                     std::string(name_of(from.settings.shape.mixer)) + ", not " + std::string(name_of(mixer)));
+  return std::make_unique<training>(from, data, line.threads);
+}
+
+int classify(const command_line& line) {
+  const image_set data = image_set::read(line.data, line.images, line.test_images);
+  std::printf("%s: %lld + %lld images of %lld x %lld pixels, %lld classes; %d threads\n", line.data.c_str(),
+              static_cast<long long>(data.training().count), static_cast<long long>(data.test().count),
+              static_cast<long long>(data.training().rows), static_cast<long long>(data.training().columns),
+              static_cast<long long>(data.classes()), line.threads);
+  if (!line.out.empty()) std::filesystem::create_directories(line.out);
+  note_interrupts();
+  std::vector<result> results;
+  for (const mixer_kind mixer : line.mixers) {
+    memory_meter::restart();
+    const std::unique_ptr<training> one = start(line, mixer, data);
+    const std::filesystem::path save = file_for(line, line.save, mixer);
+    if (!line.eval_only)
+      train(*one, std::string(name_of(mixer)), {"step", "image", "images"}, static_cast<double>(one->settings().batch),
+            {.stop_at = line.stop_at, .save_every = line.save_every, .save = save});
+    if (interrupted()) {
+      std::printf("interrupted at step %lld%s%s\n", static_cast<long long>(one->steps_done()),
+                  save.empty() ? "" : "; go on with --load ", save.c_str());
+      return exit_interrupted;
+    }
+    results.push_back(result_of(*one, data));
+    // After each mixer: what is finished is not lost with what is not.
+    if (!line.out.empty())
+      write_json(line.out / "results.json", results, line.data.filename().string(), data, line.threads);
+  }
+  std::printf("\n");
+  print_table(stdout, results);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return examples::run_program("vision", [&] {
+    parsed arguments = parse(argc, argv);
+    command_line& line = arguments.line;
+    if (!arguments.finished && line.mixers.empty()) line.mixers = {checkpoint::read(line.load).settings.shape.mixer};
+    return arguments.finished ? EXIT_SUCCESS : classify(line);
+  });
+}

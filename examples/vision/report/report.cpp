@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "vision/report/report.hpp"
+
+#include "common/report/results_file.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace examples::vision {
+
+void print_table(std::FILE* out, const std::vector<result>& results) {
+  std::fprintf(out, "%-10s %12s %10s %12s %14s %14s %12s\n", "mixer", "parameters", "accuracy", "bits/image",
+               "mixer ms/step", "whole ms/step", "peak memory");
+  for (const result& r : results)
+    std::fprintf(out, "%-10s %12lld %8.2f %% %12.3f %14.1f %14.1f %9.0f MB\n",
+                 std::string(name_of(r.settings.shape.mixer)).c_str(), static_cast<long long>(r.parameters),
+                 100 * r.accuracy(), r.tested.bits, r.mixer_milliseconds, r.step_milliseconds,
+                 static_cast<double>(r.peak_bytes) / 1e6);
+}
+
+void write_json(const std::filesystem::path& file, const std::vector<result>& results, const std::string& data_name,
+                const image_set& data, int threads) {
+  nlohmann::json json;
+  json["task"] = "classify";
+  json["data"] = printable(data_name);
+  json["training_images"] = data.training().count;
+  json["test_images"] = data.test().count;
+  json["threads"] = threads;
+  for (const result& r : results) {
+    const classifier_shape& m = r.settings.shape;
+    nlohmann::json one = {
+        {"mixer", name_of(m.mixer)},
+        {"grid", {m.grid().rows, m.grid().columns}},
+        {"patch", m.patch},
+        {"dim", m.channels},
+        {"layers", m.layers},
+        {"heads", m.heads},
+        {"window", m.window},
+        {"classes", m.classes},
+        {"batch", r.settings.batch},
+        {"steps", r.settings.steps},
+        {"learning_rate", r.settings.learning_rate},
+        {"bias_lr_scale", r.settings.bias_scale},
+        {"seed", r.settings.seed},
+        {"parameters", r.parameters},
+        {"accuracy", r.accuracy()},
+        {"test_bits", r.tested.bits},
+        {"confusion", r.tested.confusion},
+        {"mixer_ms", r.mixer_milliseconds},
+        {"step_ms", r.step_milliseconds},
+        {"peak_bytes", r.peak_bytes},
+        {"train_bits", r.past.bits},
+        {"seconds", r.past.seconds},
+    };
+    for (const result::bias& b : r.biases) one["biases"].push_back({{"shape", b.shape}, {"values", b.values}});
+    json["results"].push_back(std::move(one));
+  }
+  write_results(file, std::move(json));
+}
+
+}  // namespace examples::vision

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "vision/training/training.hpp"
+
+#include "common/support/user_error.hpp"
+#include "common/training/step_times.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numbers>
+
+namespace examples::vision {
+
+namespace {
+
+optimizer_settings optimizer_settings_of(const training_settings& s) {
+  optimizer_settings o;
+  o.learning_rate = s.learning_rate;
+  o.bias_scale = s.bias_scale;
+  o.steps = s.steps;
+  return o;
+}
+
+double bits(double nats, index_t images) {
+  return nats / static_cast<double>(images) / std::numbers::ln2;
+}
+
+// Before the model is built, which may not fit the memory for images of another size.
+const training_settings& fitting(const checkpoint& from, const image_set& data) {
+  if (from.data_fingerprint != data.fingerprint())
+    throw user_error("checkpoint: it was made from other images than --data, --images and --test-images name");
+  const classifier_shape& m = from.settings.shape;
+  if (m.rows != data.training().rows || m.columns != data.training().columns || m.classes != data.classes())
+    throw user_error("checkpoint: its images are of another size, or of other classes");
+  return from.settings;
+}
+
+}  // namespace
+
+training::training(const training_settings& settings, const image_set& data, int threads)
+    : settings_(settings),
+      data_(data),
+      fingerprint_(data.fingerprint()),
+      model_(settings.shape, settings.batch, threads),
+      optimizer_(model_.parameters(), optimizer_settings_of(settings)) {
+  model_.initialize(settings.seed);
+}
+
+training::training(const checkpoint& from, const image_set& data, int threads)
+    : training(fitting(from, data), data, threads) {
+  restore(from.tensors, from.steps_done, optimizer_, history_);
+}
+
+double training::step() {
+  using clock = std::chrono::steady_clock;
+  const auto start = clock::now();
+  const image_set::batch batch =
+      data_.training_batch(settings_.seed, static_cast<std::uint64_t>(steps_done()), settings_.batch);
+  const double loss =
+      bits(model_.loss_and_gradient(batch.count(), batch.pixels.data(), batch.labels.data()), batch.count());
+  optimizer_.step(model_.threads());
+  step_seconds_.push_back(std::chrono::duration<double>(clock::now() - start).count());
+  mixer_seconds_.push_back(model_.take_mixer_seconds());
+  history_.bits.push_back(loss);
+  history_.seconds.push_back((history_.seconds.empty() ? 0.0 : history_.seconds.back()) + step_seconds_.back());
+  return loss;
+}
+
+evaluation training::test() {
+  const index_t count = data_.test().count;
+  const index_t classes = settings_.shape.classes;
+  evaluation result;
+  result.confusion.resize(static_cast<std::size_t>(classes * classes));
+  double nats = 0;
+  for (index_t first = 0; first < count; first += settings_.batch) {
+    const image_set::batch batch = data_.test_batch(first, std::min(settings_.batch, count - first));
+    nats += model_.loss(batch.count(), batch.pixels.data(), batch.labels.data());
+    for (index_t b = 0; b < batch.count(); ++b) {
+      const float* row = model_.logits() + b * classes;
+      const index_t predicted = std::max_element(row, row + classes) - row;
+      const index_t label = batch.labels[static_cast<std::size_t>(b)];
+      ++result.confusion[static_cast<std::size_t>(label * classes + predicted)];
+      result.right += predicted == label ? 1 : 0;
+    }
+  }
+  model_.take_mixer_seconds();
+  result.bits = bits(nats, count);
+  return result;
+}
+
+void training::save(const std::filesystem::path& path) {
+  save_checkpoint(path, settings_, fingerprint_, optimizer_, history_);
+}
+
+double training::step_milliseconds() const {
+  return median_milliseconds(step_seconds_);
+}
+double training::mixer_milliseconds() const {
+  return median_milliseconds(mixer_seconds_);
+}
+
+}  // namespace examples::vision
