@@ -128,9 +128,9 @@ void set_filter(call& c, const Filter& filter) {
 /// elsewhere (AFT, below Eq. 10). On aft::cpu, without streams. An offset twice in a head, one above 0 in a causal call
 /// or beyond 2^61 is a shape_error. Cost: that of aft::simple and O(B Tq d) for each tap, without O(T) scratch. Rows
 /// whose taps, by values below 0, take away more than a quarter of the mass that they see, or one of whose values is
-/// above 60 (500 for double data), cost O(Tk) each; without options.causal there are fewer of the former than 4 taps a
-/// channel. So do all rows of heads with several values of -inf, of calls with a mask for each pair, and of channels
-/// with keys above 4096 in size.
+/// above 60 (500 for double data), cost O(Tk) each; without options.causal there are fewer of the first kind than 4
+/// taps a channel. So do all rows of heads with several values of -inf, of calls with a mask for each pair, and of
+/// channels with keys above 4096 in size.
 template <operator_executor E, class Q, class K, class V, class Filter, detail::operand Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
           const options& opt = default_options) {

@@ -11,6 +11,7 @@
 #include "../runtime/parallel.hpp"
 #include "exact.hpp"
 #include "key_sums.hpp"
+#include "stored_keys.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
@@ -21,6 +22,14 @@ class sparse_block {
   sparse_block(const problem& p, const sparse_taps& taps, const sparse_workspace<C>& own, index_t b, index_t c0,
                index_t n)
       : p_(p), taps_(taps), own_(own), keys_(p, own, b, c0, n), b_(b), c0_(c0), n_(n) {}
+
+  /// With e^k and e^k v of all keys at hand.
+  void run_stored(const stored_workspace<C>& memory) const {
+    set_weights();
+    const stored_keys<C, T> stored(p_, taps_, own_, memory, keys_, c0_, n_);
+    stored.prepare();
+    for (index_t t = 0; t < p_.Tq; ++t) emit(t, stored.sum_row(t));
+  }
 
   void run() const {
     if (p_.excluded || p_.pair_mask()) {
@@ -153,6 +162,49 @@ class sparse_block {
     write(t);
   }
 
+  /// From a row's sums to its results, with one division for both average and gate where the gate is a sigmoid.
+  void emit(index_t t, bool proven) const {
+    constexpr index_t L = lanes<C>;
+    const bool gated = p_.gate_fn != gate::none, whole = n_ == own_.width;
+    const C* q = own_.q;
+    if (gated && whole && p_.q.type == dtype_of<C> && p_.q.sc == 1) {
+      q = reinterpret_cast<const C*>(address(p_.q, t, c0_));
+    } else if (gated) {
+      read_strided<C>(p_.q.type, address(p_.q, t, c0_), p_.q.sc, n_, own_.q);
+    }
+    const bool in_place = p_.y.set && whole && p_.y.type == dtype_of<C> && p_.y.sc == 1 && proven;
+    C* const y = in_place ? reinterpret_cast<C*>(address(p_.y, t, c0_)) : own_.y;
+    if (p_.gate_fn == gate::sigmoid) {
+      for (index_t l = 0; l < own_.width; l += L)
+        store(y + l,
+              gated_average<C>(load(own_.num + l), load(own_.den + l), load(own_.inverse_scale + l), load(q + l)));
+    } else {
+      for (index_t l = 0; l < own_.width; l += L)
+        store(y + l, load(own_.num + l) / load(own_.den + l) * load(own_.inverse_scale + l) *
+                         gate_value<C>(p_.gate_fn, load(q + l)));
+    }
+    if (p_.average.set || !proven) {
+      for (index_t l = 0; l < own_.width; l += L)
+        store(own_.average + l, load(own_.num + l) / load(own_.den + l) * load(own_.inverse_scale + l));
+    }
+    if (p_.lse.set) {
+      const vec<C> zero(C(0)), infinity(std::numeric_limits<C>::infinity());
+      for (index_t l = 0; l < own_.width; l += L) {
+        const vec<C> log = log_shifted<C>(load(own_.den + l), load(own_.unit + l));
+        store(own_.lse + l, xsimd::select(load(own_.seen + l) == zero, -infinity, log));
+      }
+    }
+    if (!proven) {
+      by_definition(t, true);
+      for (index_t l = 0; l < own_.width; l += L) {
+        const vec<C> exact = gate_value<C>(p_.gate_fn, load(q + l)) * load(own_.average + l);
+        store(y + l, xsimd::select(load(own_.failed + l) == vec<C>(C(0)), load(y + l), exact));
+      }
+    }
+    write_saved(t);
+    if (p_.y.set && !in_place) write_strided<C>(p_.y.type, address(p_.y, t, c0_), p_.y.sc, n_, y);
+  }
+
   void by_definition(index_t t, bool fast) const {
     const index_t group = p_.d / p_.bias.heads;
     index_t head = -1, count = 0;
@@ -172,7 +224,7 @@ class sparse_block {
     return f.data + (b_ * f.sb + position_offset(f, p_.grid, t) + c * f.sc) * size_of(f.type);
   }
 
-  void write(index_t t) const {
+  void write_saved(index_t t) const {
     if (p_.average.set) write_strided<C>(p_.average.type, address(p_.average, t, c0_), p_.average.sc, n_, own_.average);
     if (p_.lse.set) {
       const index_t group = p_.d / p_.hk;
@@ -180,6 +232,10 @@ class sparse_block {
       for (index_t c = ceil_div(c0_, group) * group; c < c0_ + n_; c += group)
         write_strided<C>(p_.lse.type, address(p_.lse, t, c / group), 1, 1, own_.lse + (c - c0_));
     }
+  }
+
+  void write(index_t t) const {
+    write_saved(t);
     if (!p_.y.set) return;
     if (p_.gate_fn != gate::none) read_strided<C>(p_.q.type, address(p_.q, t, c0_), p_.q.sc, n_, own_.q);
     for (index_t l = 0; l < own_.width; l += lanes<C>)
@@ -206,15 +262,23 @@ void sparse_forward(const problem& p, const cpu& exec) {
   sparse_tap* taps_memory = nullptr;
   per_thread<C> rows;
   per_thread<tapped_key> tapped;
+  // Rows that see the same keys; of the problem alone, so that bits do not depend on how it is cut.
+  const bool storable = !p.causal && !p.excluded && !p.pair_mask() && p.Tk <= most_stored_keys && p.Tq <= 65536;
+  per_thread<C> stored;
+  per_thread<std::int32_t> places;
   const auto lay_out = [&](scratch& from) {
     taps_memory = from.take<sparse_tap>(sparse_taps::size(p));
     rows = from.take_each<C>(sparse_workspace<C>::size(p, width), team);
     tapped = from.take_each<tapped_key>(p.bias.taps.count, team);
+    if (!storable) return;
+    stored = from.take_each<C>(stored_workspace<C>::size(p, width), team);
+    places = from.take_each<std::int32_t>(stored_workspace<C>::integers(p, width), team);
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   if (is_trial(exec)) return;
   const sparse_taps taps(p, taps_memory);
   taps.fill();
+  const bool keeps = storable && !taps.hide();
   parallel_for(p.B * blocks, team, item_order::runs, [&](index_t item, int thread) {
     const sparse_workspace<C> own(rows.of(thread), tapped.of(thread), p, width);
     const index_t c0 = item % blocks * width;
@@ -222,7 +286,14 @@ void sparse_forward(const problem& p, const cpu& exec) {
     visit_storage(
         p.v.type, [&](auto* tag) __attribute__((always_inline)) {
           using T = std::remove_pointer_t<decltype(tag)>;
-          if constexpr (std::is_same_v<compute_t<T>, C>) sparse_block<C, T>(p, taps, own, item / blocks, c0, n).run();
+          if constexpr (std::is_same_v<compute_t<T>, C>) {
+            const sparse_block<C, T> block(p, taps, own, item / blocks, c0, n);
+            if (keeps) {
+              block.run_stored({stored.of(thread), places.of(thread), p, width});
+            } else {
+              block.run();
+            }
+          }
         });
   });
 }

@@ -30,19 +30,19 @@ struct sparse_workspace {
   C *first_size, *second_size;           ///< the two largest |v| scale seen
   C *seen, *state;                       ///< a key, and one beyond the range of the fast sums
   C *den, *num, *hidden_value, *failed;  ///< of a row
-  C *average, *lse, *hides;
+  C *average, *lse, *hides, *y;
   C* weights;  ///< of all taps
   tapped_key* tapped;
   index_t width;
 
-  static constexpr index_t arrays = 22;
+  static constexpr index_t arrays = 23;
   static index_t size(const problem& p, index_t width) { return (arrays + p.bias.taps.count) * width; }
 
   sparse_workspace(C* memory, tapped_key* keys, const problem&, index_t columns) : tapped(keys), width(columns) {
-    C** const all[arrays] = {&k,           &v,        &q,        &weight, &unit,          &sum_den,
-                             &sum_num,     &part_den, &part_num, &scale,  &inverse_scale, &first_size,
-                             &second_size, &seen,     &state,    &den,    &num,           &hidden_value,
-                             &failed,      &average,  &lse,      &hides};
+    C** const all[arrays] = {&k,        &v,        &q,     &weight,        &unit,       &sum_den,     &sum_num,
+                             &part_den, &part_num, &scale, &inverse_scale, &first_size, &second_size, &seen,
+                             &state,    &den,      &num,   &hidden_value,  &failed,     &average,     &lse,
+                             &hides,    &y};
     std::fill_n(memory, arrays * width, C(0));
     for (C** array : all) {
       *array = memory;
@@ -56,11 +56,32 @@ struct sparse_workspace {
 template <class C, class T>
 class key_sums {
  public:
+  /// Keys are added up by so many before they join the others: the rounding is that of a group and of their number.
+  static constexpr index_t together = 16;
+
   key_sums(const problem& p, const sparse_workspace<C>& own, index_t b, index_t c0, index_t n)
       : p_(p), own_(own), b_(b), c0_(c0), n_(n), limit_(p.key_limit(b)), k_(p.k, p.grid, b), v_(p.v, p.grid, b) {}
 
   index_t limit() const { return limit_; }
   bool visible(index_t s) const { return s < limit_ && !p_.mask_hides(b_, 0, s); }
+
+  bool all_visible() const { return limit_ >= p_.Tk && p_.mask == nullptr; }
+
+  /// f(s, k, v) for every key that may be seen, with its row of the block, in place where storage allows.
+  template <class F>
+  [[gnu::always_inline]] void for_visible(const F& f) const {
+    for (index_t s = 0; s < limit_; ++s) {
+      if (!visible(s)) continue;
+      if constexpr (std::is_same_v<C, T>) {
+        if (in_place()) {
+          f(s, k_.at(s) + c0_, v_.at(s) + c0_);
+          continue;
+        }
+      }
+      read_whole(s);
+      f(s, own_.k, own_.v);
+    }
+  }
 
   /// k and v of key s for channels [l, end) of the block.
   void read(index_t s, index_t l, index_t end) const {
@@ -144,9 +165,17 @@ class key_sums {
     if ((s + 1) % together == 0) join();
   }
 
+  /// The latest keys join the others.
+  void join() const {
+    for (index_t l = 0; l < own_.width; l += lanes<C>) {
+      store(own_.sum_den + l, load(own_.sum_den + l) + load(own_.part_den + l));
+      store(own_.sum_num + l, load(own_.sum_num + l) + load(own_.part_num + l));
+      store(own_.part_den + l, vec<C>(C(0)));
+      store(own_.part_num + l, vec<C>(C(0)));
+    }
+  }
+
  private:
-  /// Keys are added up by so many before they join the others: the rounding is that of a group and of their number.
-  static constexpr index_t together = 16;
   static constexpr C no_unit = C(-65536);
   /// Of own.state: 0, keys within the range alone; this, some below it; 1, some above it, or NaN.
   static constexpr C far_below = C(0.5);
@@ -167,6 +196,8 @@ class key_sums {
   };
 
   static vec_mask<C> is_hidden(const vec<C>& k) { return k == vec<C>(-std::numeric_limits<C>::infinity()); }
+
+  bool in_place() const { return p_.k.sc == 1 && p_.v.sc == 1 && p_.d == p_.hk && n_ == own_.width; }
 
   void read_whole(index_t s) const {
     read(s, 0, n_);
@@ -200,15 +231,6 @@ class key_sums {
     const vec<C> counted = xsimd::select(finite, size, zero);
     store(own_.first_size + l, xsimd::max(first, counted));
     store(own_.second_size + l, xsimd::max(second, xsimd::min(first, counted)));
-  }
-
-  void join() const {
-    for (index_t l = 0; l < own_.width; l += lanes<C>) {
-      store(own_.sum_den + l, load(own_.sum_den + l) + load(own_.part_den + l));
-      store(own_.sum_num + l, load(own_.sum_num + l) + load(own_.part_num + l));
-      store(own_.part_den + l, vec<C>(C(0)));
-      store(own_.part_num + l, vec<C>(C(0)));
-    }
   }
 
   const problem& p_;

@@ -29,7 +29,7 @@ struct tapped_key {
 
 /// Values beyond it go by the definition: exp(value) leaves no room for sums beside it.
 template <class C>
-inline constexpr double largest_tap_value = sizeof(C) == 4 ? 60.0 : 500.0;
+inline constexpr double largest_tap_value = sizeof(C) == 4 ? 40.0 : 500.0;
 
 /// All of a call's taps, [head][tap].
 class sparse_taps {
@@ -55,6 +55,16 @@ class sparse_taps {
         tap.value = load_element(p_->bias.r, p_->bias.r_type, h * p_->bias.r_sh + i * p_->bias.r_sj[2]);
         tap.gain = std::expm1(tap.value);
       }
+  }
+
+  /// Extents that a row_place is checked against, and what a sequence adds to its offsets.
+  index_t extent(std::size_t axis) const { return on_sequence() ? (axis == 2 ? p_->Tk : 1) : p_->grid[axis]; }
+  index_t sequence_first() const { return on_sequence() ? p_->bias.taps.first_query : 0; }
+  /// Whether some tap hides its key from the rows that it leads from.
+  bool hide() const {
+    for (index_t i = 0; i < size(*p_); ++i)
+      if (taps_[i].value == -std::numeric_limits<double>::infinity()) return true;
+    return false;
   }
 
   index_t count() const { return p_->bias.taps.count; }
