@@ -6,6 +6,7 @@
 #include <aft/core/problem/dispatch.hpp>
 #include <aft/core/checks/memory.hpp>
 #include <aft/core/checks/type_checks.hpp>
+#include <aft/core/views/element_access.hpp>
 
 #include <cmath>
 #include <cstdio>

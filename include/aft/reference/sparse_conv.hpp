@@ -5,6 +5,8 @@
 
 #include <aft/math/sparse_filter.hpp>
 
+#include <algorithm>
+
 #include "conv.hpp"
 
 namespace aft::reference {

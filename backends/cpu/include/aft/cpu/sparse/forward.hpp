@@ -7,6 +7,10 @@
 /// each key m times that is true of fewer than 4 m rows of a column without causality: those go by the definition.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "../math/gates.hpp"
 #include "../runtime/parallel.hpp"
 #include "exact.hpp"

@@ -3,6 +3,10 @@
 /// to stay in the second-level cache: each is made once, and a tap is two numbers to fetch.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
 #include "../math/gates.hpp"
 #include "key_sums.hpp"
 

@@ -3,8 +3,11 @@
 /// what that key weighs more than one outside the filter.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <limits>
 
+#include <aft/core/problem/problem.hpp>
 #include <aft/core/views/element_access.hpp>
 
 #include "../math/exp.hpp"
