@@ -179,9 +179,10 @@ class sparse_block {
     const bool in_place = p_.y.set && whole && p_.y.type == dtype_of<C> && p_.y.sc == 1 && proven;
     C* const y = in_place ? reinterpret_cast<C*>(address(p_.y, t, c0_)) : own_.y;
     if (p_.gate_fn == gate::sigmoid) {
-      for (index_t l = 0; l < own_.width; l += L)
-        store(y + l,
-              gated_average<C>(load(own_.num + l), load(own_.den + l), load(own_.inverse_scale + l), load(q + l)));
+      // Copies of what the loop uses: a vector that is stored might alias the members.
+      const C *const num = own_.num, *const den = own_.den, *const inverse_scale = own_.inverse_scale;
+      for (index_t l = 0, width = own_.width; l < width; l += L)
+        store(y + l, gated_average<C>(load(num + l), load(den + l), load(inverse_scale + l), load(q + l)));
     } else {
       for (index_t l = 0; l < own_.width; l += L)
         store(y + l, load(own_.num + l) / load(own_.den + l) * load(own_.inverse_scale + l) *
@@ -225,7 +226,11 @@ class sparse_block {
   }
 
   std::byte* address(const field& f, index_t t, index_t c) const {
-    return f.data + (b_ * f.sb + position_offset(f, p_.grid, t) + c * f.sc) * size_of(f.type);
+    // Without divisions where the rows of a grid follow one another.
+    const std::array<index_t, 3>& grid = p_.grid;
+    const bool flat = f.sx[1] == grid[2] * f.sx[2] && f.sx[0] == grid[1] * grid[2] * f.sx[2];
+    const index_t row = flat ? t * f.sx[2] : position_offset(f, grid, t);
+    return f.data + (b_ * f.sb + row + c * f.sc) * size_of(f.type);
   }
 
   void write_saved(index_t t) const {

@@ -54,26 +54,34 @@ class stored_keys {
 
   /// num and den of row t; false where some channel's is not proven.
   bool sum_row(index_t t) const {
+    // Copies of what the loops use: a vector that is stored might alias the members.
     const index_t width = own_.width;
-    std::copy_n(own_.sum_den, width, own_.den);
-    std::copy_n(own_.sum_num, width, own_.num);
+    C *const den = own_.den, *const num = own_.num, *const failed = own_.failed;
+    const C *const all_den = own_.sum_den, *const all_num = own_.sum_num, *const least = stored_.least;
+    const C *const tap_mass = stored_.tap_mass, *const tap_weighted = stored_.tap_weighted;
     const sparse_taps::row_place place = taps_.place(t);
+    const C *from_den = all_den, *from_num = all_num;
     for (index_t i = 0; i < taps_.count(); ++i) {
       gather(i, place);
       const C* const gains = own_.weights + i * width;
       for (index_t l = 0; l < width; l += lanes<C>) {
         const vec<C> gain = load(gains + l);
-        store(own_.den + l, mul_add(gain, load(stored_.tap_mass + l), load(own_.den + l)));
-        store(own_.num + l, mul_add(gain, load(stored_.tap_weighted + l), load(own_.num + l)));
+        store(den + l, mul_add(gain, load(tap_mass + l), load(from_den + l)));
+        store(num + l, mul_add(gain, load(tap_weighted + l), load(from_num + l)));
       }
+      from_den = den;
+      from_num = num;
+    }
+    if (taps_.count() == 0) {
+      std::copy_n(all_den, width, den);
+      std::copy_n(all_num, width, num);
     }
     bool proven = true;
-    for (index_t l = 0; l < width; l += lanes<C>)
-      proven = proven & xsimd::all(load(own_.den + l) >= load(stored_.least + l));
+    for (index_t l = 0; l < width; l += lanes<C>) proven = proven & xsimd::all(load(den + l) >= load(least + l));
     if (proven) return true;
     const vec<C> zero(C(0)), one(C(1));
     for (index_t l = 0; l < width; l += lanes<C>)
-      store(own_.failed + l, xsimd::select(load(own_.den + l) >= load(stored_.least + l), zero, one));
+      store(failed + l, xsimd::select(load(den + l) >= load(least + l), zero, one));
     return false;
   }
 
@@ -83,12 +91,15 @@ class stored_keys {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity()), most(exp_constants<C>::largest);
     std::fill_n(own_.unit, width, -std::numeric_limits<C>::infinity());
     std::fill_n(own_.first_size, width, C(0));
+    C *const highest_key = own_.unit, *const largest = own_.first_size;
     keys_.for_visible([&](index_t, const C* k, const C* v) __attribute__((always_inline)) {
-      for (index_t l = 0; l < width; l += lanes<C>) {
+      C *const keys = highest_key, *const sizes = largest;
+      const index_t n = width;
+      for (index_t l = 0; l < n; l += lanes<C>) {
         const vec<C> key = load(k + l), size = (xsimd::abs)(load(v + l));
         const vec<C> counted = xsimd::select(size <= most, size, zero);
-        store(own_.unit + l, max_ignoring_nan<C>(load(own_.unit + l), key));
-        store(own_.first_size + l, xsimd::max(load(own_.first_size + l), xsimd::select(key == hidden, zero, counted)));
+        store(keys + l, max_ignoring_nan<C>(load(keys + l), key));
+        store(sizes + l, xsimd::max(load(sizes + l), xsimd::select(key == hidden, zero, counted)));
       }
     });
     for (index_t l = 0; l < width; ++l) {
@@ -120,16 +131,18 @@ class stored_keys {
     }
     index_t joined = 0;
     keys_.for_visible([&](index_t s, const C* k, const C* v) __attribute__((always_inline)) {
-      C* const mass = stored_.mass + s * width;
-      C* const weighted = stored_.weighted + s * width;
-      for (index_t l = 0; l < width; l += lanes<C>) {
+      C *const mass = stored_.mass + s * width, *const weighted = stored_.weighted + s * width;
+      C *const den = own_.part_den, *const num = own_.part_num;
+      const C *const scale = own_.scale, *const unit = own_.unit;
+      const index_t channels = width;
+      for (index_t l = 0; l < channels; l += lanes<C>) {
         const vec<C> key = load(k + l);
-        const vec<C> value = xsimd::select(key == hidden, zero, load(v + l) * load(own_.scale + l));
-        const vec<C> e = weight_scaled<C>(key, load(own_.unit + l)), x = e * value;
+        const vec<C> value = xsimd::select(key == hidden, zero, load(v + l) * load(scale + l));
+        const vec<C> e = weight_scaled<C>(key, load(unit + l)), x = e * value;
         store(mass + l, e);
         store(weighted + l, x);
-        store(own_.part_den + l, load(own_.part_den + l) + e);
-        store(own_.part_num + l, load(own_.part_num + l) + x);
+        store(den + l, load(den + l) + e);
+        store(num + l, load(num + l) + x);
       }
       if (++joined % key_sums<C, T>::together == 0) keys_.join();
     });
@@ -186,6 +199,7 @@ class stored_keys {
       return;
     }
     std::int32_t* const places = stored_.places;
+    const C *const all_mass = stored_.mass, *const all_weighted = stored_.weighted;
     const std::int32_t* const offsets = stored_.offsets + i * 4 * width;
     const auto nowhere = static_cast<std::int32_t>(p_.Tk * width), row = static_cast<std::int32_t>(place.t * width);
     const auto x0 = static_cast<std::int32_t>(place.x[0]), x1 = static_cast<std::int32_t>(place.x[1]),
@@ -200,8 +214,8 @@ class stored_keys {
       places[l] = inside ? row + offsets[3 * width + l] : nowhere;
     }
     for (index_t l = 0; l < width; ++l) {
-      mass[l] = stored_.mass[places[l]];
-      weighted[l] = stored_.weighted[places[l]];
+      mass[l] = all_mass[places[l]];
+      weighted[l] = all_weighted[places[l]];
     }
   }
 
