@@ -126,10 +126,10 @@ void set_filter(call& c, const Filter& filter) {
 ///
 /// A filter may also be an aft::sparse_filter{taps, values}: w[t,s] = values[h, i] where s - t is taps[h, i], 0
 /// elsewhere (AFT, below Eq. 10). On aft::cpu, without streams. An offset twice in a head, one above 0 in a causal call
-/// or beyond 2^61 is a shape_error. Cost: that of aft::simple and O(B Tq d) for each tap, without O(T) scratch. Rows
-/// whose taps, by values below 0, take away more than a quarter of the mass that they see, or one of whose values is
-/// above 60 (500 for double data), cost O(Tk) each; without options.causal there are fewer of the first kind than 4
-/// taps a channel. So do all rows of heads with several values of -inf, of calls with a mask for each pair, and of
+/// or beyond 2^61 is a shape_error. Cost: O(B (Tq + Tk) d) as aft::simple, O(B Tq d) for each tap, and scratch that
+/// does not grow with T. A row whose taps, by values below 0, take away more than a quarter of the mass that it sees
+/// costs O(Tk); without options.causal there are fewer of those than 4 taps a channel. So do rows with a value above 40
+/// (500 for double data), all rows of heads with several values of -inf, of calls with a mask for each pair, and of
 /// channels with keys above 4096 in size.
 template <operator_executor E, class Q, class K, class V, class Filter, detail::operand Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
