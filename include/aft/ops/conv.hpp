@@ -46,13 +46,7 @@ constexpr bool check_filter() {
 
 template <class E, class T, class Filter, class DFilter>
 constexpr bool check_filter_gradient() {
-  if constexpr (is_sparse_filter<Filter>) {
-    constexpr bool has_gradients = !is_sparse_filter<Filter>;
-    static_assert(has_gradients,
-                  "aft::conv_backward: a sparse filter has no gradients: train an aft::conv with a view, by "
-                  "aft::gumbel_filter, and take its taps afterwards");
-    return false;
-  } else if constexpr (detail::is_no_grad<DFilter>) {
+  if constexpr (detail::is_no_grad<DFilter>) {
     return true;
   } else if constexpr (check_filter<detail::arg::dfilter, E, T, DFilter>()) {
     constexpr bool same_rank = DFilter::rank() == Filter::rank();
@@ -162,7 +156,11 @@ template <operator_executor E, class Q, class K, class V, class Filter, class DY
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
+  constexpr bool has_gradients = !is_sparse_filter<Filter>;
+  static_assert(has_gradients,
+                "aft::conv_backward: a sparse filter has no gradients: train an aft::conv with a view, by "
+                "aft::gumbel_filter, and take its taps afterwards");
+  if constexpr (has_gradients && checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr checks::rank_span ranks = checks::ranks_with_filter<Filter, V>();
     if constexpr (detail::fits<checks::find_inputs<E, ranks.low, ranks.high, Q, K, V>()>()) {
       if constexpr (detail::fits<checks::find_gradients<E, ranks.low, ranks.high, T, DY, DQ, DK, DV>()>()) {
