@@ -175,6 +175,21 @@ AFT_C_API int aft_reparameterize(const aft_tensor* r, const aft_tensor* gain, co
 AFT_C_API int aft_reparameterize_backward(const aft_tensor* r, const aft_tensor* gain, const aft_tensor* shift,
                                           const aft_tensor* dout, const aft_tensor* dr, const aft_tensor* dgain,
                                           const aft_tensor* dshift, const aft_options* o);
+/*! out[h] = -sum p log p with p = softmax(r[h]), the entropy of each head of a filter; out is (H). Types may differ. Of
+ * the options only threads is looked at, here and in the four below. */
+AFT_C_API int aft_filter_entropy(const aft_tensor* r, const aft_tensor* out, const aft_options* o);
+/*! Its gradient; dout is (H), dr has the shape of r and may be NULL. */
+AFT_C_API int aft_filter_entropy_backward(const aft_tensor* r, const aft_tensor* dout, const aft_tensor* dr,
+                                          const aft_options* o);
+/*! out = r softmax((r + noise) / tau) for each head of a filter r; noise and out have its shape, tau is finite and
+ * above 0. */
+AFT_C_API int aft_gumbel_filter(const aft_tensor* r, const aft_tensor* noise, double tau, const aft_tensor* out,
+                                const aft_options* o);
+/*! Its gradient for the same noise and tau; dr may be NULL. */
+AFT_C_API int aft_gumbel_filter_backward(const aft_tensor* r, const aft_tensor* noise, double tau,
+                                         const aft_tensor* dout, const aft_tensor* dr, const aft_options* o);
+/*! The form of inference: out is r at each head's largest tap, of equal ones the first, and 0 elsewhere. */
+AFT_C_API int aft_gumbel_filter_hard(const aft_tensor* r, const aft_tensor* out, const aft_options* o);
 /*! The weights a[t,s,c] that aft_full averages v with: out is (B, Tq, Tk, channels), without B for a batch of one, of
  * any of the four types; channels is a multiple of hk. */
 AFT_C_API int aft_attention_map(const aft_tensor* k, const aft_bias* bias, const aft_tensor* out, const aft_options* o);

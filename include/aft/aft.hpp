@@ -41,7 +41,9 @@
 #include <aft/math/window.hpp>
 #include <aft/ops/attention_map.hpp>
 #include <aft/ops/conv.hpp>
+#include <aft/ops/filter_entropy.hpp>
 #include <aft/ops/full.hpp>
+#include <aft/ops/gumbel_filter.hpp>
 #include <aft/ops/local.hpp>
 #include <aft/ops/reparameterize.hpp>
 #include <aft/ops/simple.hpp>

@@ -331,6 +331,38 @@ def reparameterize(library):
         same(f"reparameterize: {what}", mine, other)
 
 
+def sparsity(library):
+    draw, taps, tau = random.Random(45), 5, 0.5
+    r, noise, dout, spread = (Array(H, taps, draw=draw), Array(H, taps, draw=draw), Array(H, taps, draw=draw),
+                              Array(H, draw=draw))
+    entropy, slopes, out, dr, hard = Array(H), Array(H, taps), Array(H, taps), Array(H, taps), Array(H, taps)
+    library.aft_filter_entropy(r.pointer, entropy.pointer, None)
+    library.aft_filter_entropy_backward(r.pointer, spread.pointer, slopes.pointer, None)
+    library.aft_gumbel_filter(r.pointer, noise.pointer, ctypes.c_double(tau), out.pointer, None)
+    library.aft_gumbel_filter_backward(r.pointer, noise.pointer, ctypes.c_double(tau), dout.pointer, dr.pointer, None)
+    library.aft_gumbel_filter_hard(r.pointer, hard.pointer, None)
+    expected = [Array(H), Array(H, taps), Array(H, taps), Array(H, taps), Array(H, taps)]
+    for h in range(H):
+        row = [r[h, j] for j in range(taps)]
+
+        def softmax(logits):
+            return [math.exp(x) / sum(math.exp(y) for y in logits) for x in logits]
+
+        p, sample = softmax(row), softmax([(x + noise[h, j]) / tau for j, x in enumerate(row)])
+        expected[0][h,] = -sum(x * math.log(x) for x in p)
+        products = [dout[h, j] * x for j, x in enumerate(row)]
+        for j in range(taps):
+            expected[1][h, j] = -spread[h,] * p[j] * (math.log(p[j]) + expected[0][h,])
+            expected[2][h, j] = row[j] * sample[j]
+            mean = sum(a * b for a, b in zip(sample, products))
+            expected[3][h, j] = sample[j] * (dout[h, j] + (products[j] - mean) / tau)
+            expected[4][h, j] = row[j] if row[j] == max(row) else 0
+    names = ("filter_entropy", "filter_entropy_backward", "gumbel_filter", "gumbel_filter_backward",
+             "gumbel_filter_hard")
+    for what, mine, other in zip(names, expected, (entropy, slopes, out, dr, hard)):
+        same(what, mine, other)
+
+
 def attention_map(library):
     draw = random.Random(50)
     k, w, out, expected = Array(T, HK, draw=draw), Array(H, T, T, draw=draw), Array(T, T, D), Array(T, T, D)
@@ -353,7 +385,7 @@ def errors(library):
 
 def main():
     library = Library(sys.argv[1])
-    for part in (dense_and_factorized, simple, conv, streams, reparameterize, attention_map, errors):
+    for part in (dense_and_factorized, simple, conv, streams, reparameterize, sparsity, attention_map, errors):
         part(library)
     print(f"version {library.library.aft_version()}, {library.library.aft_isa().decode()}: every operator as the formulas")
 

@@ -235,6 +235,21 @@ static int call_operator(int call, int type) {
       code = aft_reparameterize(&w, &gain, &shift, &out, &o);
       return code != AFT_OK ? code : aft_reparameterize_backward(&w, &gain, &shift, &dout, &dw, &dgain, &dshift, NULL);
     }
+    case CALL_SPARSITY: {
+      /* The filter in the room of w, noise in that of u; entropies, their slopes and the form of inference in others.
+       */
+      static const int64_t heads_shape[] = {HEADS};
+      aft_tensor entropy = tensor(AT_DK, type, 1, heads_shape), dentropy = tensor(AT_DY, type, 1, heads_shape);
+      aft_tensor slopes = tensor(AT_DV, type, 3, plane_shape), hard = tensor(AT_DQ, type, 3, plane_shape);
+      aft_tensor noise = tensor(AT_U, type, 3, plane_shape), out = tensor(AT_Y, type, 3, plane_shape);
+      aft_tensor dout = tensor(AT_DY, type, 3, plane_shape);
+      w.shape = dw.shape = plane_shape;
+      code = aft_filter_entropy(&w, &entropy, &o);
+      if (code == AFT_OK) code = aft_filter_entropy_backward(&w, &dentropy, &slopes, NULL);
+      if (code == AFT_OK) code = aft_gumbel_filter(&w, &noise, 0.5, &out, &o);
+      if (code == AFT_OK) code = aft_gumbel_filter_backward(&w, &noise, 0.5, &dout, &dw, NULL);
+      return code != AFT_OK ? code : aft_gumbel_filter_hard(&w, &hard, NULL);
+    }
     default: {
       static const int64_t map_shape[] = {BATCH, LENGTH, LENGTH, CHANNELS};
       aft_tensor out = tensor(AT_DW, type, 4, map_shape);

@@ -159,6 +159,18 @@ struct typed_calls {
                                  view<T, 1>{room<T>(block, AT_DU), {HEADS}});
   }
 
+  void sparsity() const {
+    const view<const W, 3> r{room<const W>(block, AT_W), {HEADS, 3, 2}};
+    const view<const T, 3> noise{room<const T>(block, AT_U), {HEADS, 3, 2}};
+    const view<const T, 3> dout{room<const T>(block, AT_DY), {HEADS, 3, 2}};
+    const view<const T, 1> dentropy{room<const T>(block, AT_DY), {HEADS}};
+    aft::filter_entropy(r, view<T, 1>{room<T>(block, AT_DK), {HEADS}});
+    aft::filter_entropy_backward(r, dentropy, view<T, 3>{room<T>(block, AT_DV), {HEADS, 3, 2}});
+    aft::gumbel_filter(r, noise, 0.5, view<T, 3>{room<T>(block, AT_Y), {HEADS, 3, 2}});
+    aft::gumbel_filter_backward(r, noise, 0.5, dout, view<W, 3>{room<W>(block, AT_DW), {HEADS, 3, 2}});
+    aft::gumbel_filter_hard(r, view<T, 3>{room<T>(block, AT_DQ), {HEADS, 3, 2}});
+  }
+
   void run() const {
     const aft::dense_bias dense{view<const W, 3>{room<const W>(block, AT_W), {HEADS, LENGTH, LENGTH}}};
     const aft::dense_bias ddense{view<W, 3>{room<W>(block, AT_DW), {HEADS, LENGTH, LENGTH}}};
@@ -200,6 +212,7 @@ struct typed_calls {
                       [&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); });
       }
       case CALL_REPARAMETERIZE: return reparameterize();
+      case CALL_SPARSITY: return sparsity();
       default: {
         aft::options o = options<3>();
         o.lse = o.average = {};

@@ -186,6 +186,11 @@ TEST_CASE("pointers") {
     CHECK(c.after_name() == "'y': expected a tensor, got a null pointer");
     CHECK(aft_conv(c.q.get(), c.k.get(), c.v.get(), nullptr, c.y.get(), nullptr) == AFT_SHAPE_ERROR);
     CHECK(aft_reparameterize(c.w.get(), nullptr, c.w.get(), c.y.get(), nullptr) == AFT_SHAPE_ERROR);
+    CHECK(aft_filter_entropy(c.w.get(), nullptr, nullptr) == AFT_SHAPE_ERROR);
+    CHECK(aft_filter_entropy_backward(c.w.get(), nullptr, c.y.get(), nullptr) == AFT_SHAPE_ERROR);
+    CHECK(aft_gumbel_filter(c.w.get(), nullptr, 1, c.y.get(), nullptr) == AFT_SHAPE_ERROR);
+    CHECK(aft_gumbel_filter_backward(c.w.get(), c.w.get(), 1, nullptr, c.y.get(), nullptr) == AFT_SHAPE_ERROR);
+    CHECK(aft_gumbel_filter_hard(nullptr, c.y.get(), nullptr) == AFT_SHAPE_ERROR);
     CHECK(aft_attention_map(c.k.get(), &c.bias, nullptr, nullptr) == AFT_SHAPE_ERROR);
     CHECK(aft_simple_backward(c.q.get(), c.k.get(), c.v.get(), nullptr, nullptr, nullptr, nullptr, nullptr) ==
           AFT_SHAPE_ERROR);

@@ -4,6 +4,7 @@
 
 #include "dlpack_tensor.hpp"
 
+#include <limits>
 #include <cstdint>
 
 namespace {
@@ -140,6 +141,21 @@ struct calls {
     same([&] { aft::reparameterize(exec(), plane, gain, shift, dplane); },
          [&](const aft_options* o) { return aft_reparameterize(cr.get(), cg.get(), cs.get(), co.get(), o); });
   }
+  void sparsity(double tau = 0.5) {
+    c_tensor cr(plane), cg(gain), cdr(dplane), cdg(dgain);
+    same([&] { aft::filter_entropy(exec(), plane, dgain); },
+         [&](const aft_options* o) { return aft_filter_entropy(cr.get(), cdg.get(), o); });
+    same([&] { aft::filter_entropy_backward(exec(), plane, gain, dplane); },
+         [&](const aft_options* o) { return aft_filter_entropy_backward(cr.get(), cg.get(), cdr.get(), o); });
+    same([&] { aft::gumbel_filter(exec(), plane, plane, tau, dplane); },
+         [&](const aft_options* o) { return aft_gumbel_filter(cr.get(), cr.get(), tau, cdr.get(), o); });
+    same([&] { aft::gumbel_filter_backward(exec(), plane, plane, tau, plane, dplane); },
+         [&](const aft_options* o) {
+           return aft_gumbel_filter_backward(cr.get(), cr.get(), tau, cr.get(), cdr.get(), o);
+         });
+    same([&] { aft::gumbel_filter_hard(exec(), plane, dplane); },
+         [&](const aft_options* o) { return aft_gumbel_filter_hard(cr.get(), cdr.get(), o); });
+  }
   void reparameterize_backward() {
     c_tensor cr(plane), cg(gain), cs(shift), cdr(dplane), cdg(dgain), cds(dshift);
     same([&] { aft::reparameterize_backward(exec(), plane, gain, shift, plane, dplane, dgain, dshift); },
@@ -232,6 +248,7 @@ TEST_CASE("memory") {
     c.simple_backward();
     c.plane = {nullptr, {H, 3, 3}};
     c.reparameterize();
+    c.sparsity();
   }
   SUBCASE("outputs that share it") {
     c.dv = {c.place(1) + 7, {B, T, d}};
@@ -299,7 +316,16 @@ TEST_CASE("options") {
     c.simple();
     c.reparameterize();
     c.reparameterize_backward();
+    c.sparsity();
     c.attention_map();
+  }
+  SUBCASE("a temperature") {
+    for (const double tau : {0.0, -2.5, std::numeric_limits<double>::infinity()}) {
+      out<3> dplane = c.dplane;
+      c_tensor cr(c.plane), co(dplane);
+      c.same([&] { aft::gumbel_filter(c.exec(), c.plane, c.plane, tau, dplane); },
+             [&](const aft_options* o) { return aft_gumbel_filter(cr.get(), cr.get(), tau, co.get(), o); });
+    }
   }
   SUBCASE("what an operator does not have") {
     c.opt.outside = aft::outside::excluded;

@@ -17,12 +17,13 @@ import sys
 import tempfile
 
 HOMES = {
-    "algorithm": "all_of copy_n fill_n max min sort unique",
+    "algorithm": "adjacent_find all_of copy copy_n equal fill fill_n max min sort unique",
     "array": "array",
     "atomic": "atomic memory_order_relaxed",
     "bit": "bit_cast countr_zero",
     "cfenv": "fegetenv fenv_t fesetenv",
-    "cmath": "abs copysign exp floor ilogb isfinite ldexp log log2 nearbyint signbit sqrt tanh",
+    "cstdio": "snprintf",
+    "cmath": "abs copysign exp expm1 fabs floor ilogb isfinite isnan ldexp log log1p log2 nearbyint signbit sqrt tanh",
     "concepts": "convertible_to integral",
     "cstddef": "byte max_align_t size_t",
     "cstdint": "int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t",

@@ -35,7 +35,7 @@ def in_order(folders):
 FOLDERS = {
     "core": in_order(". views stream problem checks"),
     "cpu": in_order("simd runtime math tensor softmax gemm epilogue bias_gradient window pairs scan scan/backward "
-                    "stencil stencil/grouped stencil/backward stencil/calls packed stream ."),
+                    "stencil stencil/grouped stencil/backward stencil/calls sparse packed stream ."),
     "distributed": in_order("ranks cut exchange call ."),
     "cuda": in_order("device math tensor fold scan bias_gradient plan split_mma bf16_gemm maps stream launch ."),
 }
@@ -45,9 +45,9 @@ for _folder, _seen in FOLDERS["cpu"].items():
         _seen -= set("softmax gemm epilogue bias_gradient window pairs".split())
     if _folder.startswith("stencil"):
         _seen -= set("gemm epilogue bias_gradient window pairs scan scan/backward".split())
-    if _folder == "stream":
+    if _folder in ("sparse", "stream"):
         _seen -= set("gemm epilogue bias_gradient window pairs scan scan/backward stencil stencil/grouped "
-                     "stencil/backward stencil/calls".split())
+                     "stencil/backward stencil/calls sparse".split())
 # The examples: what they share, then each example's own folders, which see all of the shared ones. "." is the program.
 EXAMPLES = {
     "common": in_order("support layers mixers blocks training report"),

@@ -17,6 +17,7 @@ using checks::argument;
 rank_range ranks_of(const argument& r) {
   return {r.view.rank(), r.view.rank()};
 }
+constexpr rank_range filter_ranks{2, 4};
 constexpr rank_range head_ranks{1, 1};
 
 /// Element types may be mixed here: each is widened to double.
@@ -32,7 +33,7 @@ void require_of(const char* op, argument& a, const aft_tensor* tensor, const ran
 }
 
 void set_inputs(checks::filter_call& c, const aft_tensor* r, const aft_tensor* gain, const aft_tensor* shift) {
-  require_of(c.op, c.r, r, {2, 4});
+  require_of(c.op, c.r, r, filter_ranks);
   require_of(c.op, c.gain, gain, head_ranks);
   require_of(c.op, c.shift, shift, head_ranks);
 }
@@ -68,5 +69,69 @@ int aft_reparameterize_backward(const aft_tensor* r, const aft_tensor* gain, con
     set_of(c.op, c.dgain, dgain, head_ranks);
     set_of(c.op, c.dshift, dshift, head_ranks);
     aft::checks::run_reparameterize(c, exec);
+  });
+}
+
+int aft_filter_entropy(const aft_tensor* r, const aft_tensor* out, const aft_options* o) {
+  return guarded([&] {
+    aft::checks::filter_call c;
+    c.op = "aft::filter_entropy";
+    const aft::cpu exec = read_executor(c.op, o);
+    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.out, out, head_ranks);
+    aft::checks::run_filter_entropy(c, exec);
+  });
+}
+
+int aft_filter_entropy_backward(const aft_tensor* r, const aft_tensor* dout, const aft_tensor* dr,
+                                const aft_options* o) {
+  return guarded([&] {
+    aft::checks::filter_call c;
+    c.op = "aft::filter_entropy_backward";
+    const aft::cpu exec = read_executor(c.op, o);
+    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.dout, dout, head_ranks);
+    set_of(c.op, c.dr, dr, ranks_of(c.r));
+    aft::checks::run_filter_entropy(c, exec);
+  });
+}
+
+int aft_gumbel_filter(const aft_tensor* r, const aft_tensor* noise, double tau, const aft_tensor* out,
+                      const aft_options* o) {
+  return guarded([&] {
+    aft::checks::filter_call c;
+    c.op = "aft::gumbel_filter";
+    c.tau = tau;
+    const aft::cpu exec = read_executor(c.op, o);
+    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.noise, noise, ranks_of(c.r));
+    require_of(c.op, c.out, out, ranks_of(c.r));
+    aft::checks::run_gumbel_filter(c, exec);
+  });
+}
+
+int aft_gumbel_filter_backward(const aft_tensor* r, const aft_tensor* noise, double tau, const aft_tensor* dout,
+                               const aft_tensor* dr, const aft_options* o) {
+  return guarded([&] {
+    aft::checks::filter_call c;
+    c.op = "aft::gumbel_filter_backward";
+    c.tau = tau;
+    const aft::cpu exec = read_executor(c.op, o);
+    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.noise, noise, ranks_of(c.r));
+    require_of(c.op, c.dout, dout, ranks_of(c.r));
+    set_of(c.op, c.dr, dr, ranks_of(c.r));
+    aft::checks::run_gumbel_filter(c, exec);
+  });
+}
+
+int aft_gumbel_filter_hard(const aft_tensor* r, const aft_tensor* out, const aft_options* o) {
+  return guarded([&] {
+    aft::checks::filter_call c;
+    c.op = "aft::gumbel_filter_hard";
+    const aft::cpu exec = read_executor(c.op, o);
+    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.out, out, ranks_of(c.r));
+    aft::checks::run_gumbel_filter(c, exec);
   });
 }

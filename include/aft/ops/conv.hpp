@@ -13,9 +13,29 @@ inline namespace AFT_ISA {
 
 namespace checks {
 
+/// Whether the taps of a sparse filter are integers in the space of the executor, of a rank that goes with values.
+template <class E, class T, class Taps, class Values>
+constexpr bool check_sparse_filter() {
+  using number = typename Taps::value_type;
+  constexpr bool on_host = std::is_same_v<E, cpu>;
+  static_assert(on_host,
+                "aft::conv: a sparse filter runs on aft::cpu alone: use aft::cpu, or an aft::conv with a view");
+  constexpr bool integers = std::is_integral_v<number> && std::is_signed_v<number> && sizeof(number) >= 4;
+  static_assert(integers, "aft::sparse_filter: taps must be of int32 or int64, the signed offsets s - t");
+  constexpr bool ranks_fit = (Taps::rank() == 2 || Taps::rank() == 3) && Values::rank() == 2;
+  static_assert(ranks_fit, "aft::sparse_filter: taps has rank 2 (H, m) or 3 (H, m, axes), values has rank 2 (H, m)");
+  if constexpr (on_host && integers && ranks_fit) {
+    return detail::check_bias_tensor<detail::arg::filter, E, T, Values>();
+  } else {
+    return false;
+  }
+}
+
 template <detail::arg Argument, class E, class T, class Filter>
 constexpr bool check_filter() {
-  if constexpr (detail::check_bias_tensor<Argument, E, T, Filter>()) {
+  if constexpr (is_sparse_filter<Filter>) {
+    return check_sparse_filter<E, T, decltype(Filter::taps), decltype(Filter::values)>();
+  } else if constexpr (detail::check_bias_tensor<Argument, E, T, Filter>()) {
     constexpr bool rank_fits = Filter::rank() >= 2 && Filter::rank() <= 4;
     static_assert(rank_fits, "aft::conv: filter has rank 2 (H, taps), 3 (H, kh, kw) or 4 (H, kd, kh, kw)");
     return rank_fits;
@@ -41,10 +61,44 @@ constexpr bool check_filter_gradient() {
   }
 }
 
-/// Lowest rank of q, k, v, y that goes with a filter: a sequence may leave out the batch, a grid may not, because
-/// (H, W, d) would read as (B, T, d).
-template <class Filter>
-inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::rank() + 1;
+/// Ranks of q, k, v, y that go with a filter: a sequence may leave out the batch, a grid may not, because (H, W, d)
+/// would read as (B, T, d). How many axes the taps of a sparse filter have is known when the call runs.
+struct rank_span {
+  std::size_t low, high;
+};
+template <class Filter, class V>
+constexpr rank_span ranks_with_filter() {
+  if constexpr (is_sparse_filter<Filter>) {
+    if constexpr (is_tensor_view<V>) {
+      if (decltype(Filter::taps)::rank() == 3 && V::rank() >= 3) return {V::rank(), V::rank() > 5 ? 5 : V::rank()};
+    }
+    return {decltype(Filter::taps)::rank() == 3 ? std::size_t{3} : std::size_t{2}, 3};
+  } else {
+    return {Filter::rank() == 2 ? 2 : Filter::rank() + 1, Filter::rank() + 1};
+  }
+}
+
+/// Whether queries and keys may differ in number: on a sequence.
+template <class Filter, class V>
+constexpr bool lengths_may_differ() {
+  if constexpr (is_sparse_filter<Filter>) {
+    return V::rank() <= 3;
+  } else {
+    return Filter::rank() == 2;
+  }
+}
+
+template <class C, class Filter>
+void set_filter(call& c, const Filter& filter) {
+  if constexpr (is_sparse_filter<Filter>) {
+    c.bias.kind = bias_kind::sparse;
+    c.sparse.emplace();
+    c.sparse->taps.view = filter.taps;
+    c.sparse->values.view = filter.values;
+  } else {
+    set_bias<C>(c.bias, filter);
+  }
+}
 
 }  // namespace checks
 
@@ -63,19 +117,26 @@ inline constexpr std::size_t lowest_rank = Filter::rank() == 2 ? 2 : Filter::ran
 /// T|1, T) with T the number of grid points in row-major order, key_lengths counts points in that order, lse and
 /// average have the grid's shape, (B, H, W, hk) and (B, H, W, d). Strides, errors: as aft::full; causal on a 2-D or 3-D
 /// grid is a shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
+///
+/// A filter may also be an aft::sparse_filter{taps, values}: w[t,s] = values[h, i] where s - t is taps[h, i], 0
+/// elsewhere (AFT, below Eq. 10). On aft::cpu, without streams. An offset twice in a head, one above 0 in a causal call
+/// or beyond 2^61 is a shape_error. Cost: O(B (Tq + Tk) d) as aft::simple, O(B Tq d) for each tap, and scratch that
+/// does not grow with T. A row whose taps, by values below 0, take away more than a quarter of the mass that it sees
+/// costs O(Tk); without options.causal there are fewer of those than 4 taps a channel. So do rows with a value above 40
+/// (500 for double data), all rows of heads with several values of -inf, of calls with a mask for each pair, and of
+/// channels with keys above 4096 in size.
 template <operator_executor E, class Q, class K, class V, class Filter, detail::operand Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
           const options& opt = default_options) {
   using T = detail::value_of_t<V>;
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
-    constexpr std::size_t low = checks::lowest_rank<Filter>;
-    constexpr std::size_t high = Filter::rank() + 1;
-    if constexpr (detail::fits<checks::find_inputs<E, low, high, Q, K, V>()>()) {
-      if constexpr (detail::fits<detail::find_output<detail::arg::y, E, T, low, high, Y>()>()) {
+    constexpr checks::rank_span ranks = checks::ranks_with_filter<Filter, V>();
+    if constexpr (detail::fits<checks::find_inputs<E, ranks.low, ranks.high, Q, K, V>()>()) {
+      if constexpr (detail::fits<detail::find_output<detail::arg::y, E, T, ranks.low, ranks.high, Y>()>()) {
         checks::call c = checks::make_call<E>("aft::conv", q, k, v, opt);
-        c.cross_lengths = Filter::rank() == 2;
+        c.cross_lengths = checks::lengths_may_differ<Filter, V>();
         checks::set_output(c, y);
-        checks::set_bias<compute_t<T>>(c.bias, filter);
+        checks::set_filter<compute_t<T>>(c, filter);
         run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
       }
     }
@@ -95,15 +156,18 @@ template <operator_executor E, class Q, class K, class V, class Filter, class DY
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
-    constexpr std::size_t low = checks::lowest_rank<Filter>;
-    constexpr std::size_t high = Filter::rank() + 1;
-    if constexpr (detail::fits<checks::find_inputs<E, low, high, Q, K, V>()>()) {
-      if constexpr (detail::fits<checks::find_gradients<E, low, high, T, DY, DQ, DK, DV>()>()) {
+  constexpr bool has_gradients = !is_sparse_filter<Filter>;
+  static_assert(has_gradients,
+                "aft::conv_backward: a sparse filter has no gradients: train an aft::conv with a view, by "
+                "aft::gumbel_filter, and take its taps afterwards");
+  if constexpr (has_gradients && checks::check_filter<detail::arg::filter, E, T, Filter>()) {
+    constexpr checks::rank_span ranks = checks::ranks_with_filter<Filter, V>();
+    if constexpr (detail::fits<checks::find_inputs<E, ranks.low, ranks.high, Q, K, V>()>()) {
+      if constexpr (detail::fits<checks::find_gradients<E, ranks.low, ranks.high, T, DY, DQ, DK, DV>()>()) {
         if constexpr (checks::check_filter_gradient<E, T, Filter, DFilter>()) {
           checks::call c = checks::make_call<E>("aft::conv_backward", q, k, v, opt);
-          c.cross_lengths = Filter::rank() == 2;
-          checks::set_bias<compute_t<T>>(c.bias, filter);
+          c.cross_lengths = checks::lengths_may_differ<Filter, V>();
+          checks::set_filter<compute_t<T>>(c, filter);
           checks::set_gradients(c, dy, dq, dk, dv);
           checks::set_bias<compute_t<T>>(c.dbias, dfilter);
           run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);

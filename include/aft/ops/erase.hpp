@@ -6,6 +6,7 @@
 #include <aft/core/checks/type_checks.hpp>
 #include <aft/math/bias.hpp>
 #include <aft/math/generated_bias.hpp>
+#include <aft/math/sparse_filter.hpp>
 #include <aft/math/window.hpp>
 
 #include <memory>

@@ -7,7 +7,9 @@
 
 #include "attention_map.hpp"
 #include "conv.hpp"
+#include "filter_entropy.hpp"
 #include "full.hpp"
+#include "gumbel_filter.hpp"
 #include "local.hpp"
 #include "reparameterize.hpp"
 #include "simple.hpp"
@@ -155,6 +157,28 @@ void reparameterize_backward(const A&...) {
   static_assert(misuse::never<A...>,
                 "aft::reparameterize_backward takes ([executor,] r, gain, shift, dout, dr, dgain, dshift); a gradient "
                 "that is not wanted is aft::no_grad");
+}
+template <class... A>
+void filter_entropy(const A&...) {
+  static_assert(misuse::never<A...>, "aft::filter_entropy takes ([executor,] r, out)");
+}
+template <class... A>
+void filter_entropy_backward(const A&...) {
+  static_assert(misuse::never<A...>, "aft::filter_entropy_backward takes ([executor,] r, dout, dr)");
+}
+template <class... A>
+void gumbel_filter(const A&...) {
+  static_assert(misuse::never<A...>,
+                "aft::gumbel_filter takes ([executor,] r, noise, tau, out), with a number tau; without noise it is "
+                "aft::gumbel_filter_hard");
+}
+template <class... A>
+void gumbel_filter_backward(const A&...) {
+  static_assert(misuse::never<A...>, "aft::gumbel_filter_backward takes ([executor,] r, noise, tau, dout, dr)");
+}
+template <class... A>
+void gumbel_filter_hard(const A&...) {
+  static_assert(misuse::never<A...>, "aft::gumbel_filter_hard takes ([executor,] r, out)");
 }
 
 // Options in braces have no type that a pack could take: these are for calls with options to which one argument is

@@ -3,53 +3,16 @@
 /// 9).
 #pragma once
 
-#include <aft/core/problem/dispatch.hpp>
 #include <aft/core/problem/filter_stats.hpp>
 #include <aft/core/float_environment.hpp>
-#include <aft/core/checks/memory.hpp>
 
 #include "erase.hpp"
+#include "filter_call.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 
 namespace checks {
-
-/// The tensors of either call; those of the other are empty. `r` gives the shape.
-struct filter_call {
-  const char* op = "";
-  argument r{"r"}, gain{"gain"}, shift{"shift"}, dout{"dout"};
-  argument out{"out"}, dr{"dr"}, dgain{"dgain"}, dshift{"dshift"};
-};
-
-inline void require_filter_call(const filter_call& c) {
-  const argument* const inputs[] = {&c.r, &c.gain, &c.shift, &c.dout};
-  const argument* const outputs[] = {&c.out, &c.dr, &c.dgain, &c.dshift};
-  for (const argument* a : inputs) require_sane(c.op, *a);
-  for (const argument* a : outputs) require_sane(c.op, *a);
-  for (const argument* a : {&c.dout, &c.out, &c.dr}) {
-    for (std::size_t i = 0; a->given() && i < c.r.view.rank(); ++i) {
-      require_extent(c.op, *a, i, i == 0 ? "H" : "taps", c.r.view.extent(i));
-    }
-  }
-  for (const argument* a : {&c.gain, &c.shift, &c.dgain, &c.dshift}) {
-    if (a->given()) require_extent(c.op, *a, 0, "H", c.r.view.extent(0));
-  }
-  for (const argument* a : inputs) {
-    if (a->given()) require_data(c.op, *a);
-  }
-  for (const argument* const* a = outputs; a != outputs + 4; ++a) {
-    if (!(*a)->given()) continue;
-    require_output(c.op, **a);
-    require_apart_from_itself(c.op, **a);
-    for (const argument* const* b = outputs; b != a; ++b) require_apart(c.op, **a, **b);
-    for (const argument* b : inputs) require_apart(c.op, **a, *b);
-  }
-}
-
-inline double load_at(const any_view& v, index_t i) {
-  return load_element(v.data(), v.type(), i * v.stride(0));
-}
 
 [[gnu::noinline]] inline void reparameterize_all(const filter_call& c) {
   for (index_t h = 0; h < c.r.view.extent(0); ++h) {
@@ -90,23 +53,6 @@ inline double load_at(const any_view& v, index_t i) {
   }
 }
 
-/// The call for a device, whose shape is that of r.
-inline filter_problem to_filter_problem(const filter_call& c) {
-  filter_problem p;
-  p.heads = c.r.view.extent(0);
-  for (std::size_t i = 1; i < c.r.view.rank(); ++i) p.taps[3 - c.r.view.rank() + i] = c.r.view.extent(i);
-  p.r = to_filter_tensor(c.r.view);
-  p.gain = to_filter_tensor(c.gain.view);
-  p.shift = to_filter_tensor(c.shift.view);
-  p.dout = to_filter_tensor(c.dout.view);
-  p.out = to_filter_tensor(c.out.view);
-  p.dr = to_filter_tensor(c.dr.view);
-  p.dgain = to_filter_tensor(c.dgain.view);
-  p.dshift = to_filter_tensor(c.dshift.view);
-  p.backward = c.dout.given();
-  return p;
-}
-
 /// The call or its gradients on the host, all of it checked before anything is written.
 inline void run_reparameterize(const filter_call& c, const cpu& exec) {
   require_executor(c.op, exec);
@@ -116,34 +62,6 @@ inline void run_reparameterize(const filter_call& c, const cpu& exec) {
     reparameterize_backward_all(c);
   } else {
     reparameterize_all(c);
-  }
-}
-
-/// A view of any element type; each element is widened to double, so types may be mixed.
-template <detail::arg Argument, class E, std::size_t Low, std::size_t High, class V>
-constexpr bool check_filter_tensor() {
-  return detail::check_input<Argument, E, detail::value_of_t<V>, Low, High, V>();
-}
-
-template <detail::arg Argument, class E, std::size_t Low, std::size_t High, class V>
-constexpr bool check_filter_output() {
-  if constexpr (detail::is_no_grad<V>) {
-    return true;
-  } else if constexpr (check_filter_tensor<Argument, E, Low, High, V>()) {
-    return detail::check_mutable<V>();
-  } else {
-    return false;
-  }
-}
-
-template <class R>
-constexpr std::size_t filter_rank() {
-  if constexpr (is_tensor_view<R>) {
-    static_assert(R::rank() >= 2 && R::rank() <= 4,
-                  "aft::reparameterize: r has rank 2 (H, taps), 3 (H, kh, kw) or 4 (H, kd, kh, kw)");
-    return R::rank();
-  } else {
-    return 2;
   }
 }
 
@@ -177,7 +95,7 @@ void reparameterize(const E& exec, const R& r, const Gain& gain, const Shift& sh
       checks::run_reparameterize(c, exec);
     } else {
       checks::require_filter_call(c);
-      run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);
+      run_filter<compute_t<typename R::value_type>>(checks::to_filter_problem(c, filter_form::normalised), exec);
     }
   }
 }
@@ -217,7 +135,7 @@ void reparameterize_backward(const E& exec, const R& r, const Gain& gain, const 
       checks::run_reparameterize(c, exec);
     } else {
       checks::require_filter_call(c);
-      run_reparameterize<compute_t<typename R::value_type>>(checks::to_filter_problem(c), exec);
+      run_filter<compute_t<typename R::value_type>>(checks::to_filter_problem(c, filter_form::normalised), exec);
     }
   }
 }

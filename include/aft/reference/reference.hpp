@@ -7,3 +7,4 @@
 #include "full.hpp"
 #include "local.hpp"
 #include "simple.hpp"
+#include "sparse_conv.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// aft::reparameterize and aft::attention_map on the emulated device against the host, whose results have tests of their
-// own. Both work in double, so what may differ is the order of sums, and the products of a factorized bias.
+// aft::attention_map and the calls that look at a filter, on the emulated device against the host, whose results have
+// tests of their own. Both work in double, so what may differ is the order of sums, and the products of a factorized
+// bias.
 #include <doctest/doctest.h>
 
 #include "engines/engine.hpp"
@@ -176,6 +177,77 @@ TEST_CASE("reparameterize on the device: gradients that are not wanted, and erro
   CHECK(dr == before);
 }
 
+namespace {
+
+/// The calls that make filters sparse, on both.
+template <class T, std::size_t Rank>
+void check_sparsity(const tensor_view<const T, Rank>& r, double scale) {
+  const index_t H = r.extent(0), n = r.size();
+  const auto noise = random_values<T>(n, 5), up = random_values<T>(n, 6), spread = random_values<T>(H, 7);
+  const tensor_view<const T, Rank> noises(noise.data(), r.extents()), ups(up.data(), r.extents());
+  const tensor_view<const T, 1> spreads(spread.data(), {H});
+  struct outputs {
+    numbers<T> entropy, slopes, out, dr, hard;
+  };
+  outputs host, device;
+  const auto run = [&](outputs& o, const auto& exec, const auto& seen) {
+    o.entropy = numbers<T>(spread.size(), T(7));
+    o.slopes = o.out = o.dr = o.hard = numbers<T>(up.size(), T(7));
+    const auto filter = [&](numbers<T>& v) { return seen(tensor_view<T, Rank>(v.data(), r.extents())); };
+    aft::filter_entropy(exec, seen(r), seen(tensor_view<T, 1>(o.entropy.data(), {H})));
+    aft::filter_entropy_backward(exec, seen(r), seen(spreads), filter(o.slopes));
+    aft::gumbel_filter(exec, seen(r), seen(noises), 0.5, filter(o.out));
+    aft::gumbel_filter_backward(exec, seen(r), seen(noises), 0.5, seen(ups), filter(o.dr));
+    aft::gumbel_filter_hard(exec, seen(r), filter(o.hard));
+  };
+  run(host, aft::cpu{}, [](const auto& view) { return view; });
+  run(device, aft::cuda{}, [](const auto& view) { return on_device(view); });
+  aft::test::finish_device_work();
+  // Sums of n terms in another order, exponentials of two libraries; distances of 2 (r + noise) stay below 16 scales.
+  double largest = 1;
+  for (const T& x : up) largest = std::max(largest, std::abs(static_cast<double>(x)));
+  for (const T& x : spread) largest = std::max(largest, std::abs(static_cast<double>(x)));
+  const double u = 4 * (static_cast<double>(n) + 8 + 16 * (1 + scale)) * 0x1p-53, x = 16 * (1 + scale);
+  expect_close(device.entropy, host.entropy, u * x);
+  expect_close(device.slopes, host.slopes, u * x * largest);
+  expect_close(device.out, host.out, u * x);
+  expect_close(device.dr, host.dr, u * 2 * x * largest * largest);
+  expect_close(device.hard, host.hard, 0);
+}
+
+template <class T>
+void check_sparsities(double scale) {
+  for (index_t taps : {1, 2, 31, 33, 70}) {
+    const auto r = random_values<T>(3 * taps, 20, scale);
+    check_sparsity<T, 2>({r.data(), {3, taps}}, scale);
+  }
+  const auto r = random_values<T>(120, 21, scale);
+  check_sparsity<T, 3>({r.data(), {4, 5, 6}, {1, 24, 4}}, scale);
+  check_sparsity<T, 4>({r.data() + 119, {2, 3, 4, 5}, {-60, -20, -5, -1}}, scale);
+}
+
+}  // namespace
+
+TEST_CASE("filter_entropy and gumbel_filter on the device: ranks, strides, types, equal, large and broken taps") {
+  check_sparsities<float>(1);
+  check_sparsities<double>(20);
+  check_sparsities<aft::half>(0.1);
+  check_sparsities<aft::bfloat16>(3);
+  numbers<float> r(4 * 40, 2.5f);
+  r[50] = std::numeric_limits<float>::quiet_NaN();
+  r[90] = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 120; i < 160; ++i) r[i] = 3;
+  check_sparsity<float, 2>({r.data(), {4, 40}}, 3);
+  constexpr double most = std::numeric_limits<double>::max();
+  const numbers<double> ends{most, -most, 0, most, most, -most, 0x1p60, 0x1p60 - 256, 0};
+  numbers<double> host(3), device(3);
+  const tensor_view<const double, 2> view(ends.data(), {3, 3});
+  aft::filter_entropy(view, tensor_view<double, 1>(host.data(), {3}));
+  aft::filter_entropy(on_device(view), on_device(tensor_view<double, 1>(device.data(), {3})));
+  aft::test::finish_device_work();
+  expect_close(device, host, 0x1p-50);
+}
+
 TEST_CASE("attention_map on the device: every bias, hidden pairs, heads, shared channels, strides and types") {
   constexpr index_t B = 2, T = 12, hk = 2, d = 6;
   const auto w = random_values<float>(B * 3 * T * T, 1, 3);
@@ -317,6 +389,9 @@ TEST_CASE("maps on the device: a failed launch names the call") {
   fails("aft::reparameterize_backward: launching a kernel: cudaErrorLaunchFailure (unspecified launch failure)", [&] {
     aft::reparameterize_backward(view, heads, heads, view, aft::no_grad,
                                  tensor_view<float, 1, aft::device_space>(out.data(), {3}), aft::no_grad);
+  });
+  fails("aft::gumbel_filter: launching a kernel: cudaErrorLaunchFailure (unspecified launch failure)", [&] {
+    aft::gumbel_filter(view, view, 1, tensor_view<float, 2, aft::device_space>(out.data(), {3, 4}));
   });
   fails("aft::attention_map: launching a kernel: cudaErrorLaunchFailure (unspecified launch failure)", [&] {
     aft::attention_map(view, aft::dense_bias{bias}, tensor_view<float, 3, aft::device_space>(out.data(), {3, 3, 4}));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reparameterize, attention_map, and what the package says of itself."""
+"""What looks at a filter alone, attention_map, and what the package says of itself."""
 
 import pathlib
 import re
@@ -73,6 +73,46 @@ def test_places_of_reparameterize():
     assert got[0] is None and got[1] is place and got[2] is None and place.tobytes() == whole[1].tobytes()
     with pytest.raises(ValueError, match="a tuple of 3"):
         aft.reparameterize_backward(r, gain, shift, out, out=place)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("taps", [(5,), (3, 4), (2, 3, 2)])
+def test_sparsity(dtype, taps):
+    """filter_entropy and gumbel_filter, their gradients, and the form of inference, by their formulas."""
+    draw, tau = Draw(dtype, "sparsity", taps), 0.5
+    r, noise, dout, spread = draw(3, *taps), draw(3, *taps), draw(3, *taps), draw(3)
+    wide, g, up = (x.astype(np.longdouble).reshape(3, -1) for x in (r, noise, dout))
+
+    def softmax(x):
+        weights = np.exp(x - x.max(1, keepdims=True))
+        return weights / weights.sum(1, keepdims=True)
+
+    p, sample = softmax(wide), softmax((wide + g) / tau)
+    entropy = -(p * np.log(p)).sum(1)
+    got = aft.filter_entropy(r)
+    assert got.dtype == dtype and got.shape == (3,)
+    close(got, entropy)
+    close(aft.filter_entropy_backward(r, spread),
+          (-spread.astype(np.longdouble)[:, None] * p * (np.log(p) + entropy[:, None])).reshape(r.shape))
+    close(aft.gumbel_filter(r, noise, tau), (wide * sample).reshape(r.shape))
+    product = up * wide
+    mean = (sample * product).sum(1, keepdims=True)
+    close(aft.gumbel_filter_backward(r, noise, tau, dout), (sample * (up + (product - mean) / tau)).reshape(r.shape))
+    out = np.empty_like(r)
+    assert aft.gumbel_filter_hard(r, out=out) is out
+    first = np.arange(wide.shape[1]) == wide.argmax(1)[:, None]
+    assert (out.reshape(3, -1) == np.where(first, wide, 0)).all()
+
+
+def test_refused_temperatures():
+    r = np.ones((2, 3))
+    for tau in (0, -1.5, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="'tau': expected a finite number above 0"):
+            aft.gumbel_filter(r, r, tau)
+    with pytest.raises(TypeError, match="'tau': expected a number"):
+        aft.gumbel_filter(r, r, "warm")
+    with pytest.raises(ValueError, match="'noise'"):
+        aft.gumbel_filter(r, r[:, :2], 1)
 
 
 @pytest.mark.parametrize("operator", ["full", "full factorized"])

@@ -15,6 +15,8 @@ from ._core import DeviceError
 from ._core import version as __version__
 from ._forward import conv, full, local, simple
 from ._stream import Stream
+from ._sparsity import (filter_entropy, filter_entropy_backward, gumbel_filter, gumbel_filter_backward,
+                        gumbel_filter_hard)
 from ._tools import attention_map, build_info, isa, reparameterize, reparameterize_backward
 
 if hasattr(_os, "register_at_fork"):
@@ -22,6 +24,7 @@ if hasattr(_os, "register_at_fork"):
 
 __all__ = [
     "Banded", "DeviceError", "Factorized", "Stream", "Window", "__version__", "attention_map", "build_info", "conv",
-    "conv_backward", "full", "full_backward", "inclusive", "isa", "local", "local_backward", "reparameterize",
+    "conv_backward", "filter_entropy", "filter_entropy_backward", "full", "full_backward", "gumbel_filter",
+    "gumbel_filter_backward", "gumbel_filter_hard", "inclusive", "isa", "local", "local_backward", "reparameterize",
     "reparameterize_backward", "simple", "simple_backward", "strict",
 ]

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../problem/sequences.hpp"
+#include "sparse_filter.hpp"
 #include "votes.hpp"
 
 namespace aft {
@@ -90,6 +91,15 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   for (std::size_t i = 0; i < axes; ++i) ref.r_sj[3 - axes + i] = r.view.stride(1 + i);
 }
 
+/// The gradient of a sparse filter's values, (H, m) as they are.
+inline void set_value_gradient(const argument& r, bias_ref& ref) {
+  ref.r = static_cast<std::byte*>(r.view.data());
+  ref.r_type = r.view.type();
+  ref.r_set = true;
+  ref.r_sh = r.view.stride(0);
+  ref.r_sj[2] = r.view.stride(1);
+}
+
 /// Of a gradient, heads and batch are those of the bias.
 [[gnu::cold]] inline void set_generated(const call& c, const bias_arguments& b, const problem& p, bias_ref& ref) {
   const index_t heads = c.bias.heads;
@@ -111,6 +121,10 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
     case bias_kind::factorized: set_factors(c, b, p, ref); break;
     case bias_kind::filter: set_taps(c, b.r, p, ref); break;
     case bias_kind::generated: set_generated(c, b, p, ref); break;
+    case bias_kind::sparse:
+      set_sparse(c, p, ref);
+      if (&b == &c.dbias) set_value_gradient(b.r, ref);
+      break;
   }
   return ref;
 }
@@ -176,7 +190,7 @@ inline bool is_broadcast(const any_view& v, std::size_t axis) {
   require_same_extents(c, c.dbias.w, c.bias.w);
   require_same_extents(c, c.dbias.u, c.bias.u);
   require_same_extents(c, c.dbias.v, c.bias.v);
-  require_same_extents(c, c.dbias.r, c.bias.r);
+  require_same_extents(c, c.dbias.r, c.sparse ? c.sparse->values : c.bias.r);
   const index_t parts = c.dbias.rows.parts;
   if (parts < 1 || parts > 64) fail(c.op, {"dbias.parts"}, "1 to 64", parts);
 }

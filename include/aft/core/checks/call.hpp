@@ -45,6 +45,11 @@ struct sequence_arguments {
   stream_ref stream{};
 };
 
+/// The two tensors of a sparse filter.
+struct sparse_arguments {
+  argument taps{"taps", {}, " of filter"}, values{"values", {}, " of filter"};
+};
+
 /// One call. A tensor that the operator does not have, and a gradient that is not wanted, is an empty view.
 struct call {
   const char* op = "";        ///< as users spell it, with its namespace
@@ -61,6 +66,7 @@ struct call {
   bias_arguments dbias{bias_kind::none, {"dbias.w"}, {"dbias.u"}, {"dbias.v"}, {"dfilter"}};
   argument mask{"mask"}, key_lengths{"key_lengths"}, query_lengths{"query_lengths"};
   argument lse{"lse"}, average{"average"};
+  std::optional<sparse_arguments> sparse{};       ///< of a call with a sparse filter
   std::optional<sequence_arguments> sequences{};  ///< of a call that has any of them
   const options* opt = nullptr;  ///< the caller's: a copy of them was a tenth of a call on one position
 };

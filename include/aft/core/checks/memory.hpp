@@ -33,6 +33,10 @@ struct tensors {
   all.input(c.bias.u);
   all.input(c.bias.v);
   all.input(c.bias.r);
+  if (c.sparse) {
+    all.input(c.sparse->taps);
+    all.input(c.sparse->values);
+  }
   all.input(c.dy);
   all.input(c.mask);
   all.input(c.key_lengths);

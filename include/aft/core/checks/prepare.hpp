@@ -168,7 +168,7 @@ void for_each_participant(const participants& all, Add&& add) {
 
 /// Only an operator with a window or a filter has an outside.
 [[gnu::cold]] inline void require_outside(const call& c) {
-  if (c.windowed || c.bias.kind == bias_kind::filter || c.opt->outside == outside::zero_bias) return;
+  if (c.windowed || c.bias.kind == bias_kind::filter || c.sparse || c.opt->outside == outside::zero_bias) return;
   fail(c.op, {"outside"}, "zero_bias, as only aft::local and aft::conv have pairs outside a window or filter",
        "excluded");
 }
@@ -176,7 +176,7 @@ void for_each_participant(const participants& all, Add&& add) {
 inline void set_visibility(const call& c, problem& p) {
   place_diagonal(p, c.opt->causal, c.opt->first_query);
   p.narrow_products = c.opt->arithmetic == arithmetic::automatic;
-  p.excluded = (c.windowed || c.bias.kind == bias_kind::filter) && c.opt->outside == outside::excluded;
+  p.excluded = (c.windowed || c.bias.kind == bias_kind::filter || c.sparse) && c.opt->outside == outside::excluded;
 }
 
 /// Checks everything and only then builds the problem: a shape_error leaves every output as it was.
@@ -185,6 +185,7 @@ inline void set_visibility(const call& c, problem& p) {
   require_outside(c);
   require_first_query(c, channel_axis(c.v.view) - first_position(c.v.view));
   require_offsets(c);
+  require_sparse_call(c);
   require_streamed_call(c, channel_axis(c.v.view) - first_position(c.v.view));
   if (streams(c)) c.sequences->stream_bytes.view = bytes_of(c.opt->stream);
   require_sane_all(c);
@@ -202,6 +203,7 @@ inline void set_visibility(const call& c, problem& p) {
   require_bias_gradient(c);
   require_options(c, p);
   require_memory(c);
+  require_taps(c, p);
 
   if (p.gate_fn != gate::none) p.q = to_field(c.q.view);
   p.k = to_field(c.k.view);

@@ -34,6 +34,7 @@ enum class arg : std::uint8_t {
   dbias,
   dfilter,
   r,
+  noise,
   gain,
   shift,
   out,
@@ -59,6 +60,11 @@ struct executor_for<tensor_view<T, Rank, Space>> {
 /// What an executor-less overload must not mistake for its first tensor.
 template <class Q>
 concept not_executor = !operator_executor<Q>;
+
+/// A number of the caller's, of whatever type: a parameter of type double would leave an int to the templates that
+/// explain calls which fit nothing.
+template <class A>
+concept plain_number = std::is_arithmetic_v<A>;
 
 /// What an operator must not mistake for its last tensor: where an argument is missing, the options move up.
 template <class A>

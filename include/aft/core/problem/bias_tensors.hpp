@@ -35,7 +35,8 @@ struct bias_tensors {
     const index_t rows = p.packed->bias_rows, columns = p.packed->bias_columns;
     switch (d.kind) {
       case bias_kind::none:
-      case bias_kind::generated: break;
+      case bias_kind::generated:
+      case bias_kind::sparse: break;
       case bias_kind::dense: add({d.w, d.heads, rows, columns, true, false, true}); break;
       case bias_kind::banded: add({d.w, d.heads, rows, columns, true, false, false}); break;
       case bias_kind::factorized:

@@ -31,9 +31,10 @@ void cuda_backward(const backward_problem& p, const cuda& exec);
 /// aft::attention_map, with p.y for the map: strides of b, -, t, s, c.
 template <class C>
 void cuda_attention_map(const problem& p, const cuda& exec);
-/// aft::reparameterize or its gradients. The arithmetic is in double; C only says which instantiations serve.
+/// A call that looks at a filter alone, such as aft::reparameterize. The arithmetic is in double; C only says which
+/// instantiations serve.
 template <class C>
-void cuda_reparameterize(const filter_problem& p, const cuda& exec);
+void cuda_filter(const filter_problem& p, const cuda& exec);
 /// Writes the headers of slots [first, last).
 template <class C>
 void cuda_reset(const stream_ref& all_slots, index_t first, index_t last, const cuda& exec);
@@ -106,8 +107,8 @@ void run_attention_map(const problem& p, const cuda& exec) {
   if constexpr (require_cuda_backend<C>()) cuda_attention_map<C>(p, exec);
 }
 template <class C>
-void run_reparameterize(const filter_problem& p, const cuda& exec) {
-  if constexpr (require_cuda_backend<C>()) cuda_reparameterize<C>(p, exec);
+void run_filter(const filter_problem& p, const cuda& exec) {
+  if constexpr (require_cuda_backend<C>()) cuda_filter<C>(p, exec);
 }
 
 }  // namespace AFT_ISA

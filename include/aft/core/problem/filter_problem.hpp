@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file problem/filter_problem.hpp  What aft::reparameterize and its gradients hand to a backend.
+/// @file problem/filter_problem.hpp  What calls that look at a filter alone hand to a backend.
 #pragma once
 
 #include "../views/any_view.hpp"
@@ -15,12 +15,19 @@ struct filter_tensor {
   std::array<index_t, 3> sj{};
 };
 
-/// out from r, gain and shift; `backward`: dr, dgain and dshift, as far as they are given, from r, gain and dout.
+/// What becomes of a filter: normalised with a gain and a shift, the entropy of its softmax, weighed by a sample of its
+/// Gumbel softmax, or but for its largest tap set to 0.
+enum class filter_form : std::uint8_t { normalised, entropy, gumbel, largest };
+
+/// out from r and what the form takes besides: gain and shift, or noise and tau. `backward`: gradients, as far as they
+/// are given, from the same and dout.
 struct filter_problem {
+  filter_form form = filter_form::normalised;
   bool backward = false;
+  double tau = 1;
   index_t heads = 0;
   std::array<index_t, 3> taps{1, 1, 1};
-  filter_tensor r{}, gain{}, shift{}, dout{};
+  filter_tensor r{}, noise{}, gain{}, shift{}, dout{};
   filter_tensor out{}, dr{}, dgain{}, dshift{};
 };
 

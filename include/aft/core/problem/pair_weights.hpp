@@ -31,6 +31,7 @@ class pair_weights {
       case bias_kind::factorized: return product(h, t, s);
       case bias_kind::filter: return tap(h, t, s);
       case bias_kind::generated: return generated(b, h, t, s);
+      case bias_kind::sparse: return 0;  // its calls have no map of weights
     }
     return 0;
   }

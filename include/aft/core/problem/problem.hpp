@@ -33,7 +33,7 @@ struct matrix {
 };
 
 /// Where w[t,s] comes from. `none` is 0 everywhere.
-enum class bias_kind : std::uint8_t { none, dense, factorized, banded, filter, generated };
+enum class bias_kind : std::uint8_t { none, dense, factorized, banded, filter, generated, sparse };
 
 /// The caller's function that a generated bias comes from, or its gradient goes to: a pointer and what to call it by,
 /// so that a library of kernels can call what it was not compiled with. Rows are of float, or of double for double
@@ -45,34 +45,6 @@ struct generated_rows {
                index_t n) noexcept = nullptr;
   index_t parts = 1;  ///< that the rows of a gradient are dealt to
   bool wide = false;  ///< double
-};
-
-struct bias_ref {
-  bias_kind kind = bias_kind::none;
-  index_t heads = 1;  ///< H; channel c uses head c / (d/H)
-  index_t batch = 1;  ///< the extent of w's own batch axis: 1, or B
-  index_t rank = 0;   ///< n of a factorized bias
-  matrix w{};         ///< dense or banded
-  matrix u{}, v{};    ///< factorized
-  /// Each factor's own head extent: H, or 1 with sh = 0, which as a gradient sums over the heads.
-  index_t u_heads = 1, v_heads = 1;
-  std::byte* r = nullptr;  ///< filter r(h, j0, j1, j2)
-  dtype r_type = dtype::other;
-  bool r_set = false;
-  index_t r_sh = 0;
-  std::array<index_t, 3> r_sj{};
-  const generated_rows* rows = nullptr;  ///< generated
-  index_t rows_first = 0;                ///< the position of the first query, as its function knows it
-  index_t rows_batch = 0;                ///< and the number of a packed call's sequence
-  index_t rows_head = 0;                 ///< and the head of a problem of one head
-  index_t rows_before = 0;               ///< rows of a gradient that a packed call's sequences before it have
-};
-
-/// Pairs outside the window have bias 0 or are excluded. Unbounded: every pair is inside.
-struct band {
-  bool bounded = false;
-  index_t before = 0;
-  index_t after = 0;
 };
 
 /// A number of int32 or int64, which may be long or long long to the caller: copied, since a compiler may hold those
@@ -88,6 +60,49 @@ struct band {
   }
   return n;
 }
+
+/// The offsets s - t of a sparse filter, of int32 or int64: taps of `axes` numbers each, for every head. Strides in
+/// elements.
+struct tap_list {
+  const std::byte* data = nullptr;
+  bool wide = false;  ///< int64
+  index_t count = 0, axes = 1;
+  index_t sh = 0, st = 0, sa = 0;
+  index_t first_query = 0;  ///< on a sequence query t stands there + t
+
+  index_t offset(index_t h, index_t tap, index_t axis) const {
+    return integer_at(data + (h * sh + tap * st + axis * sa) * (wide ? 8 : 4), wide);
+  }
+};
+
+struct bias_ref {
+  bias_kind kind = bias_kind::none;
+  index_t heads = 1;  ///< H; channel c uses head c / (d/H)
+  index_t batch = 1;  ///< the extent of w's own batch axis: 1, or B
+  index_t rank = 0;   ///< n of a factorized bias
+  matrix w{};         ///< dense or banded
+  matrix u{}, v{};    ///< factorized
+  /// Each factor's own head extent: H, or 1 with sh = 0, which as a gradient sums over the heads.
+  index_t u_heads = 1, v_heads = 1;
+  std::byte* r = nullptr;  ///< filter r(h, j0, j1, j2), or the values of a sparse filter, r(h, 0, 0, tap)
+  dtype r_type = dtype::other;
+  bool r_set = false;
+  index_t r_sh = 0;
+  std::array<index_t, 3> r_sj{};
+  tap_list taps{};                       ///< sparse
+  const generated_rows* rows = nullptr;  ///< generated
+  index_t rows_first = 0;                ///< the position of the first query, as its function knows it
+  index_t rows_batch = 0;                ///< and the number of a packed call's sequence
+  index_t rows_head = 0;                 ///< and the head of a problem of one head
+  index_t rows_before = 0;               ///< rows of a gradient that a packed call's sequences before it have
+};
+
+/// Pairs outside the window have bias 0 or are excluded. Unbounded: every pair is inside.
+struct band {
+  bool bounded = false;
+  index_t before = 0;
+  index_t after = 0;
+};
 
 /// A length for every batch element, of int32 or int64; null: none is given.
 struct length_list {

@@ -68,6 +68,7 @@ inline void take(problem& p, index_t n, index_t r0, index_t r1) {
   p.bias.rows_first = first;
   if (all.win.bounded) place_window(p, all.win, first, p.bias.kind == bias_kind::banded);
   place_diagonal(p, all.causal, first);
+  p.bias.taps.first_query = first;
   if (p.bias.kind != bias_kind::filter) return;
   p.left[2] = all.causal ? p.taps[2] - 1 : (p.taps[2] - 1) / 2;
   place_filter(p, first);

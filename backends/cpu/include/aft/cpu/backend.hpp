@@ -17,6 +17,7 @@
 #include "simd/exact_arithmetic.hpp"
 #include "simd/isa.hpp"
 #include "softmax/padding.hpp"
+#include "sparse/forward.hpp"
 #include "stencil/calls/backward.hpp"
 #include "stencil/calls/forward.hpp"
 #include "stencil/calls/moved_filter.hpp"
@@ -44,6 +45,8 @@ inline double forward_work(const problem& p) {
   double keys = static_cast<double>(p.Tk);
   if (is_stencil(p)) {
     keys = static_cast<double>(p.taps[0] * p.taps[1] * p.taps[2]);
+  } else if (p.bias.kind == bias_kind::sparse && !p.pair_mask()) {
+    keys = static_cast<double>(p.bias.taps.count);
   } else if (p.win.bounded && !p.pair_mask()) {
     keys = reach(p.win.before) + reach(p.win.after) + 1;
   }
@@ -56,6 +59,7 @@ template <class C, family F>
 [[gnu::noinline]] inline void forward_rows(const problem& p, const cpu& given) {
   const cpu exec = limit_threads(given, forward_work(p));
   if constexpr (F == family::conv) {
+    if (p.bias.kind == bias_kind::sparse) return sparse_forward<C>(p, exec);
     if (is_stencil(p)) {
       if (!moves_queries(p)) return stencil_forward<C>(p, exec);
       return moved_forward<C>(p, exec, [&](const problem& joint) { stencil_forward<C>(joint, exec); });

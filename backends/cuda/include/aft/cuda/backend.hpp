@@ -18,7 +18,7 @@ struct add_with_aft_add_cuda_instantiations {
   static void forward(const problem& p, void* stream);
   static void backward(const backward_problem& p, void* stream);
   static void attention_map(const problem& p, void* stream);
-  static void reparameterize(const filter_problem& p, void* stream);
+  static void filter(const filter_problem& p, void* stream);
 };
 
 /// The same for slots, whose headers are of no type: any instantiations hold it.
@@ -117,11 +117,11 @@ void cuda_attention_map(const problem& p, const cuda& exec) {
 }
 
 template <class C>
-void cuda_reparameterize(const filter_problem& p, const cuda& exec) {
+void cuda_filter(const filter_problem& p, const cuda& exec) {
 #if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
-  cuda_impl::run_reparameterize(p, exec.stream);
+  cuda_impl::run_filter(p, exec.stream);
 #else
-  add_with_aft_add_cuda_instantiations<C>::reparameterize(p, exec.stream);
+  add_with_aft_add_cuda_instantiations<C>::filter(p, exec.stream);
 #endif
 }
 

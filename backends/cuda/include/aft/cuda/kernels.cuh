@@ -7,6 +7,8 @@
 #include "launch/packed.cuh"
 #include "launch/stream.cuh"
 #include "maps/attention_map.cuh"
+#include "maps/gumbel_filter.cuh"
+#include "maps/filter_entropy.cuh"
 #include "maps/reparameterize.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
@@ -83,24 +85,48 @@ void run_attention_map(const problem& p, void* stream) {
   own.launch_each(attention_map_kernel<C>, p.B * p.Tq * p.d, map_threads, to_call<C>(p));
 }
 
-inline void run_reparameterize(const filter_problem& p, void* stream) {
-  const char* const op = p.backward ? "aft::reparameterize_backward" : "aft::reparameterize";
+using filter_kernel = void (*)(filter_call);
+
+/// A call of each form, forward and backward: its name and its kernel.
+struct filter_calls {
+  const char* name;
+  filter_kernel kernel;
+  const char* gradient_name;
+  filter_kernel gradient_kernel;
+};
+inline filter_calls calls_of(filter_form form) {
+  switch (form) {
+    case filter_form::entropy:
+      return {"aft::filter_entropy", filter_entropy_kernel<double>, "aft::filter_entropy_backward",
+              filter_entropy_gradient_kernel<double>};
+    case filter_form::gumbel:
+      return {"aft::gumbel_filter", gumbel_filter_kernel<double>, "aft::gumbel_filter_backward",
+              gumbel_filter_gradient_kernel<double>};
+    case filter_form::largest: return {"aft::gumbel_filter_hard", largest_tap_kernel<double>, nullptr, nullptr};
+    default:
+      return {"aft::reparameterize", reparameterize_kernel<double>, "aft::reparameterize_backward",
+              reparameterize_gradient_kernel<double>};
+  }
+}
+
+inline void run_filter(const filter_problem& p, void* stream) {
+  const filter_calls calls = calls_of(p.form);
+  const char* const op = p.backward ? calls.gradient_name : calls.name;
   const device_guard guard(stream, op);
   const call_stream own(op, stream);
 #if !defined(NDEBUG)
   const struct {
     const filter_tensor* tensor;
     const char* name;
-  } tensors[] = {{&p.r, "the memory of 'r'"},         {&p.gain, "the memory of 'gain'"},
-                 {&p.shift, "the memory of 'shift'"}, {&p.dout, "the memory of 'dout'"},
-                 {&p.out, "the memory of 'out'"},     {&p.dr, "the memory of 'dr'"},
-                 {&p.dgain, "the memory of 'dgain'"}, {&p.dshift, "the memory of 'dshift'"}};
+  } tensors[] = {
+      {&p.r, "the memory of 'r'"},         {&p.noise, "the memory of 'noise'"}, {&p.gain, "the memory of 'gain'"},
+      {&p.shift, "the memory of 'shift'"}, {&p.dout, "the memory of 'dout'"},   {&p.out, "the memory of 'out'"},
+      {&p.dr, "the memory of 'dr'"},       {&p.dgain, "the memory of 'dgain'"}, {&p.dshift, "the memory of 'dshift'"}};
   for (const auto& t : tensors) {
     if (t.tensor->data != nullptr) own.throw_on(pointer_error(t.tensor->data), t.name);
   }
 #endif
-  own.launch(p.backward ? reparameterize_gradient_kernel<double> : reparameterize_kernel<double>, p.heads, warp_size,
-             to_filter_call(p));
+  own.launch(p.backward ? calls.gradient_kernel : calls.kernel, p.heads, warp_size, to_filter_call(p));
 }
 
 inline void run_reset(const stream_ref& all_slots, index_t first, index_t last, void* stream) {
@@ -142,21 +168,21 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
 }
 
 /// In one .cu file of a program: what its other files link against.
-#define AFT_CUDA_INSTANTIATE(C)                                                                                   \
-  template <>                                                                                                     \
-  void aft::add_with_aft_add_cuda_instantiations<C>::forward(const aft::problem& p, void* stream) {               \
-    aft::cuda_impl::run_forward<C>(p, stream);                                                                    \
-  }                                                                                                               \
-  template <>                                                                                                     \
-  void aft::add_with_aft_add_cuda_instantiations<C>::backward(const aft::backward_problem& p, void* stream) {     \
-    aft::cuda_impl::run_backward<C>(p, stream);                                                                   \
-  }                                                                                                               \
-  template <>                                                                                                     \
-  void aft::add_with_aft_add_cuda_instantiations<C>::attention_map(const aft::problem& p, void* stream) {         \
-    aft::cuda_impl::run_attention_map<C>(p, stream);                                                              \
-  }                                                                                                               \
-  template <>                                                                                                     \
-  void aft::add_with_aft_add_cuda_instantiations<C>::reparameterize(const aft::filter_problem& p, void* stream) { \
-    aft::cuda_impl::run_reparameterize(p, stream);                                                                \
-  }                                                                                                               \
+#define AFT_CUDA_INSTANTIATE(C)                                                                               \
+  template <>                                                                                                 \
+  void aft::add_with_aft_add_cuda_instantiations<C>::forward(const aft::problem& p, void* stream) {           \
+    aft::cuda_impl::run_forward<C>(p, stream);                                                                \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void aft::add_with_aft_add_cuda_instantiations<C>::backward(const aft::backward_problem& p, void* stream) { \
+    aft::cuda_impl::run_backward<C>(p, stream);                                                               \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void aft::add_with_aft_add_cuda_instantiations<C>::attention_map(const aft::problem& p, void* stream) {     \
+    aft::cuda_impl::run_attention_map<C>(p, stream);                                                          \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void aft::add_with_aft_add_cuda_instantiations<C>::filter(const aft::filter_problem& p, void* stream) {     \
+    aft::cuda_impl::run_filter(p, stream);                                                                    \
+  }                                                                                                           \
   static_assert(true)

@@ -61,6 +61,10 @@ std::optional<extents> shape_of(const array& a) {
   return extents(a.tensor()->shape, a.tensor()->shape + a.axes());
 }
 
+element_type type_of(const array& a) {
+  return a.given() ? a.tensor()->dtype : element_type{};
+}
+
 bool is_floating(element_type type) {
   const auto [code, bits, lanes] = type;
   return lanes == 1 &&

@@ -55,6 +55,8 @@ class result {
 
 /// The extents of an array; none where it is not there or has more axes than any call takes.
 std::optional<extents> shape_of(const array& a);
+/// The type of an array's elements; none for one that is not given.
+element_type type_of(const array& a);
 /// Whether results may have such elements.
 bool is_floating(element_type type);
 

@@ -79,6 +79,11 @@ PyObject* forward(PyObject*, PyObject* arguments);
 PyObject* backward(PyObject*, PyObject* arguments);
 PyObject* reparameterize(PyObject*, PyObject* arguments);
 PyObject* reparameterize_backward(PyObject*, PyObject* arguments);
+PyObject* filter_entropy(PyObject*, PyObject* arguments);
+PyObject* filter_entropy_backward(PyObject*, PyObject* arguments);
+PyObject* gumbel_filter(PyObject*, PyObject* arguments);
+PyObject* gumbel_filter_backward(PyObject*, PyObject* arguments);
+PyObject* gumbel_filter_hard(PyObject*, PyObject* arguments);
 PyObject* attention_map(PyObject*, PyObject* arguments);
 
 /// The items of a tuple that has to have `count`.

@@ -6,10 +6,6 @@ namespace aft::python {
 
 namespace {
 
-element_type type_of(const array& a) {
-  return a.given() ? a.tensor()->dtype : element_type{};
-}
-
 /// (B, Tq, Tk, channels), or without B as k is.
 std::optional<extents> shape_of_map(const array& k, const bias_argument& bias, std::int64_t channels) {
   if (!k.given() || k.axes() < 2 || k.axes() > array::most_axes || bias.rows() < 0) return {};

@@ -116,7 +116,8 @@ class bias_gradient_job {
                         block_edge(no_edge));
     };
     switch (d.kind) {
-      case bias_kind::none: break;
+      case bias_kind::none:
+      case bias_kind::sparse: break;
       case bias_kind::dense:
       case bias_kind::banded:
         tiles(true, [&](index_t r0, index_t r1, index_t s0, index_t s1, const C* dw) {

@@ -214,6 +214,7 @@ class pair_weights {
       }
       case bias_kind::factorized: dot(factors_.u, p_->Tq, t, t + 1, factors_.v_blocked, p_->Tk, s0, s1, out, 0); break;
       case bias_kind::generated: generate(t, s0, s1, out); break;
+      case bias_kind::sparse: break;  // has rows of its own
       case bias_kind::filter:
         filter_row(t, s0, s1, p_->excluded ? -std::numeric_limits<C>::infinity() : C(0), out);
         break;

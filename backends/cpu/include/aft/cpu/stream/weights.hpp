@@ -94,7 +94,8 @@ class weight_rows {
       case bias_kind::generated:
         bias.rows->generate(bias.rows->f, bias.batch > 1 ? b : 0, h, position, first, raw_, n);
         break;
-      case bias_kind::none: std::fill_n(raw_, n, C(0)); break;
+      case bias_kind::none:
+      case bias_kind::sparse: std::fill_n(raw_, n, C(0)); break;
       case bias_kind::dense:
         read_strided<C>(w.type, w.data + (row + first * w.sc) * size_of(w.type), w.sc, n, raw_);
         break;

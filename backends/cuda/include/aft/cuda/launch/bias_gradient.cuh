@@ -34,7 +34,8 @@ class bias_backward {
     pairs_.prepare(call, stream);
     switch (p_->dbias.kind) {
       case bias_kind::none:
-      case bias_kind::generated: break;
+      case bias_kind::generated:
+      case bias_kind::sparse: break;
       case bias_kind::dense:
       case bias_kind::banded: return run_pairs(call, stream);
       case bias_kind::factorized: return run_factors(call, stream);

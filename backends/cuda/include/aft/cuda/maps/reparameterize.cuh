@@ -3,38 +3,9 @@
 /// DAFT Eq. 9), and its gradients. A warp a head, in double: a filter has few taps.
 #pragma once
 
-#include <aft/core/problem/filter_problem.hpp>
-
-#include "../tensor/wide_access.cuh"
+#include "filter_call.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
-
-/// filter_tensor and filter_problem with plain arrays.
-struct device_filter {
-  std::byte* data = nullptr;
-  dtype type = dtype::other;
-  index_t sh = 0, s0 = 0, s1 = 0, s2 = 0;
-};
-struct filter_call {
-  index_t heads = 0, n0 = 1, n1 = 1, n2 = 1;
-  device_filter r{}, gain{}, shift{}, dout{};
-  device_filter out{}, dr{}, dgain{}, dshift{};
-
-  AFT_HOST_DEVICE index_t taps() const { return n0 * n1 * n2; }
-};
-
-AFT_DEVICE index_t tap_offset(const filter_call& p, const device_filter& f, index_t h, index_t j) {
-  return h * f.sh + j / p.n2 / p.n1 * f.s0 + j / p.n2 % p.n1 * f.s1 + j % p.n2 * f.s2;
-}
-AFT_DEVICE double load_tap(const filter_call& p, const device_filter& f, index_t h, index_t j) {
-  return load_wide(f.data, f.type, tap_offset(p, f, h, j));
-}
-
-/// The sum over the lanes, the same bits in each: both sides of every exchange add the same two numbers.
-AFT_DEVICE double sum_of_lanes(double x) {
-  for (int mask = warp_size / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
-  return x;
-}
 
 /// As checks::filter_stats: taps relative to the first one and scaled by a power of two before anything is added, so
 /// that a large common offset costs no digits and squares neither overflow nor vanish.
@@ -130,26 +101,6 @@ reparameterize_gradient_kernel(const AFT_PARAMETER filter_call p) {
   if (lane != 0) return;
   if (p.dgain.data != nullptr) store_wide(p.dgain.data, p.dgain.type, h * p.dgain.sh, product);
   if (p.dshift.data != nullptr) store_wide(p.dshift.data, p.dshift.type, h * p.dshift.sh, sum);
-}
-
-inline device_filter to_device(const filter_tensor& f) {
-  return {f.data, f.type, f.sh, f.sj[0], f.sj[1], f.sj[2]};
-}
-inline filter_call to_filter_call(const filter_problem& p) {
-  filter_call c;
-  c.heads = p.heads;
-  c.n0 = p.taps[0];
-  c.n1 = p.taps[1];
-  c.n2 = p.taps[2];
-  c.r = to_device(p.r);
-  c.gain = to_device(p.gain);
-  c.shift = to_device(p.shift);
-  c.dout = to_device(p.dout);
-  c.out = to_device(p.out);
-  c.dr = to_device(p.dr);
-  c.dgain = to_device(p.dgain);
-  c.dshift = to_device(p.dshift);
-  return c;
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file checks/sparse_filter.hpp  Taps and values of a sparse filter against the call, and their form in the problem.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "options.hpp"
+
+namespace aft {
+inline namespace AFT_ISA {
+namespace checks {
+
+/// What only a call with a filter's shape has: those without a stream, and on the host.
+[[gnu::cold]] inline void require_sparse_call(const call& c) {
+  if (!c.sparse) return;
+  if (!c.opt->stream.empty()) fail(c.op, {"stream"}, "none with a sparse filter", "a stream");
+}
+
+[[gnu::cold]] inline void set_sparse(const call& c, const problem& p, bias_ref& ref) {
+  const argument &taps = c.sparse->taps, &values = c.sparse->values;
+  const index_t heads = values.view.extent(0), count = values.view.extent(1);
+  if (heads == 0) fail(c.op, values, axis_text(0, "H") << " to divide d = " << p.d, "0");
+  require_divides(c.op, values, 0, "H", p.d);
+  require_extent(c.op, taps, 0, "H", heads);
+  require_extent(c.op, taps, 1, "m", count);
+  const auto axes = static_cast<index_t>(c.v.view.rank() - (c.v.view.rank() == 2 ? 1 : 2));
+  if (taps.view.rank() == 3) require_extent(c.op, taps, 2, "axes", axes);
+  if (c.opt->causal && axes != 1)
+    fail(c.op, {"causal"}, "false on a grid of more than one axis", text("true with ") << axes << " axes");
+  ref.heads = heads;
+  ref.r = static_cast<std::byte*>(values.view.data());
+  ref.r_type = values.view.type();
+  ref.r_set = true;
+  ref.r_sh = values.view.stride(0);
+  ref.r_sj[2] = values.view.stride(1);
+  ref.taps.data = static_cast<const std::byte*>(taps.view.data());
+  ref.taps.wide = taps.view.type() == dtype::i64;
+  ref.taps.count = count;
+  ref.taps.axes = axes;
+  ref.taps.sh = taps.view.stride(0);
+  ref.taps.st = taps.view.stride(1);
+  ref.taps.sa = taps.view.rank() == 3 ? taps.view.stride(2) : 0;
+  ref.taps.first_query = c.opt->first_query;
+}
+
+inline text tap_text(const std::array<index_t, 3>& tap, index_t axes) {
+  text written;
+  for (index_t a = 3 - axes; a < 3; ++a) written << (a == 3 - axes ? "" : ", ") << tap[static_cast<std::size_t>(a)];
+  return axes == 1 ? written : text("(") << written << ")";
+}
+
+/// What taps say, read once their memory is known to be there: none twice in a head, and none ahead of a causal query.
+[[gnu::cold]] inline void require_taps(const call& c, const problem& p) {
+  if (!c.sparse) return;
+  const tap_list& all = p.bias.taps;
+  std::vector<std::array<index_t, 3>> taps(static_cast<std::size_t>(all.count));
+  for (index_t h = 0; h < p.bias.heads; ++h) {
+    for (index_t i = 0; i < all.count; ++i) {
+      std::array<index_t, 3>& tap = taps[static_cast<std::size_t>(i)];
+      for (index_t a = 0; a < all.axes; ++a) {
+        const index_t offset = tap[static_cast<std::size_t>(3 - all.axes + a)] = all.offset(h, i, a);
+        if (offset < -furthest_position || offset > furthest_position)
+          fail(c.op, c.sparse->taps, "offsets within 2^61", offset);
+        if (c.opt->causal && offset > 0) fail(c.op, c.sparse->taps, "offsets of at most 0 in a causal call", offset);
+      }
+    }
+    if (all.count < 2) continue;
+    std::sort(taps.begin(), taps.end());
+    const auto twice = std::adjacent_find(taps.begin(), taps.end());
+    if (twice != taps.end())
+      fail(c.op, c.sparse->taps, "every offset once in a head", tap_text(*twice, all.axes) << " twice in head " << h);
+  }
+}
+
+}  // namespace checks
+}  // namespace AFT_ISA
+}  // namespace aft

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: aft::conv_backward: a sparse filter has no gradients
+#include "tensors.hpp"
+
+inline const aft::tensor_view<const std::int32_t, 2> offsets{nullptr, {1, 0}};
+inline const aft::sparse_filter filter{offsets, aft::tensor_view<const float, 2>{input, {1, 0}}};
+
+void call() {
+#if defined(AFT_CONTROL)
+  aft::conv(q, k, v, filter, y);
+#else
+  aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, aft::no_grad);
+#endif
+}

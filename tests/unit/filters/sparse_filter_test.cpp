@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// aft::conv with an aft::sparse_filter against the reference in long double, by the rule of tolerance.hpp.
+#include "engines/engine.hpp"
+#include "harness/tolerance.hpp"
+
+#include <aft/reference/reference.hpp>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+namespace {
+
+using aft::index_t;
+using aft::tensor_view;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+template <class T>
+T number(double x) {
+  if constexpr (std::is_same_v<T, double>) {
+    return x;
+  } else {
+    return T(static_cast<float>(x));
+  }
+}
+
+/// A call's shapes and its numbers: (B, positions..., channels) with `Axes` axes of positions.
+template <class T, std::size_t Axes>
+struct problem {
+  index_t B = 2;
+  std::array<index_t, Axes> queries{}, grid{};
+  index_t d = 6, hk = 6, H = 3, m = 2;
+  std::vector<T> q{}, k{}, v{};
+  std::vector<aft::compute_t<T>> values{};
+  std::vector<std::int32_t> taps{};  ///< [head][tap][axis]
+  aft::options o{};
+
+  static index_t product(const std::array<index_t, Axes>& n) {
+    index_t all = 1;
+    for (index_t x : n) all *= x;
+    return all;
+  }
+
+  /// Random numbers, and taps that differ within a head.
+  void draw(unsigned seed, double scale = 1, double value_scale = 1, index_t reach = 3) {
+    if (queries == std::array<index_t, Axes>{}) queries = grid;
+    std::mt19937 rng(seed);
+    std::normal_distribution<double> normal;
+    const auto fill = [&](std::vector<T>& x, index_t n, double s) {
+      x.clear();
+      for (index_t i = 0; i < n; ++i) x.push_back(number<T>(s * normal(rng)));
+    };
+    fill(q, B * product(queries) * d, 1);
+    fill(k, B * product(grid) * hk, scale);
+    fill(v, B * product(grid) * d, 1);
+    values.clear();
+    taps.clear();
+    std::uniform_int_distribution<index_t> offset(-reach, o.causal ? 0 : reach);
+    for (index_t h = 0; h < H; ++h) {
+      std::vector<std::array<index_t, Axes>> own;
+      while (static_cast<index_t>(own.size()) < m) {
+        std::array<index_t, Axes> tap;
+        for (index_t& x : tap) x = offset(rng);
+        if (std::find(own.begin(), own.end(), tap) == own.end()) own.push_back(tap);
+      }
+      for (const auto& tap : own) {
+        for (index_t x : tap) taps.push_back(static_cast<std::int32_t>(x));
+        values.push_back(static_cast<aft::compute_t<T>>(value_scale * normal(rng)));
+      }
+    }
+  }
+
+  std::array<index_t, Axes + 2> shape(const std::array<index_t, Axes>& positions, index_t channels) const {
+    std::array<index_t, Axes + 2> s{};
+    s[0] = B;
+    for (std::size_t a = 0; a < Axes; ++a) s[a + 1] = positions[a];
+    s[Axes + 1] = channels;
+    return s;
+  }
+  auto query_view(const std::vector<T>& x) const { return tensor_view<const T, Axes + 2>{x.data(), shape(queries, d)}; }
+  auto key_view() const { return tensor_view<const T, Axes + 2>{k.data(), shape(grid, hk)}; }
+  auto value_view() const { return tensor_view<const T, Axes + 2>{v.data(), shape(grid, d)}; }
+  auto filter() const {
+    return aft::sparse_filter{tensor_view<const std::int32_t, 3>{taps.data(), {H, m, static_cast<index_t>(Axes)}},
+                              tensor_view<const aft::compute_t<T>, 2>{values.data(), {H, m}}};
+  }
+};
+
+template <class Real>
+std::vector<long double> widen(const std::vector<Real>& x) {
+  std::vector<long double> wide;
+  for (const Real& e : x) wide.push_back(static_cast<long double>(e));
+  return wide;
+}
+
+/// y, average and lse against the reference.
+template <class T, std::size_t Axes>
+void check(problem<T, Axes>& c, const aft::cpu& exec = {}) {
+  using C = aft::compute_t<T>;
+  const index_t rows = c.B * c.product(c.queries);
+  const auto Q = c.query_view(c.q);
+  const auto K = c.key_view();
+  const auto V = c.value_view();
+  const auto oracle = aft::reference::sparse_conv<long double>(Q, K, V, c.filter(), c.o);
+  const auto naive = aft::reference::sparse_conv<C>(Q, K, V, c.filter(), c.o);
+  std::vector<T> y(static_cast<std::size_t>(rows * c.d), number<T>(42));
+  std::vector<C> average(y.size(), C(42)), lse(static_cast<std::size_t>(rows * c.hk), C(42));
+  aft::options o = c.o;
+  o.average = tensor_view<C, Axes + 2>{average.data(), c.shape(c.queries, c.d)};
+  const bool has_lse = c.hk % c.H == 0;
+  if (has_lse) o.lse = tensor_view<C, Axes + 2>{lse.data(), c.shape(c.queries, c.hk)};
+  aft::conv(exec, Q, K, V, c.filter(), tensor_view<T, Axes + 2>{y.data(), c.shape(c.queries, c.d)}, o);
+  const std::vector<long double> none, got_average = widen(average), naive_average = widen(naive.average);
+  aft::test::comparison averages{&got_average,   &oracle.average,  &naive_average,  &none,
+                                 oracle.largest, aft::dtype_of<C>, aft::dtype_of<C>};
+  CHECK(aft::test::first_mismatch(averages) == "");
+  const std::vector<long double> got_y = widen(y), naive_y = widen(naive.y);
+  auto scale = oracle.largest;
+  for (std::size_t i = 0; i < scale.size() && c.o.gate_fn != aft::gate::none; ++i)
+    scale[i] *= std::max(1.0L, std::abs(aft::reference::gate_value(c.o.gate_fn, static_cast<long double>(c.q[i]))));
+  aft::test::comparison ys{&got_y, &oracle.y, &naive_y, &none, scale, aft::dtype_of<C>, aft::dtype_of<T>};
+  CHECK(aft::test::first_mismatch(ys) == "");
+  if (!has_lse) return;
+  // The reference has an lse for every value channel.
+  std::vector<long double> want_lse, naive_lse;
+  const index_t group = c.d / c.hk;
+  for (index_t i = 0; i < rows * c.hk; ++i) {
+    const auto at = static_cast<std::size_t>(i * group);
+    want_lse.push_back(oracle.lse[at]);
+    naive_lse.push_back(static_cast<long double>(naive.lse[at]));
+  }
+  long double most = 1;
+  for (long double x : want_lse)
+    if (std::isfinite(x)) most = std::max(most, std::abs(x));
+  const std::vector<long double> got_lse = widen(lse), sizes(want_lse.size(), most);
+  aft::test::comparison logs{&got_lse, &want_lse, &naive_lse, &none, sizes, aft::dtype_of<C>, aft::dtype_of<C>};
+  CHECK(aft::test::first_mismatch(logs) == "");
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("sequences, planes and boxes, heads and key channels, many taps and none", T, float, double,
+                   aft::half, aft::bfloat16) {
+  unsigned seed = 0;
+  for (index_t m : {0, 1, 2, 5})
+    for (const auto& [d, hk, H] :
+         {std::array<index_t, 3>{6, 6, 6}, {6, 3, 3}, {6, 2, 1}, {12, 12, 2}, {70, 70, 70}, {1, 1, 1}}) {
+      problem<T, 1> sequence{.grid = {11}, .d = d, .hk = hk, .H = H, .m = m};
+      problem<T, 2> plane{.grid = {4, 5}, .d = d, .hk = hk, .H = H, .m = m};
+      problem<T, 3> box{.B = 1, .grid = {2, 3, 3}, .d = d, .hk = hk, .H = H, .m = m};
+      for (bool excluded : {false, true}) {
+        const auto beyond = excluded ? aft::outside::excluded : aft::outside::zero_bias;
+        sequence.o.outside = plane.o.outside = box.o.outside = beyond;
+        sequence.draw(++seed);
+        plane.draw(++seed, 2, 2);
+        box.draw(++seed, 1, 3, 2);
+        check(sequence);
+        check(plane);
+        check(box);
+      }
+    }
+}
+
+TEST_CASE_TEMPLATE("causal sequences, other numbers of queries, positions", T, float, double, aft::bfloat16) {
+  unsigned seed = 100;
+  for (const auto& [tq, tk, first] :
+       {std::array<index_t, 3>{9, 9, 0}, {40, 40, 0}, {3, 9, 6}, {12, 7, 0}, {5, 9, 2}, {4, 6, 20}})
+    for (bool causal : {false, true})
+      for (double scale : {1.0, 8.0}) {
+        problem<T, 1> c{.queries = {tq}, .grid = {tk}, .d = 4, .hk = 4, .H = 4, .m = 3};
+        c.o.causal = causal;
+        c.o.first_query = first;
+        c.draw(++seed, scale, 2, 5);
+        check(c);
+      }
+}
+
+TEST_CASE_TEMPLATE("gates, masks and lengths", T, float, double) {
+  unsigned seed = 200;
+  for (auto g :
+       {aft::gate::none, aft::gate::identity, aft::gate::sigmoid, aft::gate::relu, aft::gate::tanh, aft::gate::silu})
+    for (bool causal : {false, true}) {
+      problem<T, 1> c{.grid = {10}, .d = 4, .hk = 2, .H = 2, .m = 2};
+      c.o.gate_fn = g;
+      c.o.causal = causal;
+      c.draw(++seed, 2, 2);
+      const std::vector<std::int32_t> lengths{7, 0}, rows{10, 4};
+      c.o.key_lengths = tensor_view<const std::int32_t, 1>{lengths.data(), {2}};
+      check(c);
+      c.o.query_lengths = tensor_view<const std::int32_t, 1>{rows.data(), {2}};
+      check(c);
+      std::vector<std::uint8_t> keys(10, 1), pairs(100, 1);
+      keys[2] = keys[9] = 0;
+      for (std::size_t i = 0; i < pairs.size(); i += 3) pairs[i] = 0;
+      c.o.mask = tensor_view<const std::uint8_t, 1>{keys.data(), {10}};
+      check(c);
+      c.o.mask = tensor_view<const std::uint8_t, 2>{pairs.data(), {10, 10}};
+      check(c);
+    }
+}
+
+TEST_CASE_TEMPLATE("taps that take away nearly all of a row's mass", T, float, double) {
+  unsigned seed = 300;
+  for (double value : {-1e-3, -1.0, -20.0, -80.0, -1e4, -infinity, 30.0, 90.0, 1e4})
+    for (double peak : {0.0, 5.0, 60.0, 300.0, 3000.0, 1e6})
+      for (bool causal : {false, true})
+        for (index_t m : {1, 3}) {
+          problem<T, 1> c{.B = 1, .grid = {12}, .d = 3, .hk = 3, .H = 3, .m = m};
+          c.o.causal = causal;
+          c.draw(++seed, 1, 1, 3);
+          for (auto& w : c.values) w = static_cast<aft::compute_t<T>>(value);
+          for (std::size_t i : {7u, 15u}) c.k[i] = number<T>(peak);
+          CAPTURE(value);
+          CAPTURE(peak);
+          CAPTURE(causal);
+          check(c);
+        }
+}
+
+TEST_CASE_TEMPLATE("keys and values of any size", T, float, double) {
+  constexpr double most = std::is_same_v<T, double> ? 1e308 : 3e38;
+  unsigned seed = 400;
+  for (bool causal : {false, true})
+    for (bool excluded : {false, true}) {
+      const auto run = [&](const auto& change) {
+        problem<T, 1> c{.B = 1, .grid = {10}, .d = 3, .hk = 3, .H = 3, .m = 2};
+        c.o.causal = causal;
+        c.o.outside = excluded ? aft::outside::excluded : aft::outside::zero_bias;
+        c.draw(++seed, 1, 2, 4);
+        change(c);
+        check(c);
+      };
+      for (double size : {1e3, 1e5, most}) {
+        run([&](auto& c) {
+          for (auto& x : c.k) x = number<T>(static_cast<double>(x) < 0 ? -size : size);
+        });
+        run([&](auto& c) {
+          for (auto& x : c.k) x = number<T>(-size);
+        });
+        run([&](auto& c) { c.k[4] = number<T>(size); });
+        run([&](auto& c) { c.k[0] = c.k[1] = c.k[13] = number<T>(-size); });
+      }
+      for (double size : {most, 1e30, 1e-30, 1e-45}) {
+        run([&](auto& c) {
+          for (auto& x : c.v) x = number<T>(size * (static_cast<double>(x) / 8));
+        });
+        run([&](auto& c) { c.v[25] = number<T>(size); });
+        run([&](auto& c) {
+          for (auto& x : c.v) x = number<T>(size);
+        });
+      }
+      run([&](auto& c) {
+        for (auto& x : c.v) x = T(0);
+      });
+      run([&](auto& c) {
+        for (std::size_t i = 0; i < c.k.size(); i += 2) c.k[i] = number<T>(-infinity);
+      });
+      run([&](auto& c) {
+        for (auto& x : c.k) x = number<T>(-infinity);
+      });
+      // What no row sees may be anything; what a row sees makes it no number.
+      run([&](auto& c) { c.k[4] = number<T>(-infinity), c.v[4] = number<T>(std::nan("")); });
+      run([&](auto& c) { c.v[4] = number<T>(std::nan("")), c.v[8] = number<T>(infinity); });
+      run([&](auto& c) { c.k[4] = number<T>(std::nan("")), c.k[8] = number<T>(infinity); });
+      run([&](auto& c) {
+        c.values[0] = number<aft::compute_t<T>>(std::nan("")), c.values[3] = number<aft::compute_t<T>>(infinity);
+      });
+      // A tap of -inf hides its key from the row, a large value and NaN with it.
+      for (double hidden : {most, std::nan("")})
+        run([&](auto& c) {
+          for (auto& w : c.values) w = number<aft::compute_t<T>>(-infinity);
+          for (std::size_t h = 0; h < 3; ++h) c.taps[2 * h] = h == 1 ? -2 : 0, c.taps[2 * h + 1] = -4;
+          c.v[10] = c.v[14] = number<T>(hidden);
+        });
+    }
+}
+
+namespace {
+
+/// y of a call without lse and average.
+template <class T, std::size_t Axes>
+std::vector<T> run_call(const problem<T, Axes>& c, const aft::cpu& exec = {}) {
+  std::vector<T> y(static_cast<std::size_t>(c.B * c.product(c.queries) * c.d));
+  aft::conv(exec, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
+            tensor_view<T, Axes + 2>{y.data(), c.shape(c.queries, c.d)}, c.o);
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("the same bits on any number of threads, in any batch, and before keys that come later") {
+  for (bool causal : {false, true}) {
+    problem<float, 1> c{.B = 5, .grid = {60}, .d = 150, .hk = 150, .H = 75, .m = 3};
+    c.o.causal = causal;
+    c.draw(1, 3, 3, 9);
+    const auto y = run_call(c);
+    for (int threads : {1, 2, 5}) CHECK(run_call(c, {.threads = threads}) == y);
+    problem<float, 1> last = c;
+    last.B = 1;
+    for (auto* x : {&last.q, &last.k, &last.v}) x->erase(x->begin(), x->end() - 60 * 150);
+    const auto alone = run_call(last);
+    CHECK(std::equal(alone.begin(), alone.end(), y.end() - 60 * 150));
+    if (!causal) continue;
+    for (std::size_t i = 40 * 150; i < 60 * 150; ++i) last.k[i] *= 20, last.v[i] = std::nanf("");
+    const auto changed = run_call(last);
+    CHECK(std::equal(changed.begin(), changed.begin() + 40 * 150, alone.begin()));
+  }
+}
+
+TEST_CASE("any strides and integers of either width, y in the place of q, packed sequences") {
+  problem<float, 2> c{.grid = {4, 3}, .d = 6, .hk = 3, .H = 3, .m = 2};
+  c.draw(7, 1, 2);
+  const auto want = run_call(c);
+  // Channels before positions, which are transposed, and taps in columns.
+  std::vector<float> q(c.q.size()), k(c.k.size()), v(c.v.size());
+  const auto place = [](std::vector<float>& memory, index_t channels) {
+    return tensor_view<float, 4>{memory.data(), {2, 4, 3, channels}, {12 * channels, 1, 4, 12}};
+  };
+  const auto copy = [](const auto& from, const auto& to) {
+    for (index_t b = 0; b < 2; ++b)
+      for (index_t i = 0; i < 4; ++i)
+        for (index_t j = 0; j < 3; ++j)
+          for (index_t x = 0; x < from.extent(3); ++x) {
+            const index_t at = b * to.stride(0) + i * to.stride(1) + j * to.stride(2) + x * to.stride(3);
+            to.data()[at] = from.data()[((b * 4 + i) * 3 + j) * from.extent(3) + x];
+          }
+  };
+  copy(c.query_view(c.q), place(q, 6));
+  copy(c.key_view(), place(k, 3));
+  copy(c.value_view(), place(v, 6));
+  std::vector<std::int64_t> taps;
+  for (index_t a = 0; a < 2; ++a)
+    for (index_t i = 0; i < 6; ++i) taps.push_back(c.taps[static_cast<std::size_t>(2 * i + a)]);
+  const aft::sparse_filter filter{tensor_view<const std::int64_t, 3>{taps.data(), {3, 2, 2}, {2, 1, 6}},
+                                  tensor_view<const float, 2>{c.values.data(), {3, 2}}};
+  const tensor_view<const float, 4> in = place(q, 6), keys = place(k, 3), values = place(v, 6);
+  aft::conv(in, keys, values, filter, place(q, 6));
+  for (index_t b = 0; b < 2; ++b)
+    for (index_t t = 0; t < 12; ++t)
+      for (index_t x = 0; x < 6; ++x)
+        CHECK(q[static_cast<std::size_t>(b * 72 + t / 3 + t % 3 * 4 + x * 12)] ==
+              want[static_cast<std::size_t>((b * 12 + t) * 6 + x)]);
+
+  problem<float, 1> one{.B = 1, .grid = {9}, .d = 4, .hk = 4, .H = 2, .m = 2};
+  one.o.causal = true;
+  one.draw(9, 1, 2);
+  problem<float, 1> two = one;
+  two.grid = two.queries = {14};
+  two.draw(9, 1, 2);
+  two.values = one.values;
+  two.taps = one.taps;
+  // Sequences of 9 and 5.
+  problem<float, 1> second = one;
+  second.grid = second.queries = {5};
+  for (auto [all, first, rest] :
+       {std::array{&two.q, &one.q, &second.q}, {&two.k, &one.k, &second.k}, {&two.v, &one.v, &second.v}}) {
+    std::copy_n(all->begin(), 36, first->begin());
+    rest->assign(all->begin() + 36, all->end());
+  }
+  const std::vector<std::int32_t> offsets{0, 9, 14};
+  two.o.query_offsets = tensor_view<const std::int32_t, 1>{offsets.data(), {3}};
+  const auto packed = run_call(two), a = run_call(one), b = run_call(second);
+  CHECK(std::equal(a.begin(), a.end(), packed.begin()));
+  CHECK(std::equal(b.begin(), b.end(), packed.begin() + 36));
+}
