@@ -141,7 +141,8 @@ class own_keys {
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
       set_largest(n, one);
-      forward(n, run, exec, one, C(1));
+      set_stand_in(n, one.max);
+      run_forward(n, run, exec);
       const index_t group = p_->hk > 0 ? p_->d / p_->hk : 0;
       for (index_t i = 0; i < one.channels; ++i) {
         // The stand-in weighs P = 1 / (den + 1), and the average is num P.
@@ -161,8 +162,8 @@ class own_keys {
     const index_t own = x_->keys().count() * x_->inner, first = x_->keys().first * x_->inner;
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
-      set_stand_in(n, g.max, C(1));
-      run_forward_problem(n, run, exec);
+      set_stand_in(n, g.max);
+      run_forward(n, run, exec);
       // dv = a dy with a = e^(k - max) P. The second channel of a pair has average -1 and value 0, so that it adds a
       // times its dy to dk: what the first one's average is off from offset / slope.
       for (index_t i = 0; i < g.channels; ++i) {
@@ -231,7 +232,8 @@ class own_keys {
     }
   }
 
-  void set_stand_in(index_t n, const double* max, C probe) const {
+  /// Its value is 0, and 1 in the channel that tells its weight.
+  void set_stand_in(index_t n, const double* max) const {
     const problem& p = *p_;
     for (index_t b = 0; b < p.B; ++b) {
       const index_t at = b * (n + 1) + n;
@@ -240,18 +242,12 @@ class own_keys {
       }
       for (index_t c = 0; c < p.d; ++c) {
         v_[(at * p.d + c) * 2] = C(0);
-        v_[(at * p.d + c) * 2 + 1] = probe;
+        v_[(at * p.d + c) * 2 + 1] = C(1);
       }
     }
   }
 
-  void forward(index_t n, const kernels& run, const cpu& exec, const far_sum& one, C probe) const {
-    set_stand_in(n, one.max, probe);
-    run_forward_problem(n, run, exec);
-  }
-  void run_forward_problem(index_t n, const kernels& run, const cpu& exec) const {
-    run.sum_forward(problem_of(n), exec);
-  }
+  void run_forward(index_t n, const kernels& run, const cpu& exec) const { run.sum_forward(problem_of(n), exec); }
 
   problem problem_of(index_t n) const {
     problem p;
