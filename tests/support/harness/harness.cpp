@@ -144,9 +144,11 @@ bool concerns(dtype type, const setup& s) {
   if (on_device() && s.generates()) return false;
   static const bool quick = std::getenv("AFT_TEST_QUICK") != nullptr;
   if (quick && !has_turn(type, s)) return false;
-  // On a processor half and bfloat16 are two ways to read and write the numbers of the same kernels for float.
+  // On a processor half and bfloat16 are two ways to read and write the numbers of the same kernels for float. Where
+  // addresses are watched and no numbers compared, double is another length of the same vectors.
   const bool asks_all = all_take_part || records() || on_device();
-  if (!asks_all && is_narrow(type) && !some_engine_multiplies(s) && !has_turn(type, s)) return false;
+  const bool alternates = watched() || (is_narrow(type) && !some_engine_multiplies(s));
+  if (!asks_all && alternates && !has_turn(type, s)) return false;
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
   if (on_device() && emulator::has_warpgroups()) return pair_error(type, s) > 0;
   // A kernel's instructions are the same for float and double, and for half and bfloat16, all but the products of
