@@ -17,7 +17,7 @@ using checks::argument;
 rank_range ranks_of(const argument& r) {
   return {r.view.rank(), r.view.rank()};
 }
-constexpr rank_range filter_ranks{2, 4};
+constexpr rank_range whole_filter_ranks{2, 4};
 constexpr rank_range head_ranks{1, 1};
 
 /// Element types may be mixed here: each is widened to double.
@@ -33,7 +33,7 @@ void require_of(const char* op, argument& a, const aft_tensor* tensor, const ran
 }
 
 void set_inputs(checks::filter_call& c, const aft_tensor* r, const aft_tensor* gain, const aft_tensor* shift) {
-  require_of(c.op, c.r, r, filter_ranks);
+  require_of(c.op, c.r, r, whole_filter_ranks);
   require_of(c.op, c.gain, gain, head_ranks);
   require_of(c.op, c.shift, shift, head_ranks);
 }
@@ -77,7 +77,7 @@ int aft_filter_entropy(const aft_tensor* r, const aft_tensor* out, const aft_opt
     aft::checks::filter_call c;
     c.op = "aft::filter_entropy";
     const aft::cpu exec = read_executor(c.op, o);
-    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.r, r, whole_filter_ranks);
     require_of(c.op, c.out, out, head_ranks);
     aft::checks::run_filter_entropy(c, exec);
   });
@@ -89,7 +89,7 @@ int aft_filter_entropy_backward(const aft_tensor* r, const aft_tensor* dout, con
     aft::checks::filter_call c;
     c.op = "aft::filter_entropy_backward";
     const aft::cpu exec = read_executor(c.op, o);
-    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.r, r, whole_filter_ranks);
     require_of(c.op, c.dout, dout, head_ranks);
     set_of(c.op, c.dr, dr, ranks_of(c.r));
     aft::checks::run_filter_entropy(c, exec);
@@ -103,7 +103,7 @@ int aft_gumbel_filter(const aft_tensor* r, const aft_tensor* noise, double tau, 
     c.op = "aft::gumbel_filter";
     c.tau = tau;
     const aft::cpu exec = read_executor(c.op, o);
-    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.r, r, whole_filter_ranks);
     require_of(c.op, c.noise, noise, ranks_of(c.r));
     require_of(c.op, c.out, out, ranks_of(c.r));
     aft::checks::run_gumbel_filter(c, exec);
@@ -117,7 +117,7 @@ int aft_gumbel_filter_backward(const aft_tensor* r, const aft_tensor* noise, dou
     c.op = "aft::gumbel_filter_backward";
     c.tau = tau;
     const aft::cpu exec = read_executor(c.op, o);
-    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.r, r, whole_filter_ranks);
     require_of(c.op, c.noise, noise, ranks_of(c.r));
     require_of(c.op, c.dout, dout, ranks_of(c.r));
     set_of(c.op, c.dr, dr, ranks_of(c.r));
@@ -130,7 +130,7 @@ int aft_gumbel_filter_hard(const aft_tensor* r, const aft_tensor* out, const aft
     aft::checks::filter_call c;
     c.op = "aft::gumbel_filter_hard";
     const aft::cpu exec = read_executor(c.op, o);
-    require_of(c.op, c.r, r, filter_ranks);
+    require_of(c.op, c.r, r, whole_filter_ranks);
     require_of(c.op, c.out, out, ranks_of(c.r));
     aft::checks::run_gumbel_filter(c, exec);
   });
