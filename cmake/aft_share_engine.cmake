@@ -16,8 +16,8 @@ function(aft_share_engine target flag)
 endfunction()
 
 # aft_try_only(<target>...): where nobody is going to time or keep them, programs that share an engine are not optimised
-# themselves: scripts/test compiles examples and benchmarks to run them once.
-option(AFT_TRY_PROGRAMS "Examples and benchmarks without optimisation of their own files: to be run once, not timed" OFF)
+# themselves: scripts/test compiles examples and what pages show to run them once.
+option(AFT_TRY_PROGRAMS "Examples and programs of pages without optimisation of their own files: to be run once" OFF)
 mark_as_advanced(AFT_TRY_PROGRAMS)
 function(aft_try_only)
   foreach(target IN LISTS ARGN)

@@ -32,7 +32,7 @@ class sparse_block {
     set_weights();
     const stored_keys<C, T> stored(p_, taps_, own_, memory, keys_, c0_, n_);
     stored.prepare();
-    for (index_t t = 0; t < p_.Tq; ++t) emit(t, stored.sum_row(t));
+    for (index_t t = 0; t < p_.Tq; ++t) write_row(t, stored.sum_row(t));
   }
 
   void run() const {
@@ -167,7 +167,7 @@ class sparse_block {
   }
 
   /// From a row's sums to its results, with one division for both average and gate where the gate is a sigmoid.
-  void emit(index_t t, bool proven) const {
+  void write_row(index_t t, bool proven) const {
     constexpr index_t L = lanes<C>;
     const bool gated = p_.gate_fn != gate::none, whole = n_ == own_.width;
     const C* q = own_.q;
