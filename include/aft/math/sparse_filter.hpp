@@ -23,11 +23,11 @@ struct sparse_filter {
 /// @cond
 template <class T, std::size_t R, class S, class U, std::size_t Q, class Z>
 sparse_filter(tensor_view<T, R, S>, tensor_view<U, Q, Z>) -> sparse_filter<tensor_view<T, R, S>, tensor_view<U, Q, Z>>;
-/// @endcond
 
 template <class F>
 inline constexpr bool is_sparse_filter = false;
 template <class Taps, class Values>
 inline constexpr bool is_sparse_filter<sparse_filter<Taps, Values>> = true;
+/// @endcond
 
 }  // namespace aft

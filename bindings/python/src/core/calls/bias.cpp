@@ -35,10 +35,6 @@ PyObject* member(PyObject* bias, Py_ssize_t i) {
   return found;
 }
 
-element_type type_of(const array& a) {
-  return a.given() ? a.tensor()->dtype : element_type{};
-}
-
 }  // namespace
 
 PyObject* bias_classes::factorized() {
