@@ -129,8 +129,9 @@ class key_sums {
       own_.first_size[l] = own_.second_size[l] = own_.num[l] == C(0) ? C(1) : C(0);
       own_.unit[l] = no_unit;
     }
-    for (C* sums : {own_.sum_den, own_.sum_num, own_.part_den, own_.part_num, own_.seen, own_.state})
-      std::fill_n(sums, width, C(0));
+    // An array with a name: nvcc 13.0 writes a list in the loop's head that g++ then cannot read.
+    C* const cleared[] = {own_.sum_den, own_.sum_num, own_.part_den, own_.part_num, own_.seen, own_.state};
+    for (C* const sums : cleared) std::fill_n(sums, width, C(0));
   }
 
   /// All keys at once: their common unit first.
@@ -154,12 +155,12 @@ class key_sums {
   void add_next(index_t s) const {
     if (!visible(s)) return;
     read_whole(s);
+    C* const all[] = {own_.sum_den, own_.sum_num, own_.part_den, own_.part_num};
     for (index_t l = 0; l < own_.width; l += lanes<C>) {
       const vec<C> before = load(own_.unit + l);
       raise_unit(l);
       const vec<C> factor = pow2<C>(before - load(own_.unit + l));
-      for (C* sums : {own_.sum_den, own_.sum_num, own_.part_den, own_.part_num})
-        store(sums + l, load(sums + l) * factor);
+      for (C* const sums : all) store(sums + l, load(sums + l) * factor);
       add(l);
     }
     // By place, so that bits do not depend on where rows stand.

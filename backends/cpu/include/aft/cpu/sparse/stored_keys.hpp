@@ -122,7 +122,8 @@ class stored_keys {
   void sum() const {
     const index_t width = own_.width;
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
-    for (C* sums : {own_.sum_den, own_.sum_num, own_.part_den, own_.part_num}) std::fill_n(sums, width, C(0));
+    C* const cleared[] = {own_.sum_den, own_.sum_num, own_.part_den, own_.part_num};
+    for (C* const sums : cleared) std::fill_n(sums, width, C(0));
     std::fill_n(stored_.mass + p_.Tk * width, width, C(0));
     std::fill_n(stored_.weighted + p_.Tk * width, width, C(0));
     if (!keys_.all_visible()) {
