@@ -82,10 +82,6 @@ function(_aft_add_compiled_engines)
       # Several blocks of weights.
       target_compile_definitions(aft_test_level_${isa} PRIVATE AFT_WEIGHT_BYTES=32768)
     endif()
-    # They are to compile, and half of their time is spent on speed that nobody sees.
-    if(isa MATCHES "^v4" AND NOT v4 IN_LIST AFT_TEST_ISAS AND NOT AFT_TEST_FULL)
-      target_compile_options(aft_test_level_${isa} PRIVATE -O1)
-    endif()
   endforeach()
   _aft_add_engine_objects(compiled)
   target_compile_definitions(aft_engine_compiled_objects PRIVATE AFT_COMPILED)
