@@ -70,7 +70,7 @@ struct tap_list {
   index_t sh = 0, st = 0, sa = 0;
   index_t first_query = 0;  ///< on a sequence query t stands there + t
 
-  index_t offset(index_t h, index_t tap, index_t axis) const {
+  [[gnu::always_inline]] index_t offset(index_t h, index_t tap, index_t axis) const {
     return integer_at(data + (h * sh + tap * st + axis * sa) * (wide ? 8 : 4), wide);
   }
 };
