@@ -35,10 +35,8 @@ result result_of(training& run, const image_set& data) {
 std::unique_ptr<training> start(const command_line& line, mixer_kind mixer, const image_set& data) {
   if (line.load.empty()) return std::make_unique<training>(settings_for(line, mixer, data), data, line.threads);
   const std::filesystem::path file = file_for(line, line.load, mixer);
-  const checkpoint from = checkpoint::read(file);
-  if (from.settings.shape.mixer != mixer)
-    throw user_error("checkpoint " + file.string() + ": its mixer is " +
-                     std::string(name_of(from.settings.shape.mixer)) + ", not " + std::string(name_of(mixer)));
+  const checkpoint from = read_checkpoint(file);
+  require_mixer(from, file, mixer);
   return std::make_unique<training>(from, data, line.threads);
 }
 
@@ -79,7 +77,7 @@ int main(int argc, char** argv) {
   return examples::run_program("vision", [&] {
     parsed arguments = parse(argc, argv);
     command_line& line = arguments.line;
-    if (!arguments.finished && line.mixers.empty()) line.mixers = {checkpoint::read(line.load).settings.shape.mixer};
+    if (!arguments.finished && line.mixers.empty()) line.mixers = {read_checkpoint(line.load).settings.shape.mixer};
     return arguments.finished ? EXIT_SUCCESS : classify(line);
   });
 }

@@ -40,7 +40,7 @@ TEST_CASE("checkpoint: an interrupted run goes on to the same losses, bit for bi
       first.step();
     }
     // Another number of threads is no other run.
-    training second(checkpoint::read(file), data, 3);
+    training second(read_checkpoint(file), data, 3);
     CHECK(second.steps_done() == 5);
     while (!second.finished()) second.step();
     CHECK(second.past().bits == whole.past().bits);
@@ -60,7 +60,7 @@ TEST_CASE("checkpoint: settings come back exactly") {
   training run(s, data, 1);
   run.step();
   run.save(directory / "a");
-  const checkpoint read = checkpoint::read(directory / "a");
+  const checkpoint read = read_checkpoint(directory / "a");
   CHECK(read.settings.learning_rate == s.learning_rate);
   CHECK(read.settings.bias_scale == s.bias_scale);
   CHECK(read.settings.seed == s.seed);
@@ -74,7 +74,7 @@ TEST_CASE("checkpoint: settings come back exactly") {
   CHECK(read.settings.shape.window == s.shape.window);
   CHECK(read.settings.shape.tied_keys == s.shape.tied_keys);
   CHECK(read.steps_done == 1);
-  CHECK(read.text_fingerprint == data.fingerprint());
+  CHECK(read.data_fingerprint == data.fingerprint());
   // Written twice, the same file.
   training again(read, data, 1);
   again.save(directory / "b");
@@ -89,7 +89,7 @@ TEST_CASE("checkpoint: another text is refused") {
   std::vector<std::uint8_t> other = data.bytes();
   other.back() ^= 1;
   const text changed(std::move(other));
-  CHECK_THROWS_WITH_AS(training(checkpoint::read(directory / "a"), changed, 1), doctest::Contains("another text"),
+  CHECK_THROWS_WITH_AS(training(read_checkpoint(directory / "a"), changed, 1), doctest::Contains("another text"),
                        user_error);
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("checkpoint: tensors that are missing, unknown or of another shape are
     std::vector<safetensors::source> sources = sources_of(file);
     change(sources);
     safetensors::write(directory / "bad", file.header(), sources);
-    const checkpoint bad = checkpoint::read(directory / "bad");
+    const checkpoint bad = read_checkpoint(directory / "bad");
     model<float> network(bad.settings.shape, bad.settings.batch, 1);
     network.initialize(7);
     std::vector<std::vector<float>> before;
@@ -115,7 +115,7 @@ TEST_CASE("checkpoint: tensors that are missing, unknown or of another shape are
     history past;
     std::string message;
     try {
-      bad.restore(state, past);
+      restore(bad.tensors, bad.steps_done, state, past);
     } catch (const user_error& e) {
       message = e.what();
       CHECK(state.steps_done() == 0);
@@ -160,7 +160,7 @@ TEST_CASE("checkpoint: every flipped bit of the header is found") {
     flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 7));
     write_file(directory / "bad", flipped);
     INFO("byte ", i, " of ", good.substr(0, end));
-    CHECK_THROWS_AS(training(checkpoint::read(directory / "bad"), data, 1), user_error);
+    CHECK_THROWS_AS(training(read_checkpoint(directory / "bad"), data, 1), user_error);
   }
 }
 

@@ -127,7 +127,7 @@ TEST_CASE("classifier: an interrupted run goes on to the same losses, bit for bi
       first.step();
     }
     // Another number of threads is no other run.
-    training second(checkpoint::read(file), data, 3);
+    training second(read_checkpoint(file), data, 3);
     CHECK(second.steps_done() == 5);
     while (!second.finished()) second.step();
     CHECK(second.past().bits == whole.past().bits);
@@ -151,7 +151,7 @@ TEST_CASE("classifier: settings come back exactly, and other images are refused"
   training run(s, data, 1);
   run.step();
   run.save(directory / "a");
-  const checkpoint read = checkpoint::read(directory / "a");
+  const checkpoint read = read_checkpoint(directory / "a");
   CHECK(read.settings.learning_rate == s.learning_rate);
   CHECK(read.settings.bias_scale == s.bias_scale);
   CHECK(read.settings.seed == s.seed);

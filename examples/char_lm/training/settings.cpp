@@ -121,21 +121,13 @@ std::filesystem::path file_for(const command_line& line, const std::filesystem::
 }
 
 void check(const training_settings& s) {
-  const auto require = [](bool holds, const std::string& message) {
-    if (!holds) throw user_error(message);
-  };
   const model_shape& m = s.shape;
   const auto in = [](index_t x, index_t low, index_t high) { return x >= low && x <= high; };
-  require(in(m.channels, 1, 65536) && m.channels % row_multiple == 0,
-          "--dim " + std::to_string(m.channels) + ": expected a multiple of " + std::to_string(row_multiple));
-  require(in(m.heads, 1, m.channels) && m.channels % m.heads == 0,
-          "--heads " + std::to_string(m.heads) + ": expected a divisor of --dim, " + std::to_string(m.channels));
+  check_blocks(m.channels, m.heads, m.layers);
   require(in(m.context, 1, index_t{1} << 20), "--context " + std::to_string(m.context) + ": out of range");
   require(in(m.window, 1, m.context),
           "--window " + std::to_string(m.window) + ": expected at most --context, " + std::to_string(m.context));
-  require(in(m.layers, 1, 1024), "--layers " + std::to_string(m.layers) + ": out of range");
-  require(in(s.batch, 1, 65536), "--batch " + std::to_string(s.batch) + ": out of range");
-  require(in(s.steps, 1, std::int64_t{1} << 40), "--steps " + std::to_string(s.steps) + ": out of range");
+  check_run(s);
 }
 
 }  // namespace examples::char_lm

@@ -4,19 +4,15 @@
 #pragma once
 
 #include "char_lm/model/model.hpp"
+#include "common/training/run_settings.hpp"
 
 #include <filesystem>
 
 namespace examples::char_lm {
 
 /// A checkpoint holds these: the same settings and the same text give the same losses, bit for bit.
-struct training_settings {
+struct training_settings : run_settings {
   model_shape shape;
-  index_t batch = 16;
-  std::int64_t steps = 500;
-  double learning_rate = 3e-3;
-  double bias_scale = 1;
-  std::uint64_t seed = 1;
 };
 
 struct command_line {

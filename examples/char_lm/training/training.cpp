@@ -12,14 +12,6 @@ namespace examples::char_lm {
 
 namespace {
 
-optimizer_settings optimizer_settings_of(const training_settings& s) {
-  optimizer_settings o;
-  o.learning_rate = s.learning_rate;
-  o.bias_scale = s.bias_scale;
-  o.steps = s.steps;
-  return o;
-}
-
 // Before the model is built: a context that is too long for the text may be too large for the memory as well.
 const text& fitting(const text& data, index_t context) {
   data.require(context);
@@ -41,9 +33,9 @@ training::training(const training_settings& settings, const text& data, int thre
 }
 
 training::training(const checkpoint& from, const text& data, int threads) : training(from.settings, data, threads) {
-  if (from.text_fingerprint != data.fingerprint())
+  if (from.data_fingerprint != data.fingerprint())
     throw user_error("checkpoint: it was made from another text than --text");
-  from.restore(optimizer_, history_);
+  restore(from.tensors, from.steps_done, optimizer_, history_);
 }
 
 double training::step() {

@@ -2,20 +2,15 @@
 
 #include "vision/training/checkpoint.hpp"
 
-#include "common/support/user_error.hpp"
-#include "common/training/metadata.hpp"
-
 namespace examples::vision {
 
 namespace {
 
-constexpr const char* format_name = "aft vision classifier 1";
+constexpr file_format format{"aft vision classifier 1", "data_fnv1a"};
 
 training_settings settings_from(const metadata_reader& f) {
   training_settings s;
-  const auto mixer = mixer_named(f.text("mixer"), image_mixers);
-  if (!mixer) throw user_error("metadata \"mixer\" is \"" + f.text("mixer") + "\", not one that is known");
-  s.shape.mixer = *mixer;
+  s.shape.mixer = read_mixer(f, image_mixers);
   s.shape.rows = f.integer<index_t>("rows");
   s.shape.columns = f.integer<index_t>("columns");
   s.shape.patch = f.integer<index_t>("patch");
@@ -24,43 +19,22 @@ training_settings settings_from(const metadata_reader& f) {
   s.shape.heads = f.integer<index_t>("heads");
   s.shape.window = f.integer<index_t>("window");
   s.shape.classes = f.integer<index_t>("classes");
-  s.batch = f.integer<index_t>("batch");
-  s.steps = f.integer<std::int64_t>("steps");
-  s.learning_rate = f.real("lr");
-  s.bias_scale = f.real("bias_lr_scale");
-  s.seed = f.integer<std::uint64_t>("seed");
+  read_settings(f, s);
   check(s);
   return s;
 }
 
 }  // namespace
 
-checkpoint checkpoint::read(const std::filesystem::path& path) {
-  checkpoint result;
-  result.tensors = safetensors::file::read(path);
-  try {
-    const metadata_reader f(result.tensors.header());
-    const auto format = result.tensors.header().find("format");
-    if (format == result.tensors.header().end() || format->second != format_name)
-      throw user_error("not a checkpoint of this program");
-    if (!result.tensors.has_checksum()) throw user_error("the checksum is missing");
-    result.settings = settings_from(f);
-    result.data_fingerprint = f.integer<std::uint64_t>("data_fnv1a");
-    result.steps_done = f.integer<std::int64_t>("step");
-    if (result.steps_done < 0 || result.steps_done > result.settings.steps)
-      throw user_error("metadata \"step\" is " + std::to_string(result.steps_done) + " of " +
-                       std::to_string(result.settings.steps));
-  } catch (const user_error& e) {
-    throw user_error("checkpoint " + path.string() + ": " + e.what());
-  }
-  return result;
+checkpoint read_checkpoint(const std::filesystem::path& path) {
+  return read_run<training_settings>(path, format, settings_from);
 }
 
 void save_checkpoint(const std::filesystem::path& path, const training_settings& s, std::uint64_t data_fingerprint,
                      optimizer& state, const history& past) {
   const auto text = [](const auto& x) { return std::to_string(x); };
-  const safetensors::metadata header = {
-      {"format", format_name},
+  safetensors::metadata header = {
+      {"format", format.name},
       {"mixer", std::string(name_of(s.shape.mixer))},
       {"rows", text(s.shape.rows)},
       {"columns", text(s.shape.columns)},
@@ -70,14 +44,10 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
       {"heads", text(s.shape.heads)},
       {"window", text(s.shape.window)},
       {"classes", text(s.shape.classes)},
-      {"batch", text(s.batch)},
-      {"steps", text(s.steps)},
-      {"lr", exact(s.learning_rate)},
-      {"bias_lr_scale", exact(s.bias_scale)},
-      {"seed", text(s.seed)},
       {"step", text(state.steps_done())},
-      {"data_fnv1a", text(data_fingerprint)},
+      {format.fingerprint, text(data_fingerprint)},
   };
+  write_settings(header, s);
   save(path, header, state, past);
 }
 

@@ -136,9 +136,6 @@ std::filesystem::path file_for(const command_line& line, const std::filesystem::
 }
 
 void check(const training_settings& s) {
-  const auto require = [](bool holds, const std::string& message) {
-    if (!holds) throw user_error(message);
-  };
   const classifier_shape& m = s.shape;
   const auto in = [](index_t x, index_t low, index_t high) { return x >= low && x <= high; };
   require(in(m.rows, 1, 4096) && in(m.columns, 1, 4096),
@@ -146,15 +143,10 @@ void check(const training_settings& s) {
   require(in(m.patch, 1, 4096) && m.rows % m.patch == 0 && m.columns % m.patch == 0,
           "--patch " + std::to_string(m.patch) + ": expected a divisor of the images' sides, " +
               std::to_string(m.rows) + " and " + std::to_string(m.columns));
-  require(in(m.channels, 1, 65536) && m.channels % row_multiple == 0,
-          "--dim " + std::to_string(m.channels) + ": expected a multiple of " + std::to_string(row_multiple));
-  require(in(m.heads, 1, m.channels) && m.channels % m.heads == 0,
-          "--heads " + std::to_string(m.heads) + ": expected a divisor of --dim, " + std::to_string(m.channels));
+  check_blocks(m.channels, m.heads, m.layers);
   require(in(m.window, 1, 65536), "--window " + std::to_string(m.window) + ": out of range");
-  require(in(m.layers, 1, 1024), "--layers " + std::to_string(m.layers) + ": out of range");
   require(in(m.classes, 2, 256), "classes: " + std::to_string(m.classes) + ", out of range");
-  require(in(s.batch, 1, 65536), "--batch " + std::to_string(s.batch) + ": out of range");
-  require(in(s.steps, 1, std::int64_t{1} << 40), "--steps " + std::to_string(s.steps) + ": out of range");
+  check_run(s);
 }
 
 }  // namespace examples::vision

@@ -3,6 +3,7 @@
 // Everything that decides what a training run computes, and what the command line can set.
 #pragma once
 
+#include "common/training/run_settings.hpp"
 #include "vision/data/image_set.hpp"
 #include "vision/model/classifier.hpp"
 
@@ -11,13 +12,8 @@
 namespace examples::vision {
 
 /// A checkpoint holds these: the same settings and the same images give the same losses, bit for bit.
-struct training_settings {
+struct training_settings : run_settings {
   classifier_shape shape;
-  index_t batch = 16;
-  std::int64_t steps = 0;
-  double learning_rate = 5e-3;
-  double bias_scale = 1;
-  std::uint64_t seed = 1;
 };
 
 struct command_line {

@@ -13,14 +13,6 @@ namespace examples::vision {
 
 namespace {
 
-optimizer_settings optimizer_settings_of(const training_settings& s) {
-  optimizer_settings o;
-  o.learning_rate = s.learning_rate;
-  o.bias_scale = s.bias_scale;
-  o.steps = s.steps;
-  return o;
-}
-
 double bits(double nats, index_t images) {
   return nats / static_cast<double>(images) / std::numbers::ln2;
 }
