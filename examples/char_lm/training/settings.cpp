@@ -3,12 +3,9 @@
 #include "char_lm/training/settings.hpp"
 
 #include "common/support/positive_number.hpp"
-#include "common/support/simd.hpp"
 #include "common/support/user_error.hpp"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <iostream>
 
 namespace examples::char_lm {
 
@@ -32,30 +29,21 @@ double default_bias_scale(mixer_kind mixer) {
 parsed parse(int argc, const char* const* argv) {
   parsed result;
   command_line& line = result.line;
-  std::vector<std::string> mixers;
   CLI::App app{"Trains byte-level causal language models that differ in one part, the mixer, and compares them."};
   const CLI::Validator positive(complaint_unless_positive, "POSITIVE");
   app.add_option("--text", line.text, "The text to learn; its last tenth is held out")->required();
-  app.add_option("--mixer", mixers, "local, conv, attention, full, simple or all; may be repeated")->delimiter(',');
-  app.add_option("--steps", line.steps, "Training steps")->check(positive);
-  app.add_option("--batch", line.batch, "Sequences a step")->check(positive);
   app.add_option("--context", line.context, "Bytes in a sequence")->check(positive);
-  app.add_option("--dim", line.channels, "Channels, a multiple of 16")->check(positive);
-  app.add_option("--layers", line.layers, "Blocks")->check(positive);
-  app.add_option("--heads", line.heads, "Heads of conv (16 by default) and attention (6)")->check(positive);
-  app.add_option("--window", line.window, "Keys in the window of local, taps of conv")->check(positive);
   app.add_flag("--untied-keys", line.untied_keys, "conv: one key for each channel instead of each head");
-  app.add_option("--lr", line.learning_rate, "Highest learning rate")->check(positive);
-  app.add_option("--bias-lr-scale", line.bias_scale,
-                 "Learning rate of the position bias over that of the rest (local, full 30, conv 10)")
-      ->check(positive);
-  app.add_option("--seed", line.seed, "Names the initial weights and the order of the batches");
-  app.add_option("--threads", line.threads, "Threads; OpenMP's choice by default")->check(CLI::Range(1, 1024));
-  app.add_option("--save", line.save, "Checkpoint to write (safetensors); with several mixers one for each");
-  CLI::Option* load = app.add_option("--load", line.load, "Checkpoint to go on from; the model's shape comes from it");
-  app.add_option("--save-every", line.save_every, "Steps between two checkpoints")->check(positive);
-  app.add_option("--stop-at", line.stop_at, "Stop after this step as if interrupted")->check(positive);
-  app.add_option("--out", line.out, "Directory for results.json");
+  add_run_options(app, line,
+                  {.mixer = "local, conv, attention, full, simple or all; may be repeated",
+                   .steps = "Training steps",
+                   .batch = "Sequences a step",
+                   .heads = "Heads of conv (16 by default) and attention (6)",
+                   .window = "Keys in the window of local, taps of conv",
+                   .bias_scale = "Learning rate of the position bias over that of the rest (local, full 30, conv 10)",
+                   .seed = "Names the initial weights and the order of the batches",
+                   .quick = "Small models, a minute in all"},
+                  {"--context", "--untied-keys"});
   app.add_option(
          "--generate", line.generate,
          "Characters to write in the end; behind --context conv and simple still remember them all, the others\n"
@@ -64,22 +52,9 @@ parsed parse(int argc, const char* const* argv) {
   app.add_option("--temperature", line.temperature, "Of the written characters")->check(positive);
   app.add_flag("--restart", line.restart, "conv and simple begin again there, too");
   app.add_option("--prompt", line.prompt, "What they go on from");
-  app.add_flag("--eval-only", line.eval_only, "With --load: no training");
-  CLI::Option* quick = app.add_flag("--quick", line.quick, "Small models, a minute in all");
-  // A checkpoint goes on as it began; the same option with another value would be ignored.
-  for (const char* fixed : {"--steps", "--batch", "--context", "--dim", "--layers", "--heads", "--window",
-                            "--untied-keys", "--lr", "--bias-lr-scale", "--seed", "--quick"})
-    app.get_option(fixed)->excludes(load);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    app.exit(help, std::cout, std::cerr);
-    result.finished = true;
-    return result;
-  } catch (const CLI::ParseError& e) {
-    throw user_error(e.what());
-  }
-  if (*quick) {
+  result.finished = !parse_arguments(app, argc, argv);
+  if (result.finished) return result;
+  if (line.quick) {
     const auto unless_given = [&](const char* option, auto& target, auto value) {
       if (app.count(option) == 0) target = value;
     };
@@ -89,12 +64,8 @@ parsed parse(int argc, const char* const* argv) {
     unless_given("--batch", line.batch, index_t{8});
     unless_given("--steps", line.steps, std::int64_t{1000});
   }
-  // Without a name a checkpoint's own mixer is meant.
-  if (mixers.empty() && line.load.empty()) mixers = {"local", "conv", "attention"};
-  line.mixers = mixers_named(mixers, all_mixers);
-  if (line.eval_only && line.load.empty()) throw user_error("--eval-only needs --load");
+  complete(line, {"local", "conv", "attention"}, all_mixers);
   if (line.prompt.empty()) throw user_error("--prompt is empty");
-  if (line.threads == 0) line.threads = hardware_threads();
   return result;
 }
 
@@ -114,10 +85,6 @@ training_settings settings_for(const command_line& line, mixer_kind mixer) {
   s.seed = line.seed;
   check(s);
   return s;
-}
-
-std::filesystem::path file_for(const command_line& line, const std::filesystem::path& file, mixer_kind mixer) {
-  return line.mixers.size() == 1 ? file : file_of_mixer(file, mixer);
 }
 
 void check(const training_settings& s) {

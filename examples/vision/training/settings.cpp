@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 
 namespace examples::vision {
 
@@ -36,41 +35,24 @@ double default_bias_scale(mixer_kind mixer) {
   return 1;
 }
 
-void add_options(CLI::App& app, command_line& line, std::vector<std::string>& mixers) {
+void add_options(CLI::App& app, command_line& line) {
   const CLI::Validator positive(complaint_unless_positive, "POSITIVE");
   app.add_option("--data", line.data, "Directory of a set of images in IDX files, plain or .gz")->capture_default_str();
-  app.add_option("--mixer", mixers, "conv2d, attention, full, local, simple or all; may be repeated")->delimiter(',');
   app.add_option("--images", line.images, "Learn from the first so many training images only")->check(positive);
   app.add_option("--test-images", line.test_images, "Test with the first so many test images only")->check(positive);
   app.add_option("--epochs", line.epochs, "How often every training image is seen")->check(positive);
-  app.add_option("--steps", line.steps, "Training steps, instead of epochs")->check(positive);
-  app.add_option("--batch", line.batch, "Images a step")->check(positive);
   app.add_option("--patch", line.patch, "Side of a patch in pixels")->check(positive);
-  app.add_option("--dim", line.channels, "Channels, a multiple of 16")->check(positive);
-  app.add_option("--layers", line.layers, "Blocks")->check(positive);
-  app.add_option("--heads", line.heads,
-                 "Heads of conv2d (half of --dim by default) and attention (one for 16 channels)")
-      ->check(positive);
-  app.add_option("--window", line.window,
-                 "Taps of conv2d along each axis (11 by default); local: |t - s| below it (43)")
-      ->check(positive);
-  app.add_option("--lr", line.learning_rate, "Highest learning rate")->check(positive);
-  app.add_option("--bias-lr-scale", line.bias_scale,
-                 "Learning rate of the position bias over that of the rest (conv2d 10, full and local 30)")
-      ->check(positive);
-  app.add_option("--seed", line.seed, "Names the initial weights and the order of the images");
-  app.add_option("--threads", line.threads, "Threads; OpenMP's choice by default")->check(CLI::Range(1, 1024));
-  app.add_option("--save", line.save, "Checkpoint to write (safetensors); with several mixers one for each");
-  CLI::Option* load = app.add_option("--load", line.load, "Checkpoint to go on from; the model's shape comes from it");
-  app.add_option("--save-every", line.save_every, "Steps between two checkpoints")->check(positive);
-  app.add_option("--stop-at", line.stop_at, "Stop after this step as if interrupted")->check(positive);
-  app.add_option("--out", line.out, "Directory for results.json");
-  app.add_flag("--eval-only", line.eval_only, "With --load: no training");
-  app.add_flag("--quick", line.quick, "conv2d alone on a third of the images, a minute in all");
-  // A checkpoint goes on as it began; the same option with another value would be ignored.
-  for (const char* fixed : {"--epochs", "--steps", "--batch", "--patch", "--dim", "--layers", "--heads", "--window",
-                            "--lr", "--bias-lr-scale", "--seed", "--quick"})
-    app.get_option(fixed)->excludes(load);
+  add_run_options(
+      app, line,
+      {.mixer = "conv2d, attention, full, local, simple or all; may be repeated",
+       .steps = "Training steps, instead of epochs",
+       .batch = "Images a step",
+       .heads = "Heads of conv2d (half of --dim by default) and attention (one for 16 channels)",
+       .window = "Taps of conv2d along each axis (11 by default); local: |t - s| below it (43)",
+       .bias_scale = "Learning rate of the position bias over that of the rest (conv2d 10, full and local 30)",
+       .seed = "Names the initial weights and the order of the images",
+       .quick = "conv2d alone on a third of the images, a minute in all"},
+      {"--epochs", "--patch"});
 }
 
 }  // namespace
@@ -78,32 +60,15 @@ void add_options(CLI::App& app, command_line& line, std::vector<std::string>& mi
 parsed parse(int argc, const char* const* argv) {
   parsed result;
   command_line& line = result.line;
-  std::vector<std::string> mixers;
   CLI::App app{"Trains image models that differ in one part, the mixer, and compares them."};
   CLI::App* classify = app.add_subcommand("classify", "Names what is on an image");
-  add_options(*classify, line, mixers);
+  add_options(*classify, line);
   app.require_subcommand(1);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    app.exit(help, std::cout, std::cerr);
-    result.finished = true;
-    return result;
-  } catch (const CLI::ParseError& e) {
-    throw user_error(e.what());
-  }
-  if (line.quick) {
-    const auto unless_given = [&](const char* option, auto& target, auto value) {
-      if (classify->count(option) == 0) target = value;
-    };
-    unless_given("--images", line.images, index_t{20000});
-    if (mixers.empty()) mixers = {"conv2d"};
-  }
-  // Without a name a checkpoint's own mixer is meant.
-  if (mixers.empty() && line.load.empty()) mixers = {"conv2d", "attention"};
-  line.mixers = mixers_named(mixers, image_mixers);
-  if (line.eval_only && line.load.empty()) throw user_error("--eval-only needs --load");
-  if (line.threads == 0) line.threads = hardware_threads();
+  result.finished = !parse_arguments(app, argc, argv);
+  if (result.finished) return result;
+  if (line.quick && classify->count("--images") == 0) line.images = 20000;
+  complete(line, line.quick ? std::vector<std::string>{"conv2d"} : std::vector<std::string>{"conv2d", "attention"},
+           image_mixers);
   return result;
 }
 
@@ -129,10 +94,6 @@ training_settings settings_for(const command_line& line, mixer_kind mixer, const
   s.seed = line.seed;
   check(s);
   return s;
-}
-
-std::filesystem::path file_for(const command_line& line, const std::filesystem::path& file, mixer_kind mixer) {
-  return line.mixers.size() == 1 ? file : file_of_mixer(file, mixer);
 }
 
 void check(const training_settings& s) {
