@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
+#include "support/examples/resumed_run.hpp"
 
 #include "common/support/user_error.hpp"
 
@@ -9,43 +10,13 @@ using namespace examples;
 using namespace examples::char_lm;
 using namespace examples::char_lm::test;
 
-namespace {
-
-void check_same(training& a, training& b) {
-  REQUIRE(a.network().parameters().size() == b.network().parameters().size());
-  for (std::size_t i = 0; i < a.network().parameters().size(); ++i) {
-    const parameter<float>& p = *a.network().parameters()[i];
-    const parameter<float>& q = *b.network().parameters()[i];
-    INFO(p.name);
-    CHECK(std::equal(p.value.begin(), p.value.end(), q.value.begin()));
-  }
-}
-
-}  // namespace
-
 TEST_CASE("checkpoint: an interrupted run goes on to the same losses, bit for bit") {
   const scratch_directory directory;
   const text data = small_text();
   for (const mixer_kind kind : all_mixers) {
     INFO(name_of(kind));
-    training whole(small_settings(kind), data, 2);
-    while (!whole.finished()) whole.step();
-
-    const std::filesystem::path file = directory / "run.safetensors";
-    {
-      training first(small_settings(kind), data, 2);
-      for (int i = 0; i < 5; ++i) first.step();
-      first.save(file);
-      // Work after the last checkpoint is lost with the process.
-      first.step();
-    }
-    // Another number of threads is no other run.
-    training second(read_checkpoint(file), data, 3);
-    CHECK(second.steps_done() == 5);
-    while (!second.finished()) second.step();
-    CHECK(second.past().bits == whole.past().bits);
-    CHECK(second.held_out_bits() == whole.held_out_bits());
-    check_same(whole, second);
+    check_resumes<training>(small_settings(kind), data, directory / "run.safetensors", read_checkpoint,
+                            [](training& a, training& b) { CHECK(a.held_out_bits() == b.held_out_bits()); });
   }
 }
 

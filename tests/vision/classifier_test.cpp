@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "images.hpp"
 #include "support/examples/finite_difference.hpp"
+#include "support/examples/resumed_run.hpp"
 
 #include "common/support/user_error.hpp"
 #include "vision/training/training.hpp"
@@ -116,28 +117,8 @@ TEST_CASE("classifier: an interrupted run goes on to the same losses, bit for bi
   const image_set data = small_images();
   for (const mixer_kind kind : image_mixers) {
     INFO(name_of(kind));
-    training whole(small_settings(kind), data, 2);
-    while (!whole.finished()) whole.step();
-    const std::filesystem::path file = directory / "run.safetensors";
-    {
-      training first(small_settings(kind), data, 2);
-      for (int i = 0; i < 5; ++i) first.step();
-      first.save(file);
-      // Work after the last checkpoint is lost with the process.
-      first.step();
-    }
-    // Another number of threads is no other run.
-    training second(read_checkpoint(file), data, 3);
-    CHECK(second.steps_done() == 5);
-    while (!second.finished()) second.step();
-    CHECK(second.past().bits == whole.past().bits);
-    CHECK(second.test().confusion == whole.test().confusion);
-    for (std::size_t i = 0; i < whole.network().parameters().size(); ++i) {
-      const parameter<float>& p = *whole.network().parameters()[i];
-      const parameter<float>& q = *second.network().parameters()[i];
-      INFO(p.name);
-      CHECK(std::equal(p.value.begin(), p.value.end(), q.value.begin()));
-    }
+    check_resumes<training>(small_settings(kind), data, directory / "run.safetensors", read_checkpoint,
+                            [](training& a, training& b) { CHECK(a.test().confusion == b.test().confusion); });
   }
 }
 

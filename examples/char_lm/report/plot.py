@@ -10,7 +10,7 @@ import sys
 import matplotlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
-from curves import smoothed  # noqa: E402  (where they are comes first)
+from curves import draw_losses  # noqa: E402  (where they are comes first)
 from kept_runs import NAMES  # noqa: E402
 
 matplotlib.use("Agg")
@@ -19,22 +19,15 @@ import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen bef
 
 def plot_losses(data, file):
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
-    for run in data["results"]:
-        losses = smoothed(run["train_bits"], 0.05)
-        label = f"{NAMES[run['mixer']]}: {run['held_out_bits']:.2f} held out"
-        axes[0].plot(range(1, len(losses) + 1), losses, label=label)
-        axes[1].plot(run["seconds"], losses)
-    for axis, title in zip(axes, ("steps", f"seconds on {data['threads']} threads")):
+    draw_losses(axes, data, 0.05, lambda run: f"{NAMES[run['mixer']]}: {run['held_out_bits']:.2f} held out")
+    for axis in axes:
         axis.axhline(data["order1_bits"], color="grey", linewidth=0.8, linestyle=":")
-        axis.set_xlabel(title)
-        axis.grid(alpha=0.25)
     axes[0].set_ylabel("training loss, bits a character")
     # At the right end, where no curve is near any more.
     axes[0].text(0.99, data["order1_bits"], "order-1 entropy", color="grey", fontsize=8, va="bottom", ha="right",
                  transform=axes[0].get_yaxis_transform())
     # The first steps fall from 8 bits and would leave no room for the rest.
     axes[0].set_ylim(top=4.5)
-    axes[0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(file, dpi=130)
     plt.close(figure)

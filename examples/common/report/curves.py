@@ -10,3 +10,15 @@ def smoothed(values, weight):
         total = (1 - weight) * total + weight
         result.append(mean / total)
     return result
+
+
+def draw_losses(axes, data, weight, label):
+    """Training losses over steps, and over seconds, on two axes that share theirs; label(run) is what the legend says."""
+    for run in data["results"]:
+        losses = smoothed(run["train_bits"], weight)
+        axes[0].plot(range(1, len(losses) + 1), losses, label=label(run))
+        axes[1].plot(run["seconds"], losses)
+    for axis, title in zip(axes, ("steps", f"seconds on {data['threads']} threads")):
+        axis.set_xlabel(title)
+        axis.grid(alpha=0.25)
+    axes[0].legend(frameon=False)

@@ -10,7 +10,7 @@ import sys
 import matplotlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
-from curves import smoothed  # noqa: E402  (where they are comes first)
+from curves import draw_losses  # noqa: E402  (where they are comes first)
 from kept_runs import NAMES  # noqa: E402
 
 matplotlib.use("Agg")
@@ -23,17 +23,9 @@ HEADS = 16
 
 def plot_losses(data, file):
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
-    for run in data["results"]:
-        losses = smoothed(run["train_bits"], 0.01)
-        label = f"{NAMES[run['mixer']]}: {100 * run['accuracy']:.2f} % right"
-        axes[0].plot(range(1, len(losses) + 1), losses, label=label)
-        axes[1].plot(run["seconds"], losses)
-    for axis, title in zip(axes, ("steps", f"seconds on {data['threads']} threads")):
-        axis.set_xlabel(title)
-        axis.grid(alpha=0.25)
-        axis.set_ylim(0, 2.5)
+    draw_losses(axes, data, 0.01, lambda run: f"{NAMES[run['mixer']]}: {100 * run['accuracy']:.2f} % right")
+    axes[0].set_ylim(0, 2.5)
     axes[0].set_ylabel("training loss, bits an image")
-    axes[0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(file, dpi=130)
     plt.close(figure)

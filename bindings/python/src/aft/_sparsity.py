@@ -58,7 +58,7 @@ def gumbel_filter_backward(r: A, noise: A, tau: float, dout: A, *, threads: int 
     dout    of the shape of r.
     out     where dr is written; None: a new array.
     """
-    result: A = _core.gumbel_filter_backward(r, noise, tau, dout, threads, True if out is None else out)
+    result: A = _core.gumbel_filter_backward(r, noise, dout, tau, threads, True if out is None else out)
     return result
 
 

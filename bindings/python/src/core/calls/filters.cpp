@@ -2,6 +2,9 @@
 /// @file filters.cpp  The calls that make a filter sparse: its entropy, its Gumbel samples, its largest tap.
 #include "call.hpp"
 
+#include <array>
+#include <initializer_list>
+
 namespace aft::python {
 
 namespace {
@@ -21,93 +24,68 @@ double to_tau(const char* op, PyObject* value) {
   return tau;
 }
 
+/// A call with one result, of the type of r. Its arguments are the arrays that `inputs` names, r first, then tau where
+/// it takes one, the threads, and what becomes of the result.
+template <class Shape, class Call>
+PyObject* call_on_filter(const char* op, PyObject* arguments, std::initializer_list<const char*> inputs, bool takes_tau,
+                         const char* output, const Shape& shape, const Call& call) {
+  return guarded([&] {
+    const std::vector<PyObject*> values =
+        items(arguments, static_cast<Py_ssize_t>(inputs.size()) + (takes_tau ? 3 : 2));
+    std::array<array, 3> given;
+    std::size_t next = 0;
+    for (const char* name : inputs) {
+      given[next].take({op, name}, values[next], access::read);
+      ++next;
+    }
+    const auto& [r, second, third] = given;
+    const double tau = takes_tau ? to_tau(op, values[next++]) : 1;
+    options o;
+    o.take_threads(op, values[next++]);
+    const maker m(values[0], r);
+    result out;
+    out.want({op, output}, values[next], m, shape(r), type_of(r));
+    check(without_lock([&] { return call(r.tensor(), second.tensor(), third.tensor(), tau, out.tensor(), &o.c); }));
+    return out.to_python(m);
+  });
+}
+
+using tensor = const aft_tensor*;
+
 }  // namespace
 
 PyObject* filter_entropy(PyObject*, PyObject* arguments) {
-  return guarded([&] {
-    constexpr const char* op = "aft::filter_entropy";
-    const std::vector<PyObject*> values = items(arguments, 3);  // r, threads, out
-    array r;
-    r.take({op, "r"}, values[0], access::read);
-    options o;
-    o.take_threads(op, values[1]);
-    const maker m(values[0], r);
-    result out;
-    out.want({op, "out"}, values[2], m, shape_of_heads(r), type_of(r));
-    check(without_lock([&] { return aft_filter_entropy(r.tensor(), out.tensor(), &o.c); }));
-    return out.to_python(m);
-  });
+  return call_on_filter(
+      "aft::filter_entropy", arguments, {"r"}, false, "out", shape_of_heads,
+      [](tensor r, tensor, tensor, double, tensor out, const aft_options* o) { return aft_filter_entropy(r, out, o); });
 }
 
 PyObject* filter_entropy_backward(PyObject*, PyObject* arguments) {
-  return guarded([&] {
-    constexpr const char* op = "aft::filter_entropy_backward";
-    const std::vector<PyObject*> values = items(arguments, 4);  // r, dout, threads, dr
-    array r, dout;
-    r.take({op, "r"}, values[0], access::read);
-    dout.take({op, "dout"}, values[1], access::read);
-    options o;
-    o.take_threads(op, values[2]);
-    const maker m(values[0], r);
-    result dr;
-    dr.want({op, "dr"}, values[3], m, shape_of(r), type_of(r));
-    check(without_lock([&] { return aft_filter_entropy_backward(r.tensor(), dout.tensor(), dr.tensor(), &o.c); }));
-    return dr.to_python(m);
-  });
+  return call_on_filter("aft::filter_entropy_backward", arguments, {"r", "dout"}, false, "dr", shape_of,
+                        [](tensor r, tensor dout, tensor, double, tensor dr, const aft_options* o) {
+                          return aft_filter_entropy_backward(r, dout, dr, o);
+                        });
 }
 
 PyObject* gumbel_filter(PyObject*, PyObject* arguments) {
-  return guarded([&] {
-    constexpr const char* op = "aft::gumbel_filter";
-    const std::vector<PyObject*> values = items(arguments, 5);  // r, noise, tau, threads, out
-    array r, noise;
-    r.take({op, "r"}, values[0], access::read);
-    noise.take({op, "noise"}, values[1], access::read);
-    const double tau = to_tau(op, values[2]);
-    options o;
-    o.take_threads(op, values[3]);
-    const maker m(values[0], r);
-    result out;
-    out.want({op, "out"}, values[4], m, shape_of(r), type_of(r));
-    check(without_lock([&] { return aft_gumbel_filter(r.tensor(), noise.tensor(), tau, out.tensor(), &o.c); }));
-    return out.to_python(m);
-  });
+  return call_on_filter("aft::gumbel_filter", arguments, {"r", "noise"}, true, "out", shape_of,
+                        [](tensor r, tensor noise, tensor, double tau, tensor out, const aft_options* o) {
+                          return aft_gumbel_filter(r, noise, tau, out, o);
+                        });
 }
 
 PyObject* gumbel_filter_backward(PyObject*, PyObject* arguments) {
-  return guarded([&] {
-    constexpr const char* op = "aft::gumbel_filter_backward";
-    const std::vector<PyObject*> values = items(arguments, 6);  // r, noise, tau, dout, threads, dr
-    array r, noise, dout;
-    r.take({op, "r"}, values[0], access::read);
-    noise.take({op, "noise"}, values[1], access::read);
-    const double tau = to_tau(op, values[2]);
-    dout.take({op, "dout"}, values[3], access::read);
-    options o;
-    o.take_threads(op, values[4]);
-    const maker m(values[0], r);
-    result dr;
-    dr.want({op, "dr"}, values[5], m, shape_of(r), type_of(r));
-    check(without_lock(
-        [&] { return aft_gumbel_filter_backward(r.tensor(), noise.tensor(), tau, dout.tensor(), dr.tensor(), &o.c); }));
-    return dr.to_python(m);
-  });
+  return call_on_filter("aft::gumbel_filter_backward", arguments, {"r", "noise", "dout"}, true, "dr", shape_of,
+                        [](tensor r, tensor noise, tensor dout, double tau, tensor dr, const aft_options* o) {
+                          return aft_gumbel_filter_backward(r, noise, tau, dout, dr, o);
+                        });
 }
 
 PyObject* gumbel_filter_hard(PyObject*, PyObject* arguments) {
-  return guarded([&] {
-    constexpr const char* op = "aft::gumbel_filter_hard";
-    const std::vector<PyObject*> values = items(arguments, 3);  // r, threads, out
-    array r;
-    r.take({op, "r"}, values[0], access::read);
-    options o;
-    o.take_threads(op, values[1]);
-    const maker m(values[0], r);
-    result out;
-    out.want({op, "out"}, values[2], m, shape_of(r), type_of(r));
-    check(without_lock([&] { return aft_gumbel_filter_hard(r.tensor(), out.tensor(), &o.c); }));
-    return out.to_python(m);
-  });
+  return call_on_filter("aft::gumbel_filter_hard", arguments, {"r"}, false, "out", shape_of,
+                        [](tensor r, tensor, tensor, double, tensor out, const aft_options* o) {
+                          return aft_gumbel_filter_hard(r, out, o);
+                        });
 }
 
 }  // namespace aft::python
