@@ -35,7 +35,7 @@ namespace aft::inline AFT_ISA {
 template <class C>
 constexpr AFT_COMPILED_VERSION::kernels kernels_of_this_level() {
   return {{&cpu_forward<C, family::full>, &cpu_forward<C, family::local>, &cpu_forward<C, family::simple>,
-           &cpu_forward<C, family::conv>},
+           &cpu_forward<C, family::conv>, &cpu_forward<C, family::sparse>},
           {&cpu_backward<C, family::full>, &cpu_backward<C, family::local>, &cpu_backward<C, family::simple>,
            &cpu_backward<C, family::conv>},
           &build_info};

@@ -137,7 +137,8 @@ void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filte
         c.cross_lengths = checks::lengths_may_differ<Filter, V>();
         checks::set_output(c, y);
         checks::set_filter<compute_t<T>>(c, filter);
-        run_forward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+        constexpr family asked = is_sparse_filter<Filter> ? family::sparse : family::conv;
+        run_forward<compute_t<T>, asked>(checks::prepare(c, exec), exec);
       }
     }
   }

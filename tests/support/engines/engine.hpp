@@ -9,10 +9,12 @@ extern template void cpu_forward<float, family::full>(const problem&, const cpu&
 extern template void cpu_forward<float, family::local>(const problem&, const cpu&);
 extern template void cpu_forward<float, family::simple>(const problem&, const cpu&);
 extern template void cpu_forward<float, family::conv>(const problem&, const cpu&);
+extern template void cpu_forward<float, family::sparse>(const problem&, const cpu&);
 extern template void cpu_forward<double, family::full>(const problem&, const cpu&);
 extern template void cpu_forward<double, family::local>(const problem&, const cpu&);
 extern template void cpu_forward<double, family::simple>(const problem&, const cpu&);
 extern template void cpu_forward<double, family::conv>(const problem&, const cpu&);
+extern template void cpu_forward<double, family::sparse>(const problem&, const cpu&);
 extern template void cpu_backward<float, family::full>(const backward_problem&, const cpu&);
 extern template void cpu_backward<float, family::local>(const backward_problem&, const cpu&);
 extern template void cpu_backward<float, family::simple>(const backward_problem&, const cpu&);

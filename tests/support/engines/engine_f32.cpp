@@ -6,6 +6,7 @@ template void cpu_forward<float, family::full>(const problem&, const cpu&);
 template void cpu_forward<float, family::local>(const problem&, const cpu&);
 template void cpu_forward<float, family::simple>(const problem&, const cpu&);
 template void cpu_forward<float, family::conv>(const problem&, const cpu&);
+template void cpu_forward<float, family::sparse>(const problem&, const cpu&);
 template void cpu_backward<float, family::full>(const backward_problem&, const cpu&);
 template void cpu_backward<float, family::local>(const backward_problem&, const cpu&);
 template void cpu_backward<float, family::simple>(const backward_problem&, const cpu&);

@@ -6,6 +6,7 @@ template void cpu_forward<double, family::full>(const problem&, const cpu&);
 template void cpu_forward<double, family::local>(const problem&, const cpu&);
 template void cpu_forward<double, family::simple>(const problem&, const cpu&);
 template void cpu_forward<double, family::conv>(const problem&, const cpu&);
+template void cpu_forward<double, family::sparse>(const problem&, const cpu&);
 template void cpu_backward<double, family::full>(const backward_problem&, const cpu&);
 template void cpu_backward<double, family::local>(const backward_problem&, const cpu&);
 template void cpu_backward<double, family::simple>(const backward_problem&, const cpu&);

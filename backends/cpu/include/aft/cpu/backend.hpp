@@ -59,7 +59,6 @@ template <class C, family F>
 [[gnu::noinline]] inline void forward_rows(const problem& p, const cpu& given) {
   const cpu exec = limit_threads(given, forward_work(p));
   if constexpr (F == family::conv) {
-    if (p.bias.kind == bias_kind::sparse) return sparse_forward<C>(p, exec);
     if (is_stencil(p)) {
       if (!moves_queries(p)) return stencil_forward<C>(p, exec);
       return moved_forward<C>(p, exec, [&](const problem& joint) { stencil_forward<C>(joint, exec); });
@@ -71,8 +70,12 @@ template <class C, family F>
       return for_each_length(p, [&](const problem& part) { scan_forward<C>(part, given); });
     }
   }
-  scratch memory(exec);
-  pair_forward<C, F == family::local>(p, row_state{}, exec, memory);
+  if constexpr (F == family::sparse) {
+    sparse_forward<C>(p, exec);
+  } else {
+    scratch memory(exec);
+    pair_forward<C, F == family::local>(p, row_state{}, exec, memory);
+  }
 }
 
 template <class C, family F>
