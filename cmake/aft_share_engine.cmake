@@ -1,4 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+# Where nobody is going to time or keep them, programs are optimised little, or not at all: scripts/test compiles examples and
+# what pages show to run them once.
+option(AFT_TRY_PROGRAMS "Examples, programs of pages and of the CUDA part with little optimisation: to be run once" OFF)
+mark_as_advanced(AFT_TRY_PROGRAMS)
+
 # aft_share_engine(<target> <flag> <source>...): these sources of a target of this directory take the kernels from one
 # object per flag instead of compiling them each. The kernels are most of what a call costs to compile; code that uses
 # them stays written as a user would write it.
@@ -7,7 +12,7 @@ function(aft_share_engine target flag)
   set(support "${aft_SOURCE_DIR}/tests/support/engines")
   if(NOT TARGET ${engine})
     add_library(${engine} STATIC EXCLUDE_FROM_ALL "${support}/engine_f32.cpp" "${support}/engine_f64.cpp")
-    target_compile_options(${engine} PRIVATE ${flag})
+    target_compile_options(${engine} PRIVATE ${flag} $<$<BOOL:${AFT_TRY_PROGRAMS}>:-O1>)
     target_link_libraries(${engine} PUBLIC aft::aft)
   endif()
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -include "${support}/engine.hpp")
@@ -15,10 +20,7 @@ function(aft_share_engine target flag)
   target_link_libraries(${target} PUBLIC ${engine})
 endfunction()
 
-# aft_try_only(<target>...): where nobody is going to time or keep them, programs that share an engine are not optimised
-# themselves: scripts/test compiles examples and what pages show to run them once.
-option(AFT_TRY_PROGRAMS "Examples and programs of pages without optimisation of their own files: to be run once" OFF)
-mark_as_advanced(AFT_TRY_PROGRAMS)
+# aft_try_only(<target>...): programs that share an engine, not optimised themselves where they are only tried.
 function(aft_try_only)
   foreach(target IN LISTS ARGN)
     if(AFT_TRY_PROGRAMS)

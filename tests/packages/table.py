@@ -42,6 +42,8 @@ that was packed. A route without a record has not passed yet. Compilers: {versio
 
 {aligned([head, *rows])}
 
+By clang++ `find_package` is tried on every change, the others in `scripts/test --full`: what they hand on are files, whoever compiles them.
+
 Each starts from an empty folder, with a space in its path, and ends with a program that ran: `packaging/consumer`, a library with hidden symbols that calls
 an operator with two threads, and a program that counts the process's threads, catches `aft::shape_error` by its type as it leaves that library, and prints
 `aft::build_info()`. A package that lacks one of the headers fails, and so does one that brought kernels of the wrong place.

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <iostream>
+#include <string_view>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -36,12 +37,27 @@ namespace {
 // Programs with a harness run their cases once with each of its engines (engines.hpp). Weak: others have none.
 extern "C" [[gnu::weak]] int aft_test_runs();
 extern "C" [[gnu::weak]] const char* aft_test_begin_run(int number);
+extern "C" [[gnu::weak]] bool aft_test_repeats(int number, const char* test_case);
+
+namespace {
+
+/// The case that the command line asks for, as ctest does for one at a time.
+const char* asked_case(int argc, char** argv) {
+  constexpr std::string_view option = "--test-case=";
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]).starts_with(option)) return argv[i] + option.size();
+  }
+  return "";
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);
   const int runs = aft_test_runs != nullptr ? aft_test_runs() : 1;
   int failed = 0;
   for (int i = 0; i < runs; ++i) {
+    if (i > 0 && aft_test_repeats != nullptr && !aft_test_repeats(i, asked_case(argc, argv))) continue;
     const char* const name = aft_test_begin_run != nullptr ? aft_test_begin_run(i) : "";
     if (context.run() != 0) {
       failed = 1;

@@ -147,14 +147,12 @@ struct call {
 
 TEST_CASE_TEMPLATE("slabs: the bits of other ways, for every number of threads", E, float, double, aft::bfloat16) {
   // Keys of several depth blocks, whole vectors or not, and lane tiles that reach into the next batch element.
-  for (const index_t T : {1100, 1104}) {
-    for (const bool causal : {false, true}) {
-      CAPTURE(T);
-      CAPTURE(causal);
-      call<E>{.B = 1, .T = T, .d = 40, .causal = causal}.expect_the_same();
-      call<E>{.B = 3, .T = T, .d = 12, .causal = causal}.expect_the_same();
-      call<E>{.B = 2, .T = T, .d = 88, .causal = causal}.expect_the_same();
-    }
+  for (const bool causal : {false, true}) {
+    const index_t whole = 1104, T = 1100;
+    CAPTURE(causal);
+    call<E>{.B = 1, .T = causal ? whole : T, .d = 40, .causal = causal}.expect_the_same();
+    call<E>{.B = 3, .T = causal ? T : whole, .d = 12, .causal = causal}.expect_the_same();
+    call<E>{.B = 2, .T = causal ? whole : T, .d = 88, .causal = causal}.expect_the_same();
   }
   call<E>{.B = 1, .T = 1104, .d = 40, .Tq = 600, .pad = 7}.expect_the_same();
   call<E>{.B = 2, .T = 600, .d = 40, .Tq = 1100, .pad = 8}.expect_the_same();

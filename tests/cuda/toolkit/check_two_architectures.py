@@ -36,7 +36,7 @@ def main():
     parser.add_argument("--work", required=True, type=pathlib.Path)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    flags = ["-std=c++20", "-O0", *[f"-I{path}" for path in args.include]]
+    flags = ["-std=c++20", "-O0", "-Xcicc", "-O1", "-Xptxas", "-O1", *[f"-I{path}" for path in args.include]]
     objects = []
     for arch in ("80", "90"):
         source = args.work / f"call_{arch}.cu"

@@ -137,6 +137,24 @@ bool engine_takes_part(dtype type, const setup& s) {
   return ((mixed(s) >> 61) + number) % 2 == 0;
 }
 
+#if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
+/// A kernel's instructions are the same for every type but where they read, write and multiply pairs of bfloat16
+/// numbers, and one by one they take a hundred times as long as a processor. So each call is one type's: on the kernels
+/// without products one of four, with products of every size one of the three that have one, and with those of
+/// warpgroups, which serve one type alone, every second call.
+bool concerns_emulated_device(dtype type, const setup& s) {
+  const bool product = pair_error(type, s) > 0;
+  const bool all = all_take_part || records();
+  const std::uint64_t turn = mixed(s) >> 60;
+  if (emulator::has_warpgroups()) return product && (all || turn % 2 == 0);
+  if (!emulator::product_forced()) return all || product || (has_turn(type, s) && is_narrow(type) == (turn % 2 == 0));
+  const bool pair_mask = s.pair_mask() && completed(s).Tq > 1;
+  if (type == dtype::f64 || s.call == op::simple || pair_mask) return false;
+  if (all) return true;
+  return type == dtype::bf16 ? turn % 2 == 0 : turn % 2 == 1 && is_narrow(type) == (turn % 4 == 1);
+}
+#endif
+
 }  // namespace
 
 bool concerns(dtype type, const setup& s) {
@@ -150,16 +168,7 @@ bool concerns(dtype type, const setup& s) {
   const bool alternates = watched() || (is_narrow(type) && !some_engine_multiplies(s));
   if (!asks_all && alternates && !has_turn(type, s)) return false;
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
-  if (on_device() && emulator::has_warpgroups()) return pair_error(type, s) > 0;
-  // A kernel's instructions are the same for float and double, and for half and bfloat16, all but the products of
-  // bfloat16 numbers; and one by one they take a hundred times as long as a processor.
-  const bool product = type == dtype::bf16 && pair_error(type, s) > 0;
-  const bool alike = !product && (is_narrow(type) || !emulator::product_forced());
-  if (on_device() && !all_take_part && !records() && alike && !has_turn(type, s)) return false;
-  if (on_device() && emulator::product_forced()) {
-    const bool pair_mask = s.pair_mask() && completed(s).Tq > 1;
-    return type != dtype::f64 && s.call != op::simple && !pair_mask;
-  }
+  if (on_device()) return concerns_emulated_device(type, s);
 #endif
   return true;
 }

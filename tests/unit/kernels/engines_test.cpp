@@ -31,6 +31,7 @@ TEST_CASE("engines: all that were built and that the processor has instructions 
     const std::string name = isa.first,
                       flag = isa.second;  // doctest captures by reference, which bindings forbid clang
     if (built.find("compiled") == std::string::npos || text.str().find(" sse2 ") == std::string::npos) continue;
+    if (name == "v2" && built.find("lowest") == std::string::npos) continue;  // cmake/aft_test_engines.cmake
     CAPTURE(name);
     const bool has = text.str().find(flag) != std::string::npos;
     CHECK(is_named(engines(), name) == has);
