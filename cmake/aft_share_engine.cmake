@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Where nobody is going to time or keep them, programs are optimised little, or not at all: scripts/test compiles examples and
 # what pages show to run them once.
-option(AFT_TRY_PROGRAMS "Examples, programs of pages and of the CUDA part with little optimisation: to be run once" OFF)
+option(AFT_TRY_PROGRAMS "Examples, benchmark, programs of pages and of the CUDA part with little optimisation: to be run once" OFF)
 mark_as_advanced(AFT_TRY_PROGRAMS)
 
 # aft_share_engine(<target> <flag> <source>...): these sources of a target of this directory take the kernels from one

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""compile_once.py <compiler> <argument>...: in front of a compiler, the kernels' objects are compiled once and kept.
+"""compile_once.py <compiler> <argument>...: in front of a compiler, some files are compiled once and kept.
 
-Every route builds the library from another folder, with the same text and the same flags. An object is taken again where
+Every route builds the library and a program from another folder, with the same text and the same flags. An object is taken again where
 the preprocessed text, the flags and the compiler are the same; paths are no part of them, which is what a general cache
-of compilers would look at. Anything but the kernels' files goes to the compiler as it is. AFT_KEPT_OBJECTS names the folder.
+of compilers would look at. Anything but the files below goes to the compiler as it is. AFT_KEPT_OBJECTS names the folder.
 """
 
 import fcntl
@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import sys
 
-KERNELS = ("level_f32.cpp", "level_f64.cpp")
+# The library's kernels, and the consumer's two files, which cost more than all else of a route without them.
+KEPT = ("level_f32.cpp", "level_f64.cpp", "calls.cpp", "main.cpp")
 # Say where things are or what is printed, and nothing of the object's contents; -m64 is what these compilers do anyway.
 PLACES = ("-I", "-isystem", "-o", "-MF", "-MT", "-MQ")
 SILENT = ("-M", "-W", "-fdiagnostics", "-D", "-m64", "-pipe", "-c")
@@ -27,14 +28,14 @@ def flags_of(arguments):
         argument = left.pop(0)
         if argument in PLACES:
             left.pop(0)
-        elif not argument.startswith((*PLACES, *SILENT)) and not argument.endswith(KERNELS):
+        elif not argument.startswith((*PLACES, *SILENT)) and not argument.endswith(KEPT):
             kept.append(argument)
     return sorted(set(kept))
 
 
 def main():
     compiler, arguments = sys.argv[1], sys.argv[2:]
-    if "-c" not in arguments or not any(a.endswith(KERNELS) for a in arguments):
+    if "-c" not in arguments or not any(a.endswith(KEPT) for a in arguments):
         os.execvp(compiler, sys.argv[1:])
     target = arguments[arguments.index("-o") + 1]
     # The compiler's own dependency file comes to be as well: a build goes on as if it had compiled.

@@ -39,14 +39,13 @@ def find_cuda(place, compiler, work):
 
 def add_subdirectory(place, kind, compiler, work, _):
     more = kernel_options() if kind == "compiled" else []
-    return use(place, kind, compiler, work, "-DROUTE=add_subdirectory", f"-DAFT_SOURCE={place.source}", *more, env=once_compiled(place))
+    return use(place, kind, compiler, work, "-DROUTE=add_subdirectory", f"-DAFT_SOURCE={place.source}", *more)
 
 
 def fetch_content(place, kind, compiler, work, _):
     more = kernel_options() if kind == "compiled" else []
     tag = run("git", "tag", cwd=place.source).strip()
-    return use(place, kind, compiler, work, "-DROUTE=FetchContent", f"-DAFT_REPOSITORY=file://{place.source}", f"-DAFT_TAG={tag}", *more,
-               env=once_compiled(place))
+    return use(place, kind, compiler, work, "-DROUTE=FetchContent", f"-DAFT_REPOSITORY=file://{place.source}", f"-DAFT_TAG={tag}", *more)
 
 
 def cps(place, kind, compiler, work, xsimd):
@@ -84,9 +83,11 @@ def flags(prefix, package, *what):
 def compile_by_hand(place, compiler, work, compile_flags, link_flags):
     """The consumer's library and program, as a makefile would."""
     here = place.source / CONSUMER
-    command = [compiler, "-std=c++20", "-g", *compile_flags]
-    run(*command, "-fPIC", "-fvisibility=hidden", "-shared", here / "calls.cpp", "-o", work / "libcalls.so", *link_flags)
-    run(*command, here / "main.cpp", "-o", work / "consumer", work / "libcalls.so", *link_flags, f"-Wl,-rpath,{work}")
+    command = [HERE / "compile_once.py", compiler, "-std=c++20", "-g", *compile_flags, "-c"]
+    run(*command, "-fPIC", "-fvisibility=hidden", here / "calls.cpp", "-o", work / "calls.o", env=once_compiled(place))
+    run(compiler, "-shared", work / "calls.o", "-o", work / "libcalls.so", *link_flags)
+    run(*command, here / "main.cpp", "-o", work / "main.o", env=once_compiled(place))
+    run(compiler, work / "main.o", "-o", work / "consumer", work / "libcalls.so", *link_flags, f"-Wl,-rpath,{work}")
 
 
 def pkg_config(place, kind, compiler, work, _):

@@ -59,7 +59,7 @@ def clean(folder):
 
 
 def once_compiled(place):
-    """The environment in which CMake compiles kernels once for all routes."""
+    """The environment in which CMake compiles kernels and the consumer once for all routes."""
     return {"CMAKE_CXX_COMPILER_LAUNCHER": str(HERE / "compile_once.py"), "AFT_KEPT_OBJECTS": str(place.objects)}
 
 
@@ -110,6 +110,7 @@ def use(place, kind, compiler, work, *options, env=None, cmake="cmake"):
     """The consumer as a project of CMake, from an empty folder."""
     component = {"headers": "cpu"}.get(kind, kind)
     build = clean(work / "consumer")
+    env = {**once_compiled(place), **(env or {})}
     run(cmake, "-S", place.source / CONSUMER, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Debug",
         f"-DCOMPONENT={component}", *options, env=env)
     run(cmake, "--build", build, env=env)

@@ -42,14 +42,12 @@ that was packed. A route without a record has not passed yet. Compilers: {versio
 
 {aligned([head, *rows])}
 
-By clang++ `find_package` is tried on every change, the others in `scripts/test --full`: what they hand on are files, whoever compiles them.
-
 Each starts from an empty folder, with a space in its path, and ends with a program that ran: `packaging/consumer`, a library with hidden symbols that calls
 an operator with two threads, and a program that counts the process's threads, catches `aft::shape_error` by its type as it leaves that library, and prints
 `aft::build_info()`. A package that lacks one of the headers fails, and so does one that brought kernels of the wrong place.
 
 *Compiled* is the library with two levels, not optimised, since it is the package that is tried; `find_package`, pkg-config and Meson take it both as a static
-and as a shared library, Conan shared by g++ and static by clang++. Its kernels are compiled once a compiler: every route builds them from another folder, and takes an object that has the same
+and as a shared library, Conan shared by g++ and static by clang++. Its kernels and the consumer's files are compiled once a compiler: every route builds them from another folder, and takes an object that has the same
 preprocessed text, flags and compiler (`tests/packages/compile_once.py`). *cuda* is a program of the host's compiler that
 finds the component, has all its headers and links CUDA's runtime, where CUDA is installed; kernels are what the lane `cuda` compiles.
 

@@ -2,6 +2,7 @@
 """Tensors as they come: strides, sizes of 0, types under autocast, devices, and arguments that do not fit."""
 
 import pytest
+import rounding
 import torch
 from tensor_cases import KINDS, names
 
@@ -113,9 +114,10 @@ def test_autocast_of_mixed_and_double_tensors():
 def test_masks_and_lengths_of_any_kind():
     q, k, v, w = KINDS[0].tensors(torch.float32)
     seen = torch.tensor([1, 1, 0, 1, 0])
-    expected = aft.torch.full(q, k[:, seen == 1], v[:, seen == 1], w[:, seen == 1])
+    those = (q, k[:, seen == 1], v[:, seen == 1], w[:, seen == 1])
+    expected, exact = aft.torch.full(*those), aft.torch.full(*(x.double() for x in those))
     for mask in (seen.bool(), seen.to(torch.uint8), seen.to(torch.int8), seen.bool().expand(2, 5, 5)):
-        torch.testing.assert_close(aft.torch.full(q, k, v, w, mask=mask), expected)
+        rounding.expect(aft.torch.full(q, k, v, w, mask=mask), exact, expected)
     by_list = aft.torch.full(q, k, v, w, key_lengths=[2, 4], query_lengths=(5, 1))
     for kind in (torch.int32, torch.int64):
         lengths = {"key_lengths": torch.tensor([2, 4], dtype=kind), "query_lengths": torch.tensor([5, 1], dtype=kind)}

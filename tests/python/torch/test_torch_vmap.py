@@ -2,6 +2,7 @@
 """torch.vmap against a loop of calls."""
 
 import pytest
+import rounding
 import torch
 from tensor_cases import KINDS, names
 
@@ -35,8 +36,8 @@ def test_results(case, mapped):
     mapped = [place for place in mapped if place < len(case.tensors())] or [0]
     tensors, dims = mapped_over(case, mapped)
     # Other kernels may sum a larger batch: rounding differs.
-    torch.testing.assert_close(torch.vmap(case.call, dims)(*tensors), one_by_one(case.call, tensors, dims), rtol=0,
-                               atol=1e-13)
+    rounding.expect(torch.vmap(case.call, dims)(*tensors), one_by_one(case.call, tensors, dims),
+                    one_by_one(case.call, rounding.narrowed(tensors), dims))
 
 
 def test_data_are_one_call(monkeypatch):
@@ -82,26 +83,30 @@ def test_lengths_and_masks():
 
 @pytest.mark.parametrize("case", KINDS, ids=names(KINDS))
 def test_gradients_through_a_mapped_call(case):
-    mapped = (0, 1, 2)
-    tensors, dims = mapped_over(case, mapped)
-    tensors = [x.requires_grad_() for x in tensors]
-    mine = torch.autograd.grad(torch.vmap(case.call, dims)(*tensors).square().sum(), tensors)
-    other = torch.autograd.grad(one_by_one(case.call, tensors, dims).square().sum(), tensors)
-    for a, b in zip(mine, other):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    tensors, dims = mapped_over(case, (0, 1, 2))
+
+    def loop(*x):
+        return one_by_one(case.call, x, dims)
+
+    rounding.expect(rounding.gradients(torch.vmap(case.call, dims), tensors), rounding.gradients(loop, tensors),
+                    rounding.gradients(loop, rounding.narrowed(tensors)))
 
 
 def test_several_gradients_at_once():
     """is_grads_batched maps the backward op over incoming gradients: with and without those of the bias."""
+
+    def loop(y, wanted, dy):
+        several = [torch.autograd.grad(y, wanted, one, retain_graph=True) for one in dy]
+        return [torch.stack(each) for each in zip(*several)]
+
     for case in KINDS:
         tensors = case.tensors(requires_grad=True)
         y = case.call(*tensors)
         dy = torch.randn(COUNT, *y.shape, generator=torch.Generator().manual_seed(4), dtype=y.dtype)
-        for wanted in (tensors, tensors[:3]):
-            mine = torch.autograd.grad(y, wanted, dy, is_grads_batched=True, retain_graph=True)
-            other = [torch.autograd.grad(y, wanted, one, retain_graph=True) for one in dy]
-            for a, b in zip(mine, zip(*other)):
-                torch.testing.assert_close(a, torch.stack(b), rtol=0, atol=1e-12)
+        narrow = rounding.narrowed(tensors)
+        for count in (len(tensors), 3):
+            mine = torch.autograd.grad(y, tensors[:count], dy, is_grads_batched=True, retain_graph=True)
+            rounding.expect(mine, loop(y, tensors[:count], dy), loop(case.call(*narrow), narrow[:count], dy.float()))
 
 
 @pytest.mark.parametrize("case", KINDS, ids=names(KINDS))
@@ -117,11 +122,9 @@ def test_gradients_of_each_sample(case):
     mine = torch.vmap(torch.func.grad(loss, argnums=places), dims)(*tensors)
     for i in range(COUNT):
         sample = [x[i] if place in mapped else x for place, x in enumerate(tensors)]
-        leaves = [x.clone().requires_grad_() for x in sample]
-        expected = torch.autograd.grad(loss(*leaves), leaves)
-        for a, b, c in zip(mine, torch.func.grad(loss, argnums=places)(*sample), expected):
-            torch.testing.assert_close(a[i], c, rtol=0, atol=1e-12)
-            torch.testing.assert_close(b, c, rtol=0, atol=1e-12)
+        exact, narrow = (rounding.gradients(case.call, x) for x in (sample, rounding.narrowed(sample)))
+        rounding.expect([x[i] for x in mine], exact, narrow)
+        rounding.expect(torch.func.grad(loss, argnums=places)(*sample), exact, narrow)
 
 
 def test_second_derivatives_are_an_error_here_too():

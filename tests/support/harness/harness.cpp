@@ -330,6 +330,10 @@ void check_backward(dtype type, const setup& s, const numbers& x) {
 void check(const setup& s) {
   const numbers x = random_numbers(s);
   for (dtype type : all_types) {
+    // Float and double are the same kernels with vectors of another length. Here, where every type is asked for, one of
+    // them says what the other would; a test that names its types gets those.
+    const bool all = all_take_part || records() || on_device() || is_narrow(type);
+    if (!all && !has_turn(type, s)) continue;
     check_forward(type, s, x);
     if (s.cuts.empty()) check_backward(type, s, x);
   }
