@@ -12,7 +12,7 @@ namespace {
 using namespace examples;
 using namespace examples::vision;
 
-result result_of(training& run, const image_set& data) {
+result result_of(training& run, const image_set& data, const std::vector<index_t>& grids) {
   result r;
   r.settings = run.settings();
   r.parameters = run.network().parameter_count();
@@ -22,6 +22,8 @@ result result_of(training& run, const image_set& data) {
   r.past = run.past();
   r.test_images = data.test().count;
   r.tested = run.test();
+  if (r.settings.shape.mixer == mixer_kind::conv2d)
+    for (const index_t side : grids) r.others.push_back({side, run.test_on_grid(side, side)});
   for (index_t layer = 0; layer < r.settings.shape.layers; ++layer) {
     mixer<float>& mix = run.network().mixer_of(layer);
     if (const parameter<float>* bias = mix.position_bias()) {
@@ -61,7 +63,7 @@ int classify(const command_line& line) {
                   save.empty() ? "" : "; go on with --load ", save.c_str());
       return exit_interrupted;
     }
-    results.push_back(result_of(*one, data));
+    results.push_back(result_of(*one, data, line.test_grids));
     // After each mixer: what is finished is not lost with what is not.
     if (!line.out.empty())
       write_json(line.out / "results.json", results, line.data.filename().string(), data, line.threads);

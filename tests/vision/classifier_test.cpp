@@ -29,7 +29,8 @@ classifier_shape shape_with(mixer_kind kind) {
 template <class Real>
 class random_classifier : public classifier<Real> {
  public:
-  explicit random_classifier(mixer_kind kind, int threads = 2) : classifier<Real>(shape_with(kind), 7, threads) {
+  explicit random_classifier(mixer_kind kind, int threads = 2) : random_classifier(shape_with(kind), threads) {}
+  explicit random_classifier(const classifier_shape& shape, int threads = 2) : classifier<Real>(shape, 7, threads) {
     this->initialize(5);
     // Away from the start, where half of the matrices are 0 and half of the gradients with them.
     std::uint64_t stream = 0;
@@ -62,6 +63,49 @@ TEST_CASE("classifier: gradient of every parameter, for every mixer") {
       check_gradient(std::string(name_of(kind)) + " " + p->name, p->value.data(), p->grad.data(), p->count(), value,
                      p->kind == role::vector ? 3 : 6);
   }
+}
+
+TEST_CASE("classifier: gradient of every parameter, for every change of AFT-conv") {
+  const image_set data = small_images();
+  const image_set::batch batch = data.training_batch(1, 0, 7);
+  for (const filter_choices& choices : {filter_choices{.naive = true},
+                                        {.gated = false},
+                                        {.connected = false},
+                                        {.naive = true, .entropy = 0.3},
+                                        {.entropy = 0.3}}) {
+    classifier_shape shape = shape_with(mixer_kind::conv2d);
+    shape.filter = choices;
+    random_classifier<double> m(shape);
+    // Of the filters' entropy there is no trace in the loss that is shown, only in the gradient.
+    const auto entropy = [&] {
+      double sum = 0;
+      for (index_t layer = 0; layer < shape.layers; ++layer) {
+        std::vector<double> each(static_cast<std::size_t>(shape.heads));
+        aft::filter_entropy(aft::tensor_view<const double, 3>{m.mixer_of(layer).operator_bias(),
+                                                              {shape.heads, shape.window, shape.window}},
+                            aft::tensor_view<double, 1>{each.data(), {shape.heads}});
+        for (const double one : each) sum += choices.entropy * one;
+      }
+      return sum;
+    };
+    const auto value = [&] { return m.loss(7, batch.pixels.data(), batch.labels.data()) / 7 + entropy(); };
+    m.loss_and_gradient(7, batch.pixels.data(), batch.labels.data());
+    for (parameter<double>* p : m.parameters())
+      check_gradient(p->name, p->value.data(), p->grad.data(), p->count(), value, p->kind == role::vector ? 3 : 6);
+  }
+}
+
+TEST_CASE(
+    "classifier: a filter that is learned as it is has no gain and no shift, a model without query less to learn") {
+  const auto count = [](const filter_choices& choices) {
+    classifier_shape shape = shape_with(mixer_kind::conv2d);
+    shape.filter = choices;
+    return classifier<float>(shape, 1, 1).parameter_count();
+  };
+  const classifier_shape shape = shape_with(mixer_kind::conv2d);
+  CHECK(count({}) - count({.naive = true}) == 2 * shape.heads * shape.layers);
+  CHECK(count({}) - count({.gated = false}) == shape.channels * shape.channels * shape.layers);
+  CHECK(count({}) == count({.connected = false}));
 }
 
 TEST_CASE("classifier: AFT-conv has no position embedding, the others have one") {
@@ -120,6 +164,10 @@ TEST_CASE("classifier: an interrupted run goes on to the same losses, bit for bi
     check_resumes<training>(small_settings(kind), data, directory / "run.safetensors", read_checkpoint,
                             [](training& a, training& b) { CHECK(a.test().confusion == b.test().confusion); });
   }
+  training_settings changed = small_settings(mixer_kind::conv2d);
+  changed.shape.filter = {.naive = true, .gated = false, .connected = false, .entropy = 0.01};
+  check_resumes<training>(changed, data, directory / "changed.safetensors", read_checkpoint,
+                          [](training& a, training& b) { CHECK(a.test().confusion == b.test().confusion); });
 }
 
 TEST_CASE("classifier: settings come back exactly, and other images are refused") {
@@ -150,6 +198,32 @@ TEST_CASE("classifier: settings come back exactly, and other images are refused"
   other.pixels.back() ^= 1;
   const image_set changed(data.training(), other);
   CHECK_THROWS_WITH_AS(training(read, changed, 1), doctest::Contains("other images"), user_error);
+}
+
+TEST_CASE("classifier: images with as many pixels as before are the same, with more they are between their own") {
+  std::vector<float> pixels;
+  for (int i = 0; i < 2 * 12; ++i) pixels.push_back(static_cast<float>(i * i % 17));
+  CHECK(resized(pixels, {3, 4}, {3, 4}) == pixels);
+  // Twice the pixels: a quarter of the way between the centres, and their own values at the edge.
+  CHECK(resized({0, 4}, {1, 2}, {1, 4}) == std::vector<float>{0, 1, 3, 4});
+  CHECK(resized({0, 4}, {2, 1}, {4, 1}) == std::vector<float>{0, 1, 3, 4});
+  CHECK(resized({0, 4, 8, 12}, {2, 2}, {1, 1}) == std::vector<float>{6});
+  CHECK(resized(std::vector<float>(8, 5), {2, 2}, {7, 5}) == std::vector<float>(70, 5));
+}
+
+TEST_CASE("classifier: on its own grid AFT-conv's test is the one it has, on others it has one too") {
+  const image_set data = small_images();
+  training run(small_settings(mixer_kind::conv2d), data, 2);
+  run.step();
+  const evaluation own = run.test(), same = run.test_on_grid(image_rows / 2, image_columns / 2);
+  CHECK(same.bits == own.bits);
+  CHECK(same.confusion == own.confusion);
+  const evaluation other = run.test_on_grid(7, 5);
+  index_t all = 0;
+  for (const index_t n : other.confusion) all += n;
+  CHECK(all == 20);
+  CHECK(other.bits != own.bits);
+  CHECK(run.test().bits == own.bits);
 }
 
 TEST_CASE("classifier: what was learned of a simple set is right on its test images") {

@@ -2,6 +2,7 @@
 
 #include "common/mixers/grid_mixer.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace examples {
@@ -20,29 +21,47 @@ class grid_mixer final : public mixer<Real> {
         heads_(shape.heads),
         taps_(shape.window),
         columns_(shape.columns),
+        choices_(shape.filter),
         filter_(raw_.count()),
         dfilter_(raw_.count()),
         lse_(shape.max_batch * shape.context * key_channels_),
-        average_(shape.max_batch * shape.context * channels_) {}
+        average_(shape.max_batch * shape.context * channels_),
+        spread_(shape.heads),
+        dspread_(raw_.count()) {
+    std::fill_n(spread_.data(), shape.heads, static_cast<Real>(shape.filter.entropy));
+  }
 
-  index_t input_width() const override { return 2 * channels_ + key_channels_; }
+  index_t input_width() const override { return query_channels() + channels_ + key_channels_; }
 
   void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) override {
     const Real* filter = operator_bias();
-    const Real* k = qkv + channels_;
-    aft::conv(exec, part(s, qkv, channels_), part(s, k, key_channels_), part(s, k + key_channels_, channels_),
-              taps(filter), grid(s, y, channels_, channels_), options(s));
+    const Real* k = qkv + query_channels();
+    const auto v = part(s, k + key_channels_, channels_);
+    aft::conv(exec, choices_.gated ? part(s, qkv, channels_) : v, part(s, k, key_channels_), v, taps(filter),
+              grid(s, y, channels_, channels_), options(s));
   }
 
   void backward(sequences s, const Real* qkv, const Real*, const Real* dy, Real* dqkv, const aft::cpu& exec) override {
-    const Real* k = qkv + channels_;
-    Real* dk = dqkv + channels_;
+    const Real* k = qkv + query_channels();
+    Real* dk = dqkv + query_channels();
     // The filter is still that of the forward call, whose lse and average are used here.
-    const Real* filter = filter_.data();
-    aft::conv_backward(exec, part(s, qkv, channels_), part(s, k, key_channels_), part(s, k + key_channels_, channels_),
-                       taps(filter), grid(s, dy, channels_, channels_), part(s, dqkv, channels_),
-                       part(s, dk, key_channels_), part(s, dk + key_channels_, channels_), taps(dfilter_.data()),
-                       options(s));
+    const Real* filter = choices_.naive ? raw_.value.data() : filter_.data();
+    Real* dfilter = choices_.naive ? raw_.grad.data() : dfilter_.data();
+    const auto v = part(s, k + key_channels_, channels_);
+    const auto gradients = [&](const auto& q, const auto& dq) {
+      aft::conv_backward(exec, q, part(s, k, key_channels_), v, taps(filter), grid(s, dy, channels_, channels_), dq,
+                         part(s, dk, key_channels_), part(s, dk + key_channels_, channels_), taps(dfilter), options(s));
+    };
+    if (choices_.gated) {
+      gradients(part(s, qkv, channels_), part(s, dqkv, channels_));
+    } else {
+      gradients(v, aft::no_grad);
+    }
+    if (choices_.entropy > 0) {
+      aft::filter_entropy_backward(exec, taps(filter), per_head(spread_), taps(dspread_.data()));
+      for (index_t i = 0; i < raw_.count(); ++i) dfilter[i] += dspread_[i];
+    }
+    if (choices_.naive) return;
     aft::reparameterize_backward(exec, taps(raw_.value.data()), per_head(gain_.value), per_head(shift_.value),
                                  taps(dfilter_.data()), taps(raw_.grad.data()), per_head(gain_.grad),
                                  per_head(shift_.grad));
@@ -53,18 +72,22 @@ class grid_mixer final : public mixer<Real> {
   }
 
   void collect(parameter_list<Real>& all) override {
-    for (parameter<Real>* p : {&raw_, &gain_, &shift_}) all.push_back(p);
+    all.push_back(&raw_);
+    if (choices_.naive) return;
+    for (parameter<Real>* p : {&gain_, &shift_}) all.push_back(p);
   }
   parameter<Real>* position_bias() override { return &raw_; }
   // Gain and shift start at 0, as in the papers, and every filter with them. Only the form of this counts, so that its
   // size says how soon steps of the optimizer's size give it another.
   double bias_deviation() const override { return 0.01; }
   const Real* operator_bias() override {
+    if (choices_.naive) return raw_.value.data();
     aft::reparameterize(taps(raw_.value.data()), per_head(gain_.value), per_head(shift_.value), taps(filter_.data()));
     return filter_.data();
   }
 
  private:
+  index_t query_channels() const { return choices_.gated ? channels_ : 0; }
   template <class T>
   aft::tensor_view<T, 4> grid(sequences s, T* x, index_t count, index_t stride) const {
     const index_t rows = s.time / columns_;
@@ -82,6 +105,8 @@ class grid_mixer final : public mixer<Real> {
   aft::tensor_view<Real, 1> per_head(buffer<Real>& x) const { return {x.data(), {heads_}}; }
   aft::options options(sequences s) {
     aft::options o;
+    if (!choices_.gated) o.gate_fn = aft::gate::none;
+    if (!choices_.connected) o.outside = aft::outside::excluded;
     o.lse = grid(s, lse_.data(), key_channels_, key_channels_);
     o.average = grid(s, average_.data(), channels_, channels_);
     return o;
@@ -95,10 +120,13 @@ class grid_mixer final : public mixer<Real> {
   index_t heads_;
   index_t taps_;
   index_t columns_;
+  filter_choices choices_;
   buffer<Real> filter_;
   buffer<Real> dfilter_;
   buffer<Real> lse_;
   buffer<Real> average_;
+  buffer<Real> spread_;   // the gradient of each filter's entropy in the loss
+  buffer<Real> dspread_;  // and what it is of the filters
 };
 
 }  // namespace

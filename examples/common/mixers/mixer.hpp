@@ -31,6 +31,14 @@ std::vector<mixer_kind> mixers_named(const std::vector<std::string>& names, std:
 /// model.safetensors becomes model-conv.safetensors; an empty path stays empty.
 std::filesystem::path file_of_mixer(const std::filesystem::path& file, mixer_kind kind);
 
+/// What the papers change in AFT-conv to see what it is for.
+struct filter_choices {
+  bool naive = false;     // the filter is learned as it is, not by the form of AFT Eq. 8
+  bool gated = true;      // multiplied by sigmoid(q)
+  bool connected = true;  // keys outside the filter count, with w = 0
+  double entropy = 0;     // weight in the loss of the filters' entropy, AFT Eq. 9
+};
+
 struct mixer_shape {
   index_t channels;
   index_t heads;
@@ -39,7 +47,8 @@ struct mixer_shape {
   index_t window;     // local: keys s with t - window < s <= t, or |t - s| < window; conv: taps; conv2d: taps an axis
   bool tied_keys;     // conv, conv2d: one key channel for all channels of a head
   bool causal = true;
-  index_t columns = 0;  // conv2d: of the grid whose rows follow each other in the sequence
+  index_t columns = 0;         // conv2d: of the grid whose rows follow each other in the sequence
+  filter_choices filter = {};  // conv2d
 };
 
 /// The sequences of one call, `batch` x `time` rows, one after the other.

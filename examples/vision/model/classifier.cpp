@@ -16,7 +16,8 @@ mixer_shape mixer_shape_of(const classifier_shape& s, index_t max_batch) {
           .window = s.window,
           .tied_keys = true,
           .causal = false,
-          .columns = s.grid().columns};
+          .columns = s.grid().columns,
+          .filter = s.filter};
 }
 
 }  // namespace

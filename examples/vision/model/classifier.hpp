@@ -20,6 +20,7 @@ struct classifier_shape {
   index_t heads = 32;
   index_t window = 11;  // conv2d: taps an axis; local: |t - s| < window
   index_t classes = 10;
+  filter_choices filter = {};  // conv2d
   patch_grid grid() const { return {rows / patch, columns / patch, patch}; }
 };
 

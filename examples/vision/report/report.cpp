@@ -16,6 +16,11 @@ void print_table(std::FILE* out, const std::vector<result>& results) {
                  std::string(name_of(r.settings.shape.mixer)).c_str(), static_cast<long long>(r.parameters),
                  100 * r.accuracy(), r.tested.bits, r.mixer_milliseconds, r.step_milliseconds,
                  static_cast<double>(r.peak_bytes) / 1e6);
+  for (const result& r : results)
+    for (const rescaled& other : r.others)
+      std::fprintf(out, "%s on a grid of %lld x %lld: %.2f %%\n", std::string(name_of(r.settings.shape.mixer)).c_str(),
+                   static_cast<long long>(other.side), static_cast<long long>(other.side),
+                   100 * r.accuracy_of(other.tested));
 }
 
 void write_json(const std::filesystem::path& file, const std::vector<result>& results, const std::string& data_name,
@@ -37,6 +42,10 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"heads", m.heads},
         {"window", m.window},
         {"classes", m.classes},
+        {"naive_filter", m.filter.naive},
+        {"gated", m.filter.gated},
+        {"connected", m.filter.connected},
+        {"filter_entropy", m.filter.entropy},
         {"batch", r.settings.batch},
         {"steps", r.settings.steps},
         {"learning_rate", r.settings.learning_rate},
@@ -52,6 +61,10 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"train_bits", r.past.bits},
         {"seconds", r.past.seconds},
     };
+    for (const rescaled& other : r.others)
+      one["other_grids"].push_back({{"grid", {other.side, other.side}},
+                                    {"accuracy", r.accuracy_of(other.tested)},
+                                    {"test_bits", other.tested.bits}});
     for (const result::bias& b : r.biases) one["biases"].push_back({{"shape", b.shape}, {"values", b.values}});
     json["results"].push_back(std::move(one));
   }

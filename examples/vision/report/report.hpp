@@ -9,6 +9,12 @@
 
 namespace examples::vision {
 
+/// The same model on images of another size.
+struct rescaled {
+  index_t side;  // of the grid of patches
+  evaluation tested;
+};
+
 struct result {
   training_settings settings;
   index_t parameters = 0;
@@ -22,8 +28,12 @@ struct result {
     std::vector<index_t> shape;
     std::vector<float> values;  // as the operator gets them
   };
-  std::vector<bias> biases;  // one a layer; none for attention and simple
-  double accuracy() const { return static_cast<double>(tested.right) / static_cast<double>(test_images); }
+  std::vector<rescaled> others;  // grids
+  std::vector<bias> biases;      // one a layer; none for attention and simple
+  double accuracy() const { return accuracy_of(tested); }
+  double accuracy_of(const evaluation& e) const {
+    return static_cast<double>(e.right) / static_cast<double>(test_images);
+  }
 };
 
 void print_table(std::FILE* out, const std::vector<result>& results);

@@ -6,7 +6,7 @@ namespace examples::vision {
 
 namespace {
 
-constexpr file_format format{"aft vision classifier 1", "data_fnv1a"};
+constexpr file_format format{"aft vision classifier 2", "data_fnv1a"};
 
 training_settings settings_from(const metadata_reader& f) {
   training_settings s;
@@ -19,6 +19,10 @@ training_settings settings_from(const metadata_reader& f) {
   s.shape.heads = f.integer<index_t>("heads");
   s.shape.window = f.integer<index_t>("window");
   s.shape.classes = f.integer<index_t>("classes");
+  s.shape.filter.naive = f.integer<int>("naive_filter") != 0;
+  s.shape.filter.gated = f.integer<int>("gated") != 0;
+  s.shape.filter.connected = f.integer<int>("connected") != 0;
+  s.shape.filter.entropy = f.real("filter_entropy");
   read_settings(f, s);
   check(s);
   return s;
@@ -44,6 +48,10 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
       {"heads", text(s.shape.heads)},
       {"window", text(s.shape.window)},
       {"classes", text(s.shape.classes)},
+      {"naive_filter", text(int{s.shape.filter.naive})},
+      {"gated", text(int{s.shape.filter.gated})},
+      {"connected", text(int{s.shape.filter.connected})},
+      {"filter_entropy", exact(s.shape.filter.entropy)},
       {"step", text(state.steps_done())},
       {format.fingerprint, text(data_fingerprint)},
   };

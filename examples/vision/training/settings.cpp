@@ -42,6 +42,17 @@ void add_options(CLI::App& app, command_line& line) {
   app.add_option("--test-images", line.test_images, "Test with the first so many test images only")->check(positive);
   app.add_option("--epochs", line.epochs, "How often every training image is seen")->check(positive);
   app.add_option("--patch", line.patch, "Side of a patch in pixels")->check(positive);
+  app.add_flag("--naive-filter", line.filter.naive, "conv2d: filters without gain and shift (AFT Table 10)");
+  app.add_flag("--without-query", line.ungated, "conv2d: no gate (AFT Table 12)");
+  app.add_flag("--window-only", line.unconnected,
+               "conv2d: nothing outside the filter is seen (AFT, global connectivity)");
+  app.add_option("--filter-entropy", line.filter.entropy,
+                 "conv2d: weight of the filters' entropy in the loss (AFT Eq. 9)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--test-grids", line.test_grids,
+                 "conv2d: test with larger or smaller images too, whose patches are grids of these sides")
+      ->delimiter(',')
+      ->check(CLI::Range(index_t{1}, index_t{1024}));
   add_run_options(
       app, line,
       {.mixer = "conv2d, attention, full, local, simple or all; may be repeated",
@@ -52,7 +63,7 @@ void add_options(CLI::App& app, command_line& line) {
        .bias_scale = "Learning rate of the position bias over that of the rest (conv2d 10, full and local 30)",
        .seed = "Names the initial weights and the order of the images",
        .quick = "conv2d alone on a third of the images, a minute in all"},
-      {"--epochs", "--patch"});
+      {"--epochs", "--patch", "--naive-filter", "--without-query", "--window-only", "--filter-entropy"});
 }
 
 }  // namespace
@@ -84,6 +95,11 @@ training_settings settings_for(const command_line& line, mixer_kind mixer, const
   s.shape.window = line.window;
   if (line.window == 0) s.shape.window = mixer == mixer_kind::conv2d ? 11 : 43;
   s.shape.classes = data.classes();
+  if (mixer == mixer_kind::conv2d) {
+    s.shape.filter = line.filter;
+    s.shape.filter.gated = !line.ungated;
+    s.shape.filter.connected = !line.unconnected;
+  }
   s.batch = line.batch;
   const double images = line.epochs * static_cast<double>(data.training().count);
   const double steps = std::max(1.0, std::floor(images / static_cast<double>(std::max(line.batch, index_t{1}))));
@@ -106,6 +122,8 @@ void check(const training_settings& s) {
               std::to_string(m.rows) + " and " + std::to_string(m.columns));
   check_blocks(m.channels, m.heads, m.layers);
   require(in(m.window, 1, 65536), "--window " + std::to_string(m.window) + ": out of range");
+  require(m.filter.entropy >= 0 && m.filter.entropy < 1e6,
+          "--filter-entropy " + std::to_string(m.filter.entropy) + ": out of range");
   require(in(m.classes, 2, 256), "classes: " + std::to_string(m.classes) + ", out of range");
   check_run(s);
 }

@@ -25,6 +25,9 @@ struct command_line : run_line {
   index_t test_images = 0;  // 0: all
   double epochs = 2;        // where no steps are given
   index_t patch = 2;
+  filter_choices filter;
+  std::vector<index_t> test_grids;            // sides
+  bool ungated = false, unconnected = false;  // what of `filter` the command line turns off
 };
 
 /// What was asked for with the help text or instead of it.

@@ -59,6 +59,24 @@ double training::step() {
 }
 
 evaluation training::test() {
+  const evaluation result = evaluate(model_, {settings_.shape.rows, settings_.shape.columns});
+  model_.take_mixer_seconds();
+  return result;
+}
+
+evaluation training::test_on_grid(index_t rows, index_t columns) {
+  classifier_shape shape = settings_.shape;
+  shape.rows = rows * shape.patch;
+  shape.columns = columns * shape.patch;
+  classifier<float> larger(shape, settings_.batch, model_.threads());
+  for (std::size_t i = 0; i < larger.parameters().size(); ++i) {
+    const buffer<float>& learned = model_.parameters()[i]->value;
+    std::copy(learned.begin(), learned.end(), larger.parameters()[i]->value.begin());
+  }
+  return evaluate(larger, {shape.rows, shape.columns});
+}
+
+evaluation training::evaluate(classifier<float>& model, pixel_grid size) const {
   const index_t count = data_.test().count;
   const index_t classes = settings_.shape.classes;
   evaluation result;
@@ -66,16 +84,16 @@ evaluation training::test() {
   double nats = 0;
   for (index_t first = 0; first < count; first += settings_.batch) {
     const image_set::batch batch = data_.test_batch(first, std::min(settings_.batch, count - first));
-    nats += model_.loss(batch.count(), batch.pixels.data(), batch.labels.data());
+    const std::vector<float> pixels = resized(batch.pixels, {data_.test().rows, data_.test().columns}, size);
+    nats += model.loss(batch.count(), pixels.data(), batch.labels.data());
     for (index_t b = 0; b < batch.count(); ++b) {
-      const float* row = model_.logits() + b * classes;
+      const float* row = model.logits() + b * classes;
       const index_t predicted = std::max_element(row, row + classes) - row;
       const index_t label = batch.labels[static_cast<std::size_t>(b)];
       ++result.confusion[static_cast<std::size_t>(label * classes + predicted)];
       result.right += predicted == label ? 1 : 0;
     }
   }
-  model_.take_mixer_seconds();
   result.bits = bits(nats, count);
   return result;
 }

@@ -3,6 +3,7 @@
 // One classifier on one set of images: steps, evaluation, checkpoints.
 #pragma once
 
+#include "vision/data/resize.hpp"
 #include "vision/training/checkpoint.hpp"
 
 namespace examples::vision {
@@ -26,6 +27,9 @@ class training {
   std::int64_t steps_done() const { return optimizer_.steps_done(); }
 
   evaluation test();
+  /// The test images with more or fewer pixels, so that their patches are a grid of rows x columns. Only a model
+  /// without position embedding has weights for that.
+  evaluation test_on_grid(index_t rows, index_t columns);
   void save(const std::filesystem::path& path);
 
   const training_settings& settings() const { return settings_; }
@@ -36,6 +40,8 @@ class training {
   double mixer_milliseconds() const;
 
  private:
+  evaluation evaluate(classifier<float>& model, pixel_grid size) const;
+
   training_settings settings_;
   const image_set& data_;
   std::uint64_t fingerprint_;
