@@ -72,10 +72,13 @@ TEST_CASE("classifier: gradient of every parameter, for every change of AFT-conv
                                         {.gated = false},
                                         {.connected = false},
                                         {.naive = true, .entropy = 0.3},
-                                        {.entropy = 0.3}}) {
+                                        {.entropy = 0.3},
+                                        {.one_tap = true},
+                                        {.naive = true, .one_tap = true}}) {
     classifier_shape shape = shape_with(mixer_kind::conv2d);
     shape.filter = choices;
     random_classifier<double> m(shape);
+    m.draw(3, 14);
     // Of the filters' entropy there is no trace in the loss that is shown, only in the gradient.
     const auto entropy = [&] {
       double sum = 0;
@@ -106,6 +109,31 @@ TEST_CASE(
   CHECK(count({}) - count({.naive = true}) == 2 * shape.heads * shape.layers);
   CHECK(count({}) - count({.gated = false}) == shape.channels * shape.channels * shape.layers);
   CHECK(count({}) == count({.connected = false}));
+}
+
+TEST_CASE("classifier: filters of one tap are drawn for each step, and settle for the largest") {
+  classifier_shape shape = shape_with(mixer_kind::conv2d);
+  shape.filter.one_tap = true;
+  random_classifier<float> m(shape);
+  const index_t taps = shape.window * shape.window;
+  const auto filters = [&] {
+    const float* const values = m.mixer_of(1).operator_bias();
+    return std::vector<float>(values, values + shape.heads * taps);
+  };
+  const std::vector<float> settled = filters();
+  for (index_t h = 0; h < shape.heads; ++h) {
+    const auto from = settled.begin() + h * taps;
+    CHECK(std::count_if(from, from + taps, [](float x) { return x != 0; }) == 1);
+  }
+  m.draw(1, 0);
+  const std::vector<float> first = filters();
+  CHECK(first == filters());
+  m.draw(1, 1);
+  CHECK(first != filters());
+  m.draw(1, 0);
+  CHECK(first == filters());
+  m.settle();
+  CHECK(settled == filters());
 }
 
 TEST_CASE("classifier: AFT-conv has no position embedding, the others have one") {
@@ -165,9 +193,12 @@ TEST_CASE("classifier: an interrupted run goes on to the same losses, bit for bi
                             [](training& a, training& b) { CHECK(a.test().confusion == b.test().confusion); });
   }
   training_settings changed = small_settings(mixer_kind::conv2d);
-  changed.shape.filter = {.naive = true, .gated = false, .connected = false, .entropy = 0.01};
-  check_resumes<training>(changed, data, directory / "changed.safetensors", read_checkpoint,
-                          [](training& a, training& b) { CHECK(a.test().confusion == b.test().confusion); });
+  for (const bool one_tap : {false, true}) {
+    changed.shape.filter = {
+        .naive = true, .gated = false, .connected = false, .entropy = one_tap ? 0 : 0.01, .one_tap = one_tap};
+    check_resumes<training>(changed, data, directory / "changed.safetensors", read_checkpoint,
+                            [](training& a, training& b) { CHECK(a.test().confusion == b.test().confusion); });
+  }
 }
 
 TEST_CASE("classifier: settings come back exactly, and other images are refused") {

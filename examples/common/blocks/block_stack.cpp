@@ -45,6 +45,17 @@ void block_stack<Real>::initialize(std::uint64_t seed, std::uint64_t place) {
 }
 
 template <class Real>
+void block_stack<Real>::draw(std::uint64_t seed, std::uint64_t step) {
+  const auto count = static_cast<std::uint64_t>(layers());
+  for (std::uint64_t i = 0; i < count; ++i) blocks_[i].mix.mix->draw({seed, purpose::noise, step * count + i});
+}
+
+template <class Real>
+void block_stack<Real>::settle() {
+  for (block& b : blocks_) b.mix.mix->settle();
+}
+
+template <class Real>
 const Real* block_stack<Real>::forward(sequences s, const Real* x, const aft::cpu& exec,
                                        const std::vector<std::unique_ptr<mixer_stream<Real>>>* streams) {
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {

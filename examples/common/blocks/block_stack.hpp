@@ -21,6 +21,10 @@ class block_stack {
   /// first parameter among the model's.
   void initialize(std::uint64_t seed, std::uint64_t place);
 
+  /// What mixers draw for a training step, a function of both; settle() for calls after it.
+  void draw(std::uint64_t seed, std::uint64_t step);
+  void settle();
+
   /// The last block's output. `streams` hold one for each layer, or nothing; the rows are then the next of theirs.
   const Real* forward(sequences s, const Real* x, const aft::cpu& exec,
                       const std::vector<std::unique_ptr<mixer_stream<Real>>>* streams = nullptr);

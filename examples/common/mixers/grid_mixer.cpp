@@ -3,11 +3,15 @@
 #include "common/mixers/grid_mixer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace examples {
 
 namespace {
+
+// The paper's.
+constexpr double temperature = 0.5;
 
 template <class Real>
 class grid_mixer final : public mixer<Real> {
@@ -26,6 +30,9 @@ class grid_mixer final : public mixer<Real> {
         dfilter_(raw_.count()),
         lse_(shape.max_batch * shape.context * key_channels_),
         average_(shape.max_batch * shape.context * channels_),
+        noise_(shape.filter.one_tap ? raw_.count() : 0),
+        sampled_(noise_.size()),
+        dsampled_(noise_.size()),
         spread_(shape.heads),
         dspread_(raw_.count()) {
     std::fill_n(spread_.data(), shape.heads, static_cast<Real>(shape.filter.entropy));
@@ -45,8 +52,10 @@ class grid_mixer final : public mixer<Real> {
     const Real* k = qkv + query_channels();
     Real* dk = dqkv + query_channels();
     // The filter is still that of the forward call, whose lse and average are used here.
-    const Real* filter = choices_.naive ? raw_.value.data() : filter_.data();
-    Real* dfilter = choices_.naive ? raw_.grad.data() : dfilter_.data();
+    const Real* formed = choices_.naive ? raw_.value.data() : filter_.data();
+    Real* dformed = choices_.naive ? raw_.grad.data() : dfilter_.data();
+    const Real* filter = choices_.one_tap ? sampled_.data() : formed;
+    Real* dfilter = choices_.one_tap ? dsampled_.data() : dformed;
     const auto v = part(s, k + key_channels_, channels_);
     const auto gradients = [&](const auto& q, const auto& dq) {
       aft::conv_backward(exec, q, part(s, k, key_channels_), v, taps(filter), grid(s, dy, channels_, channels_), dq,
@@ -57,9 +66,13 @@ class grid_mixer final : public mixer<Real> {
     } else {
       gradients(v, aft::no_grad);
     }
+    if (choices_.one_tap) {
+      if (!drawn_) throw std::logic_error("conv2d: a step of samples that nobody drew");
+      aft::gumbel_filter_backward(exec, taps(formed), taps(noise_.data()), temperature, taps(dfilter), taps(dformed));
+    }
     if (choices_.entropy > 0) {
-      aft::filter_entropy_backward(exec, taps(filter), per_head(spread_), taps(dspread_.data()));
-      for (index_t i = 0; i < raw_.count(); ++i) dfilter[i] += dspread_[i];
+      aft::filter_entropy_backward(exec, taps(formed), per_head(spread_), taps(dspread_.data()));
+      for (index_t i = 0; i < raw_.count(); ++i) dformed[i] += dspread_[i];
     }
     if (choices_.naive) return;
     aft::reparameterize_backward(exec, taps(raw_.value.data()), per_head(gain_.value), per_head(shift_.value),
@@ -76,14 +89,27 @@ class grid_mixer final : public mixer<Real> {
     if (choices_.naive) return;
     for (parameter<Real>* p : {&gain_, &shift_}) all.push_back(p);
   }
+  // Gumbel's distribution, from numbers that are neither 0 nor 1.
+  void draw(random_stream random) override {
+    drawn_ = true;
+    for (Real& x : noise_) x = static_cast<Real>(-std::log(-std::log(random.uniform() + 0x1p-54)));
+  }
+  void settle() override { drawn_ = false; }
   parameter<Real>* position_bias() override { return &raw_; }
   // Gain and shift start at 0, as in the papers, and every filter with them. Only the form of this counts, so that its
   // size says how soon steps of the optimizer's size give it another.
   double bias_deviation() const override { return 0.01; }
   const Real* operator_bias() override {
-    if (choices_.naive) return raw_.value.data();
-    aft::reparameterize(taps(raw_.value.data()), per_head(gain_.value), per_head(shift_.value), taps(filter_.data()));
-    return filter_.data();
+    if (!choices_.naive)
+      aft::reparameterize(taps(raw_.value.data()), per_head(gain_.value), per_head(shift_.value), taps(filter_.data()));
+    const Real* formed = choices_.naive ? raw_.value.data() : filter_.data();
+    if (!choices_.one_tap) return formed;
+    if (drawn_) {
+      aft::gumbel_filter(taps(formed), taps(noise_.data()), temperature, taps(sampled_.data()));
+    } else {
+      aft::gumbel_filter_hard(taps(formed), taps(sampled_.data()));
+    }
+    return sampled_.data();
   }
 
  private:
@@ -125,6 +151,10 @@ class grid_mixer final : public mixer<Real> {
   buffer<Real> dfilter_;
   buffer<Real> lse_;
   buffer<Real> average_;
+  bool drawn_ = false;
+  buffer<Real> noise_;  // one_tap alone
+  buffer<Real> sampled_;
+  buffer<Real> dsampled_;
   buffer<Real> spread_;   // the gradient of each filter's entropy in the loss
   buffer<Real> dspread_;  // and what it is of the filters
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/layers/parameter.hpp"
+#include "common/support/rng.hpp"
 
 #include <aft/aft.hpp>
 
@@ -37,6 +38,7 @@ struct filter_choices {
   bool gated = true;      // multiplied by sigmoid(q)
   bool connected = true;  // keys outside the filter count, with w = 0
   double entropy = 0;     // weight in the loss of the filters' entropy, AFT Eq. 9
+  bool one_tap = false;   // each head has one tap: samples of it while training, the largest after, AFT Eq. 10
 };
 
 struct mixer_shape {
@@ -89,6 +91,9 @@ class mixer {
   /// Whether a stream goes on behind row `context`. A bias or a cache with a place for each row ends there.
   virtual bool unlimited() const { return false; }
   virtual void collect(parameter_list<Real>&) {}
+  /// What is random in a training step, for the calls up to the next one; settle() ends it, as it is at the start.
+  virtual void draw(random_stream) {}
+  virtual void settle() {}
   /// The learned position bias; none for attention and AFT-simple.
   virtual parameter<Real>* position_bias() { return nullptr; }
   /// How far from 0 it starts.

@@ -43,6 +43,7 @@ class random_stream {
 namespace purpose {
 inline constexpr std::uint64_t batch = 1;
 inline constexpr std::uint64_t sample = 2;
+inline constexpr std::uint64_t noise = 3;       // of a step's filters
 inline constexpr std::uint64_t initial = 1000;  // + the parameter's place in the model
 }  // namespace purpose
 

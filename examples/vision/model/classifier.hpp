@@ -32,6 +32,10 @@ class classifier {
   /// The same seed gives the same model, whatever the mixer is, up to its own parameters and the position embedding.
   void initialize(std::uint64_t seed);
 
+  /// What is random in a step, a function of both; settle() before the model is tested.
+  void draw(std::uint64_t seed, std::uint64_t step) { blocks_.draw(seed, step); }
+  void settle() { blocks_.settle(); }
+
   /// Sum of -log p(label) over all images, in nats. pixels (batch, rows, columns).
   double loss(index_t batch, const float* pixels, const std::uint8_t* labels);
   /// As above; every parameter's `grad` becomes the gradient of the mean.

@@ -24,12 +24,14 @@ GROUPS = {
     "Form of the filter (AFT Table 10)": {"by gain and shift, Eq. 8": (), "naive": ("--naive-filter",)},
     "The query (AFT Table 12)": {"with": (), "without": ("--without-query",)},
     "Keys outside the filter (AFT, global connectivity)": {"count with w = 0": (), "excluded": ("--window-only",)},
+    "Taps of a head (AFT Eq. 10)": {"all": (), "one, by Gumbel samples": ("--one-tap",)},
+    "Grid of the test images (AFT, variable size inputs)": {"14 x 14, as it was trained": ("--test-grids", "20,28")},
     "Entropy in the loss (AFT Eq. 9)": {"none": (), **{f"{x}": ("--filter-entropy", x) for x in ("0.001", "0.01", "0.1")}},
 }
 DEFAULTS = ("--mixer", "conv2d", "--images", "20000", "--epochs", "1", "--layers", "3", "--window", "7", "--heads", "16")
 SHARED = ("data", "training_images", "test_images", "compiler", "products", "threads")
 KEPT = ("parameters", "accuracy", "test_bits", "mixer_ms", "step_ms", "steps", "batch", "layers", "dim", "heads", "window",
-        "naive_filter", "gated", "connected", "filter_entropy", "learning_rate", "bias_lr_scale", "seed")
+        "naive_filter", "gated", "connected", "one_tap", "filter_entropy", "learning_rate", "bias_lr_scale", "seed")
 
 
 def merged(defaults, changes):
@@ -68,7 +70,8 @@ def run_all(program, file, options):
                 results = read(pathlib.Path(folder, "results.json"))
             [one] = results["results"]
             document.update({key: results[key] for key in SHARED})
-            document["runs"][name] = {**{key: one[key] for key in KEPT}, "spread": spread_of(one["biases"])}
+            document["runs"][name] = {**{key: one[key] for key in KEPT}, "spread": spread_of(one["biases"]),
+                                      "other_grids": one.get("other_grids", [])}
             write(file, document)
     document["groups"] = {title: {label: name_of(changes) for label, changes in group.items()} for title, group in GROUPS.items()}
     write(file, document)
@@ -87,6 +90,8 @@ def table(document):
             run = document["runs"][name]
             yield (f"| {label} | {run['parameters']:,} | {100 * run['accuracy']:.2f} % | {run['test_bits']:.3f} | {run['spread']:.2f} | "
                    f"{run['step_ms']:.0f} |")
+            for other in run["other_grids"]:
+                yield (f"| {' x '.join(map(str, other['grid']))} | the same | {100 * other['accuracy']:.2f} % | {other['test_bits']:.3f} | | |")
 
 
 def main():

@@ -45,6 +45,7 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"naive_filter", m.filter.naive},
         {"gated", m.filter.gated},
         {"connected", m.filter.connected},
+        {"one_tap", m.filter.one_tap},
         {"filter_entropy", m.filter.entropy},
         {"batch", r.settings.batch},
         {"steps", r.settings.steps},

@@ -22,6 +22,7 @@ training_settings settings_from(const metadata_reader& f) {
   s.shape.filter.naive = f.integer<int>("naive_filter") != 0;
   s.shape.filter.gated = f.integer<int>("gated") != 0;
   s.shape.filter.connected = f.integer<int>("connected") != 0;
+  s.shape.filter.one_tap = f.integer<int>("one_tap") != 0;
   s.shape.filter.entropy = f.real("filter_entropy");
   read_settings(f, s);
   check(s);
@@ -51,6 +52,7 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
       {"naive_filter", text(int{s.shape.filter.naive})},
       {"gated", text(int{s.shape.filter.gated})},
       {"connected", text(int{s.shape.filter.connected})},
+      {"one_tap", text(int{s.shape.filter.one_tap})},
       {"filter_entropy", exact(s.shape.filter.entropy)},
       {"step", text(state.steps_done())},
       {format.fingerprint, text(data_fingerprint)},

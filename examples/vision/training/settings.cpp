@@ -46,6 +46,7 @@ void add_options(CLI::App& app, command_line& line) {
   app.add_flag("--without-query", line.ungated, "conv2d: no gate (AFT Table 12)");
   app.add_flag("--window-only", line.unconnected,
                "conv2d: nothing outside the filter is seen (AFT, global connectivity)");
+  app.add_flag("--one-tap", line.filter.one_tap, "conv2d: one tap a head, by samples while training (AFT Eq. 10)");
   app.add_option("--filter-entropy", line.filter.entropy,
                  "conv2d: weight of the filters' entropy in the loss (AFT Eq. 9)")
       ->check(CLI::NonNegativeNumber);
@@ -63,7 +64,7 @@ void add_options(CLI::App& app, command_line& line) {
        .bias_scale = "Learning rate of the position bias over that of the rest (conv2d 10, full and local 30)",
        .seed = "Names the initial weights and the order of the images",
        .quick = "conv2d alone on a third of the images, a minute in all"},
-      {"--epochs", "--patch", "--naive-filter", "--without-query", "--window-only", "--filter-entropy"});
+      {"--epochs", "--patch", "--naive-filter", "--without-query", "--window-only", "--one-tap", "--filter-entropy"});
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ double training::step() {
   const auto start = clock::now();
   const image_set::batch batch =
       data_.training_batch(settings_.seed, static_cast<std::uint64_t>(steps_done()), settings_.batch);
+  model_.draw(settings_.seed, static_cast<std::uint64_t>(steps_done()));
   const double loss =
       bits(model_.loss_and_gradient(batch.count(), batch.pixels.data(), batch.labels.data()), batch.count());
   optimizer_.step(model_.threads());
@@ -77,6 +78,7 @@ evaluation training::test_on_grid(index_t rows, index_t columns) {
 }
 
 evaluation training::evaluate(classifier<float>& model, pixel_grid size) const {
+  model.settle();
   const index_t count = data_.test().count;
   const index_t classes = settings_.shape.classes;
   evaluation result;
