@@ -38,8 +38,16 @@ def aft_pytorch():
 def each_way(mine, theirs, call, *inputs):
     """The modules and call(module, *inputs) of each: ours, theirs in float64, and theirs in float32, the obvious evaluation of it."""
     exact = copy.deepcopy(theirs).double()
-    modules = (mine, exact, theirs)
-    return modules, [call(module, *(x.double() if module is exact else x for x in inputs)) for module in modules]
+    modules, results = (mine, exact, theirs), []
+    for module in modules:
+        wide = module is exact
+        # One of theirs makes tensors of the type that is made without asking.
+        torch.set_default_dtype(torch.float64 if wide else torch.float32)
+        try:
+            results.append(call(module, *(x.double() if wide else x for x in inputs)))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    return modules, results
 
 
 def expect_same_gradients(modules, results, names):
