@@ -89,12 +89,12 @@ function(_aft_add_compiled_engines)
   set(isas ${AFT_COMPILED_KNOWN_ISAS})
   if(NOT AFT_TEST_FULL)
     # v2 has the vectors of the tree's own engine and its sums: it is there to be chosen (tests/compiled). So are levels
-    # that this machine does not run.
+    # that this machine does not run. Not less than -O1: without, levels share functions that are inlined otherwise.
     list(REMOVE_ITEM isas v2)
     foreach(isa IN LISTS AFT_COMPILED_KNOWN_ISAS)
       string(REPLACE "-bf16" "" needed "${isa}")
       if(needed STREQUAL "v2" OR (needed MATCHES "^v" AND NOT needed IN_LIST AFT_TEST_ISAS))
-        target_compile_options(aft_test_level_${isa} PRIVATE -O0)
+        target_compile_options(aft_test_level_${isa} PRIVATE -O1)
       endif()
     endforeach()
   endif()
