@@ -109,6 +109,10 @@ function(aft_need_test_harness)
     # function that another file has as well is taken from there, where it is watched.
     add_library(aft_test_oracle STATIC "${support}/harness/oracle.cpp")
     target_compile_options(aft_test_oracle PRIVATE -fno-sanitize=all)
+    if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address" AND NOT AFT_TEST_FULL)
+      # Nobody asks it there (AFT_TEST_WATCHED).
+      target_compile_options(aft_test_oracle PRIVATE -O0)
+    endif()
     _aft_leave_uncounted("${support}/harness/oracle.cpp")
     foreach(property COMPILE_DEFINITIONS INCLUDE_DIRECTORIES)
       set_property(TARGET aft_test_oracle PROPERTY ${property} "$<TARGET_PROPERTY:aft_test_harness,${property}>")
