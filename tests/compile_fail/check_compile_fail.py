@@ -6,8 +6,7 @@ The first line with an error has to say it, since that is the one that people re
 
 A case says `// expect: <part of the message>` and, where flags are the mistake, `// flags: <flags>`, which the control
 is compiled without. The control proves that the mistake, and not a typing slip beside it, is what is refused.
-The library comes from a header that is compiled ahead, which flags of a case's own rule out. One compiler's control is
-enough, so that `--no-control` may come first: a slip is one for all.
+The library comes from a header that is compiled ahead, which flags of a case's own rule out.
 """
 
 import re
@@ -26,9 +25,7 @@ def compile_case(compiler, source, flags):
 
 
 def main():
-    args = sys.argv[1:]
-    control = args[0] != "--no-control"
-    compiler, source, header, *common = args if control else args[1:]
+    compiler, source, header, *common = sys.argv[1:]
     with open(source, encoding="utf-8") as file:
         text = file.read()
     expected = re.findall(r"^// expect: (.*)$", text, re.M)
@@ -37,10 +34,9 @@ def main():
         sys.exit(f"{source} does not say what to expect")
 
     ahead = ["-include", header]
-    if control:
-        code, log = compile_case(compiler, source, [*common, *ahead, "-DAFT_CONTROL"])
-        if code != 0:
-            sys.exit(f"the control does not compile:\n{log}")
+    code, log = compile_case(compiler, source, [*common, *ahead, "-DAFT_CONTROL"])
+    if code != 0:
+        sys.exit(f"the control does not compile:\n{log}")
     code, log = compile_case(compiler, source, [*common, *(extra or ahead)])
     if code == 0:
         sys.exit("the mistake compiles")
