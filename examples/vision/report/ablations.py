@@ -20,7 +20,7 @@ from kept_runs import machine_of, origin, read, show_or_check, write  # noqa: E4
 # What each asks, and its runs: a name and what differs from the default. The default is 7 x 7 taps, as in the papers' Table 10.
 GROUPS = {
     "Kernel size (AFT Table 11)": {f"{n} x {n} taps": ("--window", str(n)) for n in (3, 5, 7, 11, 15, 21, 27)},
-    "Heads": {f"{n} heads": ("--heads", str(n)) for n in (1, 2, 4, 8, 16, 32)},
+    "Heads": {str(n): ("--heads", str(n)) for n in (1, 2, 4, 8, 16, 32)},
     "Form of the filter (AFT Table 10)": {"by gain and shift, Eq. 8": (), "naive": ("--naive-filter",)},
     "The query (AFT Table 12)": {"with": (), "without": ("--without-query",)},
     "Keys outside the filter (AFT, global connectivity)": {"count with w = 0": (), "excluded": ("--window-only",)},
