@@ -137,23 +137,25 @@ bool engine_takes_part(dtype type, const setup& s) {
   return ((mixed(s) >> 61) + number) % 2 == 0;
 }
 
+/// Whether a call that is tried with every type is this one's. Float and double are the same kernels with vectors of
+/// another length, and what the emulated device runs takes a hundred times as long as a processor: there one type of
+/// each kernel is enough. Only where all types are asked for, of which one is left; a test that names its types gets
+/// those.
+bool is_its_turn(dtype type, const setup& s) {
+  if (all_take_part || records()) return true;
+  if (!on_device()) return is_narrow(type) || has_turn(type, s);
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
-/// A kernel's instructions are the same for every type but where they read, write and multiply pairs of bfloat16
-/// numbers, and one by one they take a hundred times as long as a processor. So each call is one type's: on the kernels
-/// without products one of four, with products of every size one of the three that have one, and with those of
-/// warpgroups, which serve one type alone, every second call.
-bool concerns_emulated_device(dtype type, const setup& s) {
-  const bool product = pair_error(type, s) > 0;
-  const bool all = all_take_part || records();
-  const std::uint64_t turn = mixed(s) >> 60;
-  if (emulator::has_warpgroups()) return product && (all || turn % 2 == 0);
-  if (!emulator::product_forced()) return all || product || (has_turn(type, s) && is_narrow(type) == (turn % 2 == 0));
-  const bool pair_mask = s.pair_mask() && completed(s).Tq > 1;
-  if (type == dtype::f64 || s.call == op::simple || pair_mask) return false;
-  if (all) return true;
-  return type == dtype::bf16 ? turn % 2 == 0 : turn % 2 == 1 && is_narrow(type) == (turn % 4 == 1);
-}
+  const bool first = (mixed(s) >> 60) % 2 == 0;
+  if (emulator::has_warpgroups()) return true;
+  if (!emulator::product_forced()) return pair_error(type, s) > 0 || is_narrow(type) == first;
+  if (type == dtype::f64) return false;
+  const bool multiplies = first && pair_error(dtype::bf16, s) > 0;
+  if (type == dtype::bf16) return multiplies;
+  return !multiplies && is_narrow(type) == has_turn(dtype::f16, s);
+#else
+  return true;
 #endif
+}
 
 }  // namespace
 
@@ -168,7 +170,16 @@ bool concerns(dtype type, const setup& s) {
   const bool alternates = watched() || (is_narrow(type) && !some_engine_multiplies(s));
   if (!asks_all && alternates && !has_turn(type, s)) return false;
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
-  if (on_device()) return concerns_emulated_device(type, s);
+  if (on_device() && emulator::has_warpgroups()) return pair_error(type, s) > 0;
+  // A kernel's instructions are the same for float and double, and for half and bfloat16, all but the products of
+  // bfloat16 numbers; and one by one they take a hundred times as long as a processor.
+  const bool product = type == dtype::bf16 && pair_error(type, s) > 0;
+  const bool alike = !product && (is_narrow(type) || !emulator::product_forced());
+  if (on_device() && !all_take_part && !records() && alike && !has_turn(type, s)) return false;
+  if (on_device() && emulator::product_forced()) {
+    const bool pair_mask = s.pair_mask() && completed(s).Tq > 1;
+    return type != dtype::f64 && s.call != op::simple && !pair_mask;
+  }
 #endif
   return true;
 }
@@ -337,10 +348,7 @@ void check_backward(dtype type, const setup& s, const numbers& x) {
 void check(const setup& s) {
   const numbers x = random_numbers(s);
   for (dtype type : all_types) {
-    // Float and double are the same kernels with vectors of another length. Here, where every type is asked for, one of
-    // them says what the other would; a test that names its types gets those.
-    const bool all = all_take_part || records() || on_device() || is_narrow(type);
-    if (!all && !has_turn(type, s)) continue;
+    if (!is_its_turn(type, s)) continue;
     check_forward(type, s, x);
     if (s.cuts.empty()) check_backward(type, s, x);
   }
