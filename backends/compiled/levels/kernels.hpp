@@ -10,10 +10,10 @@
 // version, since two versions may meet in one program.
 namespace aft::AFT_COMPILED_VERSION {
 
-/// The kernels of one level for one arithmetic type, by the family that asks; sparse filters have no gradients.
+/// The kernels of one level for one arithmetic type, by the family that asks.
 struct kernels {
   std::array<void (*)(const problem&, const cpu&), 5> forward;
-  std::array<void (*)(const backward_problem&, const cpu&), 4> backward;
+  std::array<void (*)(const backward_problem&, const cpu&), 5> backward;
   const char* (*build_info)() noexcept;  ///< how they were compiled
 };
 

@@ -37,7 +37,7 @@ constexpr AFT_COMPILED_VERSION::kernels kernels_of_this_level() {
   return {{&cpu_forward<C, family::full>, &cpu_forward<C, family::local>, &cpu_forward<C, family::simple>,
            &cpu_forward<C, family::conv>, &cpu_forward<C, family::sparse>},
           {&cpu_backward<C, family::full>, &cpu_backward<C, family::local>, &cpu_backward<C, family::simple>,
-           &cpu_backward<C, family::conv>},
+           &cpu_backward<C, family::conv>, &cpu_backward<C, family::sparse>},
           &build_info};
 }
 

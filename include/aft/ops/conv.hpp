@@ -44,10 +44,33 @@ constexpr bool check_filter() {
   }
 }
 
+/// Where the gradient of a filter is written: of a sparse filter to its values.
+template <class DFilter>
+decltype(auto) written_values(const DFilter& dfilter) {
+  if constexpr (is_sparse_filter<DFilter>) {
+    return (dfilter.values);
+  } else {
+    return (dfilter);
+  }
+}
+
 template <class E, class T, class Filter, class DFilter>
 constexpr bool check_filter_gradient() {
   if constexpr (detail::is_no_grad<DFilter>) {
     return true;
+  } else if constexpr (is_sparse_filter<Filter>) {
+    using values = std::remove_cvref_t<decltype(written_values(std::declval<const DFilter&>()))>;
+    if constexpr (detail::check_bias_tensor<detail::arg::dfilter, E, T, values>()) {
+      constexpr bool same_rank = values::rank() == 2;
+      static_assert(same_rank, "aft::conv_backward: dfilter must have the rank of values, 2, for a sparse filter");
+      if constexpr (same_rank) {
+        return detail::check_mutable<values>();
+      } else {
+        return false;
+      }
+    } else {
+      return false;
+    }
   } else if constexpr (check_filter<detail::arg::dfilter, E, T, DFilter>()) {
     constexpr bool same_rank = DFilter::rank() == Filter::rank();
     static_assert(same_rank, "aft::conv_backward: dfilter must have the rank of filter");
@@ -152,16 +175,16 @@ void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, 
 
 /// Gradients of aft::conv, with the meaning and the rules of aft::full_backward; dfilter has the shape of filter, and
 /// a tap that reaches no key anywhere has gradient 0.
+///
+/// For an aft::sparse_filter{taps, values} dfilter is a view of the shape of values, (H, m), or an aft::sparse_filter
+/// of such a view, whose taps are not read. These gradients are those of the dense filter that the sparse one is short
+/// for: cost and scratch are a call's with the smallest filter, as wide to either side, that holds all taps.
 template <operator_executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV,
           detail::operand DFilter>
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
-  constexpr bool has_gradients = !is_sparse_filter<Filter>;
-  static_assert(has_gradients,
-                "aft::conv_backward: a sparse filter has no gradients: train an aft::conv with a view, by "
-                "aft::gumbel_filter, and take its taps afterwards");
-  if constexpr (has_gradients && checks::check_filter<detail::arg::filter, E, T, Filter>()) {
+  if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr checks::rank_span ranks = checks::ranks_with_filter<Filter, V>();
     if constexpr (detail::fits<checks::find_inputs<E, ranks.low, ranks.high, Q, K, V>()>()) {
       if constexpr (detail::fits<checks::find_gradients<E, ranks.low, ranks.high, T, DY, DQ, DK, DV>()>()) {
@@ -170,8 +193,10 @@ void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filt
           c.cross_lengths = checks::lengths_may_differ<Filter, V>();
           checks::set_filter<compute_t<T>>(c, filter);
           checks::set_gradients(c, dy, dq, dk, dv);
-          checks::set_bias<compute_t<T>>(c.dbias, dfilter);
-          run_backward<compute_t<T>, family::conv>(checks::prepare(c, exec), exec);
+          checks::set_bias<compute_t<T>>(c.dbias, checks::written_values(dfilter));
+          constexpr family asked = is_sparse_filter<Filter> ? family::sparse : family::conv;
+          if constexpr (asked == family::sparse && !detail::is_no_grad<DFilter>) c.dbias.kind = bias_kind::sparse;
+          run_backward<compute_t<T>, asked>(checks::prepare(c, exec), exec);
         }
       }
     }

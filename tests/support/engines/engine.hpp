@@ -19,10 +19,12 @@ extern template void cpu_backward<float, family::full>(const backward_problem&, 
 extern template void cpu_backward<float, family::local>(const backward_problem&, const cpu&);
 extern template void cpu_backward<float, family::simple>(const backward_problem&, const cpu&);
 extern template void cpu_backward<float, family::conv>(const backward_problem&, const cpu&);
+extern template void cpu_backward<float, family::sparse>(const backward_problem&, const cpu&);
 extern template void cpu_backward<double, family::full>(const backward_problem&, const cpu&);
 extern template void cpu_backward<double, family::local>(const backward_problem&, const cpu&);
 extern template void cpu_backward<double, family::simple>(const backward_problem&, const cpu&);
 extern template void cpu_backward<double, family::conv>(const backward_problem&, const cpu&);
+extern template void cpu_backward<double, family::sparse>(const backward_problem&, const cpu&);
 extern template stream_engine find_stream_engine<float>();
 extern template stream_engine find_stream_engine<double>();
 }  // namespace aft

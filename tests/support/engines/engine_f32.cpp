@@ -11,5 +11,6 @@ template void cpu_backward<float, family::full>(const backward_problem&, const c
 template void cpu_backward<float, family::local>(const backward_problem&, const cpu&);
 template void cpu_backward<float, family::simple>(const backward_problem&, const cpu&);
 template void cpu_backward<float, family::conv>(const backward_problem&, const cpu&);
+template void cpu_backward<float, family::sparse>(const backward_problem&, const cpu&);
 template stream_engine find_stream_engine<float>();
 }  // namespace aft

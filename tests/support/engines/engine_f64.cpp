@@ -11,5 +11,6 @@ template void cpu_backward<double, family::full>(const backward_problem&, const 
 template void cpu_backward<double, family::local>(const backward_problem&, const cpu&);
 template void cpu_backward<double, family::simple>(const backward_problem&, const cpu&);
 template void cpu_backward<double, family::conv>(const backward_problem&, const cpu&);
+template void cpu_backward<double, family::sparse>(const backward_problem&, const cpu&);
 template stream_engine find_stream_engine<double>();
 }  // namespace aft

@@ -1,103 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // aft::conv with an aft::sparse_filter against the reference in long double, by the rule of tolerance.hpp.
-#include "engines/engine.hpp"
-#include "harness/tolerance.hpp"
+#include "sparse_call.hpp"
 
-#include <aft/reference/reference.hpp>
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstring>
-#include <random>
 
 namespace {
 
 using aft::index_t;
 using aft::tensor_view;
+using aft::test::sparse::number;
+using aft::test::sparse::random_call;
+using aft::test::sparse::widen;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-template <class T>
-T number(double x) {
-  if constexpr (std::is_same_v<T, double>) {
-    return x;
-  } else {
-    return T(static_cast<float>(x));
-  }
-}
-
-/// A call's shapes and its numbers: (B, positions..., channels) with `Axes` axes of positions.
-template <class T, std::size_t Axes>
-struct problem {
-  index_t B = 2;
-  std::array<index_t, Axes> queries{}, grid{};
-  index_t d = 6, hk = 6, H = 3, m = 2;
-  std::vector<T> q{}, k{}, v{};
-  std::vector<aft::compute_t<T>> values{};
-  std::vector<std::int32_t> taps{};  ///< [head][tap][axis]
-  aft::options o{};
-
-  static index_t product(const std::array<index_t, Axes>& n) {
-    index_t all = 1;
-    for (index_t x : n) all *= x;
-    return all;
-  }
-
-  /// Random numbers, and taps that differ within a head.
-  void draw(unsigned seed, double scale = 1, double value_scale = 1, index_t reach = 3) {
-    if (queries == std::array<index_t, Axes>{}) queries = grid;
-    std::mt19937 rng(seed);
-    std::normal_distribution<double> normal;
-    const auto fill = [&](std::vector<T>& x, index_t n, double s) {
-      x.clear();
-      for (index_t i = 0; i < n; ++i) x.push_back(number<T>(s * normal(rng)));
-    };
-    fill(q, B * product(queries) * d, 1);
-    fill(k, B * product(grid) * hk, scale);
-    fill(v, B * product(grid) * d, 1);
-    values.clear();
-    taps.clear();
-    std::uniform_int_distribution<index_t> offset(-reach, o.causal ? 0 : reach);
-    for (index_t h = 0; h < H; ++h) {
-      std::vector<std::array<index_t, Axes>> own;
-      while (static_cast<index_t>(own.size()) < m) {
-        std::array<index_t, Axes> tap;
-        for (index_t& x : tap) x = offset(rng);
-        if (std::find(own.begin(), own.end(), tap) == own.end()) own.push_back(tap);
-      }
-      for (const auto& tap : own) {
-        for (index_t x : tap) taps.push_back(static_cast<std::int32_t>(x));
-        values.push_back(static_cast<aft::compute_t<T>>(value_scale * normal(rng)));
-      }
-    }
-  }
-
-  std::array<index_t, Axes + 2> shape(const std::array<index_t, Axes>& positions, index_t channels) const {
-    std::array<index_t, Axes + 2> s{};
-    s[0] = B;
-    for (std::size_t a = 0; a < Axes; ++a) s[a + 1] = positions[a];
-    s[Axes + 1] = channels;
-    return s;
-  }
-  auto query_view(const std::vector<T>& x) const { return tensor_view<const T, Axes + 2>{x.data(), shape(queries, d)}; }
-  auto key_view() const { return tensor_view<const T, Axes + 2>{k.data(), shape(grid, hk)}; }
-  auto value_view() const { return tensor_view<const T, Axes + 2>{v.data(), shape(grid, d)}; }
-  auto filter() const {
-    return aft::sparse_filter{tensor_view<const std::int32_t, 3>{taps.data(), {H, m, static_cast<index_t>(Axes)}},
-                              tensor_view<const aft::compute_t<T>, 2>{values.data(), {H, m}}};
-  }
-};
-
-template <class Real>
-std::vector<long double> widen(const std::vector<Real>& x) {
-  std::vector<long double> wide;
-  for (const Real& e : x) wide.push_back(static_cast<long double>(e));
-  return wide;
-}
-
 /// y, average and lse against the reference.
 template <class T, std::size_t Axes>
-void check(problem<T, Axes>& c, const aft::cpu& exec = {}) {
+void check(random_call<T, Axes>& c, const aft::cpu& exec = {}) {
   using C = aft::compute_t<T>;
   const index_t rows = c.B * c.product(c.queries);
   const auto Q = c.query_view(c.q);
@@ -147,9 +69,9 @@ TEST_CASE_TEMPLATE("sequences, planes and boxes, heads and key channels, many ta
   for (index_t m : {0, 1, 2, 5})
     for (const auto& [d, hk, H] :
          {std::array<index_t, 3>{6, 6, 6}, {6, 3, 3}, {6, 2, 1}, {12, 12, 2}, {70, 70, 70}, {1, 1, 1}}) {
-      problem<T, 1> sequence{.grid = {11}, .d = d, .hk = hk, .H = H, .m = m};
-      problem<T, 2> plane{.grid = {4, 5}, .d = d, .hk = hk, .H = H, .m = m};
-      problem<T, 3> box{.B = 1, .grid = {2, 3, 3}, .d = d, .hk = hk, .H = H, .m = m};
+      random_call<T, 1> sequence{.grid = {11}, .d = d, .hk = hk, .H = H, .m = m};
+      random_call<T, 2> plane{.grid = {4, 5}, .d = d, .hk = hk, .H = H, .m = m};
+      random_call<T, 3> box{.B = 1, .grid = {2, 3, 3}, .d = d, .hk = hk, .H = H, .m = m};
       for (bool excluded : {false, true}) {
         const auto beyond = excluded ? aft::outside::excluded : aft::outside::zero_bias;
         sequence.o.outside = plane.o.outside = box.o.outside = beyond;
@@ -169,7 +91,7 @@ TEST_CASE_TEMPLATE("causal sequences, other numbers of queries, positions", T, f
        {std::array<index_t, 3>{9, 9, 0}, {40, 40, 0}, {3, 9, 6}, {12, 7, 0}, {5, 9, 2}, {4, 6, 20}})
     for (bool causal : {false, true})
       for (double scale : {1.0, 8.0}) {
-        problem<T, 1> c{.queries = {tq}, .grid = {tk}, .d = 4, .hk = 4, .H = 4, .m = 3};
+        random_call<T, 1> c{.queries = {tq}, .grid = {tk}, .d = 4, .hk = 4, .H = 4, .m = 3};
         c.o.causal = causal;
         c.o.first_query = first;
         c.draw(++seed, scale, 2, 5);
@@ -182,7 +104,7 @@ TEST_CASE_TEMPLATE("gates, masks and lengths", T, float, double) {
   for (auto g :
        {aft::gate::none, aft::gate::identity, aft::gate::sigmoid, aft::gate::relu, aft::gate::tanh, aft::gate::silu})
     for (bool causal : {false, true}) {
-      problem<T, 1> c{.grid = {10}, .d = 4, .hk = 2, .H = 2, .m = 2};
+      random_call<T, 1> c{.grid = {10}, .d = 4, .hk = 2, .H = 2, .m = 2};
       c.o.gate_fn = g;
       c.o.causal = causal;
       c.draw(++seed, 2, 2);
@@ -207,7 +129,7 @@ TEST_CASE_TEMPLATE("taps that take away nearly all of a row's mass", T, float, d
     for (double peak : {0.0, 5.0, 60.0, 300.0, 3000.0, 1e6})
       for (bool causal : {false, true})
         for (index_t m : {1, 3}) {
-          problem<T, 1> c{.B = 1, .grid = {12}, .d = 3, .hk = 3, .H = 3, .m = m};
+          random_call<T, 1> c{.B = 1, .grid = {12}, .d = 3, .hk = 3, .H = 3, .m = m};
           c.o.causal = causal;
           c.draw(++seed, 1, 1, 3);
           for (auto& w : c.values) w = static_cast<aft::compute_t<T>>(value);
@@ -225,7 +147,7 @@ TEST_CASE_TEMPLATE("keys and values of any size", T, float, double) {
   for (bool causal : {false, true})
     for (bool excluded : {false, true}) {
       const auto run = [&](const auto& change) {
-        problem<T, 1> c{.B = 1, .grid = {10}, .d = 3, .hk = 3, .H = 3, .m = 2};
+        random_call<T, 1> c{.B = 1, .grid = {10}, .d = 3, .hk = 3, .H = 3, .m = 2};
         c.o.causal = causal;
         c.o.outside = excluded ? aft::outside::excluded : aft::outside::zero_bias;
         c.draw(++seed, 1, 2, 4);
@@ -281,7 +203,7 @@ namespace {
 
 /// y of a call without lse and average.
 template <class T, std::size_t Axes>
-std::vector<T> run_call(const problem<T, Axes>& c, const aft::cpu& exec = {}) {
+std::vector<T> run_call(const random_call<T, Axes>& c, const aft::cpu& exec = {}) {
   std::vector<T> y(static_cast<std::size_t>(c.B * c.product(c.queries) * c.d));
   aft::conv(exec, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
             tensor_view<T, Axes + 2>{y.data(), c.shape(c.queries, c.d)}, c.o);
@@ -292,12 +214,12 @@ std::vector<T> run_call(const problem<T, Axes>& c, const aft::cpu& exec = {}) {
 
 TEST_CASE("the same bits on any number of threads, in any batch, and before keys that come later") {
   for (bool causal : {false, true}) {
-    problem<float, 1> c{.B = 5, .grid = {60}, .d = 150, .hk = 150, .H = 75, .m = 3};
+    random_call<float, 1> c{.B = 5, .grid = {60}, .d = 150, .hk = 150, .H = 75, .m = 3};
     c.o.causal = causal;
     c.draw(1, 3, 3, 9);
     const auto y = run_call(c);
     for (int threads : {1, 2, 5}) CHECK(run_call(c, {.threads = threads}) == y);
-    problem<float, 1> last = c;
+    random_call<float, 1> last = c;
     last.B = 1;
     for (auto* x : {&last.q, &last.k, &last.v}) x->erase(x->begin(), x->end() - 60 * 150);
     const auto alone = run_call(last);
@@ -310,7 +232,7 @@ TEST_CASE("the same bits on any number of threads, in any batch, and before keys
 }
 
 TEST_CASE("any strides and integers of either width, y in the place of q, packed sequences") {
-  problem<float, 2> c{.grid = {4, 3}, .d = 6, .hk = 3, .H = 3, .m = 2};
+  random_call<float, 2> c{.grid = {4, 3}, .d = 6, .hk = 3, .H = 3, .m = 2};
   c.draw(7, 1, 2);
   const auto want = run_call(c);
   // Channels before positions, which are transposed, and taps in columns.
@@ -343,16 +265,16 @@ TEST_CASE("any strides and integers of either width, y in the place of q, packed
         CHECK(q[static_cast<std::size_t>(b * 72 + t / 3 + t % 3 * 4 + x * 12)] ==
               want[static_cast<std::size_t>((b * 12 + t) * 6 + x)]);
 
-  problem<float, 1> one{.B = 1, .grid = {9}, .d = 4, .hk = 4, .H = 2, .m = 2};
+  random_call<float, 1> one{.B = 1, .grid = {9}, .d = 4, .hk = 4, .H = 2, .m = 2};
   one.o.causal = true;
   one.draw(9, 1, 2);
-  problem<float, 1> two = one;
+  random_call<float, 1> two = one;
   two.grid = two.queries = {14};
   two.draw(9, 1, 2);
   two.values = one.values;
   two.taps = one.taps;
   // Sequences of 9 and 5.
-  problem<float, 1> second = one;
+  random_call<float, 1> second = one;
   second.grid = second.queries = {5};
   for (auto [all, first, rest] :
        {std::array{&two.q, &one.q, &second.q}, {&two.k, &one.k, &second.k}, {&two.v, &one.v, &second.v}}) {

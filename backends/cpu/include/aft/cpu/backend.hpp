@@ -17,6 +17,7 @@
 #include "simd/exact_arithmetic.hpp"
 #include "simd/isa.hpp"
 #include "softmax/padding.hpp"
+#include "sparse/backward.hpp"
 #include "sparse/forward.hpp"
 #include "stencil/calls/backward.hpp"
 #include "stencil/calls/forward.hpp"
@@ -148,16 +149,19 @@ template <class C, family F>
 void cpu_backward(const backward_problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
-  if (p.packed != nullptr) {
+  if constexpr (F == family::sparse) {
+    cpu_impl::sparse_backward<C>(p, given, &cpu_backward<C, family::conv>);
+  } else if (p.packed == nullptr) {
+    cpu_impl::gradients<C, F>(p, given);
+  } else {
     const auto one_by_one = [](const backward_problem& one, const cpu& exec) { cpu_impl::gradients<C, F>(one, exec); };
     const cpu_impl::sequence_gradients run(one_by_one);
     if constexpr (F == family::full || F == family::local) {
       if (p.dbias.kind == bias_kind::generated)
         return cpu_impl::packed_dealt_backward<C>(p, given, &cpu_impl::forward_work, run);
     }
-    return cpu_impl::packed_backward<C>(p, given, &cpu_impl::forward_work, run);
+    cpu_impl::packed_backward<C>(p, given, &cpu_impl::forward_work, run);
   }
-  cpu_impl::gradients<C, F>(p, given);
 }
 
 }  // namespace AFT_ISA
