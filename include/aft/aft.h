@@ -146,6 +146,10 @@ AFT_C_API int aft_simple(const aft_tensor* q, const aft_tensor* k, const aft_ten
 /*! aft::conv: filter (H, taps) on (B, T, d); (H, kh, kw) on (B, H, W, d); (H, kd, kh, kw) on (B, D, H, W, d). */
 AFT_C_API int aft_conv(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* filter,
                        const aft_tensor* y, const aft_options* o);
+/*! aft::conv with an aft::sparse_filter: taps (H, m) on (B, T, d), or (H, m, axes) on any grid, of int32 or int64, are
+ * the offsets s - t whose bias is not 0, and values (H, m) those biases. No stream. */
+AFT_C_API int aft_conv_sparse(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* taps,
+                              const aft_tensor* values, const aft_tensor* y, const aft_options* o);
 
 /*! Gradients of aft_full. dy is read; dq, dk, dv have the shapes of q, k, v, dbias is a bias of the same kind and
  * shapes, and all are overwritten. One that is NULL is not wanted and costs nothing. lse and average of the options,
@@ -166,6 +170,11 @@ AFT_C_API int aft_simple_backward(const aft_tensor* q, const aft_tensor* k, cons
 AFT_C_API int aft_conv_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* filter,
                                 const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv,
                                 const aft_tensor* dfilter, const aft_options* o);
+/*! Gradients of aft_conv_sparse; dvalues has the shape of values. */
+AFT_C_API int aft_conv_sparse_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v,
+                                       const aft_tensor* taps, const aft_tensor* values, const aft_tensor* dy,
+                                       const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv,
+                                       const aft_tensor* dvalues, const aft_options* o);
 
 /*! out = gain (r - mean) / std + shift for each head of a filter r; gain and shift are (H), out has the shape of r.
  * Types may differ. Of the options only threads is looked at. */

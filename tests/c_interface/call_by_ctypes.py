@@ -238,6 +238,27 @@ def conv(library):
         same(f"conv on {points}: dfilter", dr_formula, dr)
 
 
+def sparse_conv(library):
+    call = Call(41, (T,))
+    offsets = [[0, -2], [1, 7]]
+    places = (ctypes.c_int32 * (H * 2))(*(x for row in offsets for x in row))
+    extents = (ctypes.c_int64 * 2)(H, 2)
+    taps = Tensor(ctypes.addressof(places), Device(1, 0), 2, Dtype(0, 32, 1), extents, None, 0)
+    values, dvalues, dvalues_formula = Array(H, 2, draw=call.draw), Array(H, 2), Array(H, 2)
+
+    def tap(h, t, s):
+        return offsets[h].index(s - t) if s - t in offsets[h] else None
+
+    def collect(h, t, s, gradient):
+        if tap(h, t, s) is not None:
+            dvalues_formula[h, tap(h, t, s)] += gradient
+
+    library.aft_conv_sparse(*data(call), ctypes.byref(taps), values.pointer, call.y.pointer, None)
+    library.aft_conv_sparse_backward(*data(call), ctypes.byref(taps), values.pointer, *gradients(call), dvalues.pointer, None)
+    call.check("sparse conv", lambda h, t, s: 0 if tap(h, t, s) is None else values[h, tap(h, t, s)], collect)
+    same("sparse conv: dvalues", dvalues_formula, dvalues)
+
+
 class Slots:
     """Memory of a stream of one operator, of three slots."""
 
@@ -385,7 +406,7 @@ def errors(library):
 
 def main():
     library = Library(sys.argv[1])
-    for part in (dense_and_factorized, simple, conv, streams, reparameterize, sparsity, attention_map, errors):
+    for part in (dense_and_factorized, simple, conv, sparse_conv, streams, reparameterize, sparsity, attention_map, errors):
         part(library)
     print(f"version {library.library.aft_version()}, {library.library.aft_isa().decode()}: every operator as the formulas")
 

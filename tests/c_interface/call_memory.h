@@ -29,6 +29,7 @@ enum {
   CALL_CONV_1,
   CALL_CONV_2,
   CALL_CONV_3,
+  CALL_CONV_SPARSE,
   CALL_PACKED,
   CALL_STREAM_FULL,
   CALL_STREAM_LOCAL,
@@ -69,6 +70,10 @@ enum { ROOM = 20480 };
 /*! Rows of k are one element longer than its channels, and v begins three elements after its room. */
 enum { KEY_STRIDE = KEY_CHANNELS + 1, V_OFFSET = 3 };
 
+/*! Taps of a sparse filter on the grid of CALL_CONV_2, SPARSE_TAPS a head. */
+enum { SPARSE_TAPS = 2 };
+static const int32_t sparse_offsets[] = {0, 1, -1, 0, 0, 0, 1, -2};
+
 /*! Biases that hold the type of arithmetic instead of the data's: dense ones and filters. The gate differs from call to
  * call, so that each is tried. */
 static inline int gate_of_call(int call) {
@@ -78,7 +83,7 @@ static inline int is_stream(int call) {
   return call >= CALL_STREAM_FULL && call <= CALL_STREAM_CONV;
 }
 static inline int is_grid(int call) {
-  return call == CALL_CONV_2 || call == CALL_CONV_3;
+  return call == CALL_CONV_2 || call == CALL_CONV_3 || call == CALL_CONV_SPARSE;
 }
 
 /*! Fills the rooms of inputs with numbers of a type; in C++, which has the types. */

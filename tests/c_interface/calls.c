@@ -50,7 +50,7 @@ static aft_tensor integers(int at, uint8_t code, uint8_t bits, int32_t ndim, con
 static int32_t fill_shape(int call, int64_t channels, int64_t* shape) {
   int32_t n = 0;
   shape[n++] = call == CALL_PACKED ? 1 : BATCH;
-  if (call == CALL_CONV_2) {
+  if (call == CALL_CONV_2 || call == CALL_CONV_SPARSE) {
     shape[n++] = 3;
     shape[n++] = 4;
   } else if (call == CALL_CONV_3) {
@@ -225,6 +225,17 @@ static int call_operator(int call, int type) {
       w.shape = dw.shape = call == CALL_CONV_1 ? taps_shape : (call == CALL_CONV_2 ? plane_shape : cube_shape);
       code = aft_conv(&q, &k, &v, &w, &y, &o);
       return code != AFT_OK ? code : aft_conv_backward(&q, &k, &v, &w, &dy, &dq, &dk, &dv, &dw, &o);
+    case CALL_CONV_SPARSE: {
+      static const int64_t offsets_of_taps[] = {HEADS, SPARSE_TAPS, 2}, values_shape[] = {HEADS, SPARSE_TAPS};
+      static int32_t offsets_memory[HEADS * SPARSE_TAPS * 2];
+      aft_tensor taps = integers(AT_OFFSETS, 0, 32, 3, offsets_of_taps);
+      memcpy(offsets_memory, sparse_offsets, sizeof offsets_memory);
+      taps.data = offsets_memory;
+      w.ndim = dw.ndim = 2;
+      w.shape = dw.shape = values_shape;
+      code = aft_conv_sparse(&q, &k, &v, &taps, &w, &y, &o);
+      return code != AFT_OK ? code : aft_conv_sparse_backward(&q, &k, &v, &taps, &w, &dy, &dq, &dk, &dv, &dw, &o);
+    }
     case CALL_REPARAMETERIZE: {
       /* r in the room of w, gain and shift in those of q and v; only the number of threads is read of the options. */
       static const int64_t heads_shape[] = {HEADS};

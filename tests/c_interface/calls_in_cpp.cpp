@@ -124,6 +124,15 @@ struct typed_calls {
                  aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dfilter, o);
                });
   }
+  void sparse_conv() const {
+    const view<const std::int32_t, 3> taps{sparse_offsets, {HEADS, SPARSE_TAPS, 2}};
+    const view<W, 2> dvalues{room<W>(block, AT_DW), {HEADS, SPARSE_TAPS}};
+    const aft::sparse_filter filter{taps, view<const W, 2>{room<const W>(block, AT_W), {HEADS, SPARSE_TAPS}}};
+    both<4>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); },
+            [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
+              aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dvalues, o);
+            });
+  }
   /// run(q, k, v, y, options) on both parts of the positions.
   template <class Run>
   void stream(const aft::stream_spec& spec, const Run& run) const {
@@ -195,6 +204,7 @@ struct typed_calls {
       case CALL_CONV_1: return conv<3>({HEADS, 3});
       case CALL_CONV_2: return conv<4>({HEADS, 3, 2});
       case CALL_CONV_3: return conv<5>({HEADS, 2, 3, 1});
+      case CALL_CONV_SPARSE: return sparse_conv();
       case CALL_STREAM_FULL:
         return stream(aft::stream_spec::full<T>(CHANNELS, KEY_CHANNELS, LENGTH),
                       [&](auto q, auto k, auto v, auto y, const auto& o) { aft::full(q, k, v, dense, y, o); });

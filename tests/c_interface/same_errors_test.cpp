@@ -35,11 +35,14 @@ struct calls {
   in<3> factor{memory.data(), {H, T, n}}, dy{memory.data(), {B, T, d}};
   in<4> grid{memory.data(), {B, 2, 3, d}}, grid_k{memory.data(), {B, 2, 3, hk}};
   in<2> taps{memory.data(), {H, 3}};
+  std::vector<std::int32_t> offsets{0, 1, -1, 0};
+  aft::tensor_view<const std::int32_t, 2> sparse_taps{offsets.data(), {H, 2}};
+  in<2> values{memory.data(), {H, 2}};
   in<3> plane{memory.data(), {H, 3, 3}};
   in<1> gain{memory.data(), {H}}, shift{memory.data(), {H}};
   out<3> y{place(0), {B, T, d}}, dq{place(1), {B, T, d}}, dk{place(2), {B, T, hk}}, dv{place(3), {B, T, d}};
   out<3> dw{place(4), {H, T, T}}, dband{place(5), {H, T, 3}}, du{place(6), {H, T, n}}, dfactor{place(7), {H, T, n}};
-  out<2> dtaps{place(8), {H, 3}};
+  out<2> dtaps{place(8), {H, 3}}, dvalues{place(8), {H, 2}};
   out<4> grid_y{place(9), {B, 2, 3, d}}, map{place(4), {1, T, T, d}};
   out<3> dplane{place(10), {H, 3, 3}};
   out<1> dgain{place(11), {H}}, dshift{place(12), {H}};
@@ -92,6 +95,27 @@ struct calls {
     c_tensor cq(q), ck(k), cv(v), cf(taps), cy(y);
     same([&] { aft::conv(q, k, v, taps, y, opt); },
          [&](const aft_options* o) { return aft_conv(cq.get(), ck.get(), cv.get(), cf.get(), cy.get(), o); });
+  }
+  void sparse_conv() {
+    c_tensor cq(q), ck(k), cv(v), ct(sparse_taps), cw(values), cy(y);
+    same(
+        [&] {
+          aft::conv(q, k, v, aft::sparse_filter{sparse_taps, values}, y, opt);
+        },
+        [&](const aft_options* o) {
+          return aft_conv_sparse(cq.get(), ck.get(), cv.get(), ct.get(), cw.get(), cy.get(), o);
+        });
+  }
+  void sparse_conv_backward() {
+    c_tensor cq(q), ck(k), cv(v), ct(sparse_taps), cw(values), cdy(dy), cdq(dq), cdk(dk), cdv(dv), cdw(dvalues);
+    same(
+        [&] {
+          aft::conv_backward(q, k, v, aft::sparse_filter{sparse_taps, values}, dy, dq, dk, dv, dvalues, opt);
+        },
+        [&](const aft_options* o) {
+          return aft_conv_sparse_backward(cq.get(), ck.get(), cv.get(), ct.get(), cw.get(), cdy.get(), cdq.get(),
+                                          cdk.get(), cdv.get(), cdw.get(), o);
+        });
   }
   void conv_on_grid() {
     c_tensor cq(grid), ck(grid_k), cf(plane), cy(grid_y);
@@ -228,6 +252,23 @@ TEST_CASE("tensors that do not fit together") {
     c.conv_backward();
     c.dk = {c.place(2), {B, T, d}};
     c.simple_backward();
+  }
+  SUBCASE("a sparse filter") {
+    c.offsets[1] = 0;
+    c.sparse_conv();
+    CHECK(c.spoken.find("0 twice in head 0") != std::string::npos);
+    c.sparse_conv_backward();
+    c.offsets[1] = 1;
+    c.opt.causal = true;
+    c.sparse_conv();
+    c.opt.causal = false;
+    c.dvalues = {c.place(8), {H, 1}};
+    c.sparse_conv_backward();
+    c.values = {c.memory.data(), {1, 2}};
+    c.sparse_conv();
+    c.k = {c.memory.data(), {B, T, 3}};
+    c.sparse_conv();
+    c.sparse_conv_backward();
   }
   SUBCASE("a filter by itself") {
     c.gain = {c.memory.data(), {3}};

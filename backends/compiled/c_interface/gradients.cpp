@@ -79,3 +79,17 @@ int aft_conv_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor
     compute_gradients<family::conv>(c);
   });
 }
+
+int aft_conv_sparse_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* taps,
+                             const aft_tensor* values, const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk,
+                             const aft_tensor* dv, const aft_tensor* dvalues, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::conv_backward", o);
+    const rank_range ranks = grid_ranks_of_taps(c.record.op, taps, v);
+    set_inputs(c, q, k, v, ranks);
+    set_sparse_filter(c.record, taps, values);
+    set_gradients(c, dy, dq, dk, dv, ranks);
+    set_value_gradient(c.record, dvalues);
+    compute_gradients<family::sparse>(c);
+  });
+}

@@ -73,3 +73,15 @@ int aft_conv(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, cons
     run<family::conv>(c);
   });
 }
+
+int aft_conv_sparse(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* taps,
+                    const aft_tensor* values, const aft_tensor* y, const aft_options* o) {
+  return guarded([&] {
+    operator_call c("aft::conv", o);
+    const rank_range ranks = grid_ranks_of_taps(c.record.op, taps, v);
+    set_inputs(c, q, k, v, ranks);
+    set_sparse_filter(c.record, taps, values);
+    set_output(c, y, ranks);
+    run<family::sparse>(c);
+  });
+}

@@ -12,8 +12,9 @@ import oracle
 BATCH, LENGTH, CHANNELS, KEY_CHANNELS, HEADS, FACTORS = 2, 9, 8, 4, 2, 3
 WINDOW = (3, 2)
 OPERATORS = ("full", "full factorized", "local", "local factorized", "local banded", "simple", "conv", "conv 2d",
-             "conv 3d")
-GRIDS = {"conv 2d": ((3, 4), (3, 2)), "conv 3d": ((2, 3, 2), (2, 3, 1))}
+             "conv 3d", "conv sparse", "conv sparse 2d")
+GRIDS = {"conv 2d": ((3, 4), (3, 2)), "conv 3d": ((2, 3, 2), (2, 3, 1)), "conv sparse 2d": ((3, 4), None)}
+TAPS = 3
 
 
 class Draw:
@@ -52,6 +53,8 @@ class Case:
             return (aft.Factorized(b.u, b.v),)
         if isinstance(b, oracle.Band):
             return (aft.Banded(b.w),)
+        if isinstance(b, oracle.Taps):
+            return (aft.SparseFilter(b.taps if len(b.grid) > 1 else b.taps[..., 0], b.values),)
         return b.tensors
 
     def operands(self):
@@ -73,7 +76,8 @@ class Case:
 def flat(gradients):
     """Gradients by the oracle's names."""
     dq, dk, dv, *dbias = gradients
-    tensors = [x for g in dbias for x in (g if isinstance(g, tuple) else (g,))]
+    tensors = [x for g in dbias
+               for x in (g[1:] if isinstance(g, aft.SparseFilter) else g if isinstance(g, tuple) else (g,))]
     return {"dq": dq, "dk": dk, "dv": dv, **{f"dbias{i}": x for i, x in enumerate(tensors)}}
 
 
@@ -81,6 +85,12 @@ def bias_for(draw, operator, tq, tk, heads=HEADS, first=0, causal=False):
     """The bias of an operator, and its grid. Windows of the other kinds are drawn whole."""
     if operator == "simple":
         return oracle.NoBias(), None
+    if operator.startswith("conv sparse"):
+        grid = GRIDS[operator][0] if operator in GRIDS else (tk,)
+        # Offsets that lead nowhere are among them, and each is there once in a head.
+        offsets = np.array(list(np.ndindex(*(3 if causal else 5 for _ in grid)))) - 2
+        taps = np.array([draw.random.permutation(offsets)[:TAPS] for _ in range(heads)], np.int32)
+        return oracle.Taps(taps, draw(heads, TAPS), grid, first), grid
     if operator in GRIDS:
         grid, taps = GRIDS[operator]
         return oracle.Filter(draw(heads, *taps), grid), grid

@@ -178,6 +178,40 @@ class Filter(NoBias):
 
 
 @dataclasses.dataclass
+class Taps(NoBias):
+    """A sparse filter: values[h,i] where s - t is taps[h,i] on a grid, 0 elsewhere."""
+    taps: np.ndarray  # (H, m, axes)
+    values: np.ndarray
+    grid: tuple  # of the keys
+    first: int = 0
+
+    @property
+    def tensors(self):
+        return (self.values,)
+
+    def places(self, tq):
+        points = list(np.ndindex(*self.grid)) if len(self.grid) > 1 else [(self.first + t,) for t in range(tq)]
+        for h, i in np.ndindex(self.values.shape):
+            for t, at in enumerate(points):
+                s = tuple(int(a + o) for a, o in zip(at, self.taps[h, i]))
+                if all(0 <= a < n for a, n in zip(s, self.grid)):
+                    yield h, i, t, np.ravel_multi_index(s, self.grid)
+
+    def matrix(self, number, batch, tq, tk):
+        m = np.zeros((batch, self.values.shape[0], tq, tk), number)
+        for h, i, t, s in self.places(tq):
+            m[:, h, t, s] = self.values[h, i]
+        return m
+
+    def gradients(self, dw, magnitudes=False):
+        dw = total(dw, 0)
+        dvalues = np.zeros(self.values.shape, dw.dtype)
+        for h, i, t, s in self.places(dw.shape[1]):
+            dvalues[h, i] += dw[h, t, s]
+        return (dvalues,)
+
+
+@dataclasses.dataclass
 class Problem:
     """A call: q, k, v (B, T, channels), grids as sequences of their points; options as the package names them."""
     q: np.ndarray

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+import aft
 from agreement import BFLOAT16, DTYPES, OPERAND_ROUNDING, Judge
 from draws import OPERATORS, case, flat
 
@@ -74,6 +75,25 @@ def test_products_of_bfloat16(operator):
     """What the library may do of its own accord moves y by no more than the documented bound."""
     made = case(operator, BFLOAT16, tq=40, tk=40)
     Judge(made.problem, operand_rounding=OPERAND_ROUNDING).accept("y", made.forward())
+
+
+def test_a_sparse_filter_is_what_it_is_short_for():
+    """Taps of 32 and of 64 bits, gradients to a place, and the dense filter's results."""
+    made = case("conv sparse", np.float64)
+    p, b = made.problem, made.problem.bias
+    dense = np.zeros((*b.values.shape[:1], 5))
+    for h, i in np.ndindex(b.values.shape):
+        dense[h, b.taps[h, i, 0] + 2] = b.values[h, i]
+    dfilter = aft.conv_backward(p.q, p.k, p.v, dense, p.dy)[3]
+    for taps in (b.taps[..., 0], b.taps[..., 0].astype(np.int64)):
+        sparse = aft.SparseFilter(taps, b.values)
+        gradients = aft.conv_backward(p.q, p.k, p.v, sparse, p.dy)
+        assert type(gradients[3]) is aft.SparseFilter and gradients[3].taps is taps
+        place = np.empty_like(b.values)
+        out = (None, None, None, aft.SparseFilter(None, place))
+        aft.conv_backward(p.q, p.k, p.v, sparse, p.dy, out=out)
+        for h, i in np.ndindex(b.values.shape):
+            assert place[h, i] == gradients[3].values[h, i] == dfilter[h, b.taps[h, i, 0] + 2]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

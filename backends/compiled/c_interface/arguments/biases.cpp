@@ -17,6 +17,7 @@ namespace {
 constexpr rank_range dense_ranks{2, 4};
 constexpr rank_range other_ranks{2, 3};  // factors and bands are shared by the batch
 constexpr rank_range filter_ranks{2, 4};
+constexpr rank_range value_ranks{2, 2};
 
 bias_kind kind_of(const call& c, const char* name, const aft_bias& bias) {
   switch (bias.kind) {
@@ -77,6 +78,22 @@ void set_filter_gradient(call& c, const aft_tensor* dfilter) {
   if (dfilter == nullptr) return;
   c.dbias.kind = bias_kind::filter;
   set_bias_tensor(c, c.dbias.r, dfilter, filter_ranks);
+}
+
+void set_sparse_filter(call& c, const aft_tensor* taps, const aft_tensor* values) {
+  c.bias.kind = bias_kind::sparse;
+  checks::sparse_arguments& filter = c.sparse.emplace();
+  require_tensor(c.op, filter.taps, taps);
+  const dtype type = filter.taps.view.type();
+  if (type != dtype::i32 && type != dtype::i64) fail(c.op, filter.taps, "elements of int32 or int64", name_of(type));
+  set_bias_tensor(c, filter.values, values, value_ranks);
+  c.cross_lengths = c.v.view.rank() <= 3;
+}
+
+void set_value_gradient(call& c, const aft_tensor* dvalues) {
+  if (dvalues == nullptr) return;
+  c.dbias.kind = bias_kind::sparse;
+  set_bias_tensor(c, c.dbias.r, dvalues, value_ranks);
 }
 
 }  // namespace aft::c_interface

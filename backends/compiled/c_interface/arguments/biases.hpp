@@ -18,5 +18,8 @@ void set_bias_gradient(checks::call& c, const aft_bias* dbias);
 /// The filter of a convolution, of 1 to 3 axes.
 void set_filter(checks::call& c, const aft_tensor* filter);
 void set_filter_gradient(checks::call& c, const aft_tensor* dfilter);
+/// A sparse filter, of a call whose v is set.
+void set_sparse_filter(checks::call& c, const aft_tensor* taps, const aft_tensor* values);
+void set_value_gradient(checks::call& c, const aft_tensor* dvalues);
 
 }  // namespace aft::c_interface

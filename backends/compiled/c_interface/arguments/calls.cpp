@@ -69,4 +69,14 @@ rank_range grid_ranks(const char* op, const aft_tensor* filter) {
   return {rank == 2 ? 2 : rank + 1, rank + 1};
 }
 
+rank_range grid_ranks_of_taps(const char* op, const aft_tensor* taps, const aft_tensor* v) {
+  argument a{"taps", {}, " of filter"}, values{"v"};
+  require_tensor(op, a, taps);
+  require_ranks(op, a, {2, 3});
+  require_tensor(op, values, v);
+  if (a.view.rank() == 2) return sequence_ranks;
+  require_ranks(op, values, {3, 5});
+  return {values.view.rank(), values.view.rank()};
+}
+
 }  // namespace aft::c_interface

@@ -33,5 +33,7 @@ void set_window(operator_call& c, std::int64_t before, std::int64_t after);
 inline constexpr rank_range sequence_ranks{2, 3};
 /// Ranks of what a filter slides over. A grid of several axes has its batch axis: (H, W, d) would read as (B, T, d).
 rank_range grid_ranks(const char* op, const aft_tensor* filter);
+/// The same of a sparse filter, whose taps say no more than whether there may be several axes.
+rank_range grid_ranks_of_taps(const char* op, const aft_tensor* taps, const aft_tensor* v);
 
 }  // namespace aft::c_interface

@@ -9,7 +9,7 @@ PyTorch.
 import os as _os
 
 from . import _core
-from ._arguments import Banded, Factorized, Window, inclusive, strict
+from ._arguments import Banded, Factorized, SparseFilter, Window, inclusive, strict
 from ._backward import conv_backward, full_backward, local_backward, simple_backward
 from ._core import DeviceError
 from ._core import version as __version__
@@ -23,8 +23,8 @@ if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(after_in_child=_core.after_fork)
 
 __all__ = [
-    "Banded", "DeviceError", "Factorized", "Stream", "Window", "__version__", "attention_map", "build_info", "conv",
-    "conv_backward", "filter_entropy", "filter_entropy_backward", "full", "full_backward", "gumbel_filter",
-    "gumbel_filter_backward", "gumbel_filter_hard", "inclusive", "isa", "local", "local_backward", "reparameterize",
-    "reparameterize_backward", "simple", "simple_backward", "strict",
+    "Banded", "DeviceError", "Factorized", "SparseFilter", "Stream", "Window", "__version__", "attention_map",
+    "build_info", "conv", "conv_backward", "filter_entropy", "filter_entropy_backward", "full", "full_backward",
+    "gumbel_filter", "gumbel_filter_backward", "gumbel_filter_hard", "inclusive", "isa", "local", "local_backward",
+    "reparameterize", "reparameterize_backward", "simple", "simple_backward", "strict",
 ]

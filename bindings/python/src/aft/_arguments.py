@@ -33,6 +33,18 @@ class Banded(NamedTuple):
     w: Any
 
 
+class SparseFilter(NamedTuple):
+    """A filter for aft.conv with few taps, written one by one (AFT, below Eq. 10): w[h,t,s] = values[h,i] where s - t is
+    taps[h,i], and 0 elsewhere.
+
+    taps: (H, m) on sequences, or (H, m, axes), signed offsets of int32 or int64, each once in a head and at most 0 where
+    causal. values: (H, m), of the data's type, or float (double for double data). Without a stream.
+    """
+
+    taps: Any
+    values: Any
+
+
 class Window(NamedTuple):
     """The keys t - before <= s <= t + after of query t. before + after + 1 is 0 or more."""
 

@@ -115,6 +115,9 @@ def conv_backward(q: Any, k: Any, v: Any, filter: Any, dy: Any, *, causal: bool 
                   lse: Any = None, average: Any = None, threads: int = 0, out: Any = None) -> Any:
     """Gradients of aft.conv (AFT Eq. 6): (dq, dk, dv, dfilter), as aft.full_backward; dfilter has the filter's shape.
 
+    Of an aft.SparseFilter dfilter is one with the same taps, and the gradient of the values for values; it takes the
+    time of a filter, as wide to either side, that holds all taps.
+
     Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside.
     """
     return _core.backward(CONV, q, k, v, filter, None, causal, gate, outside, arithmetic, mask, key_lengths,

@@ -160,6 +160,7 @@ def conv(q: Any, k: Any, v: Any, filter: Any, *, causal: bool = False, gate: str
     filter    (H, taps) with q (B, T, d), k (B, T, hk), v (B, T, d), or without B; (H, kh, kw) with q (B, H, W, d);
               (H, kd, kh, kw) with q (B, D, H, W, d). H divides d. left = (taps - 1) / 2 on every axis; causal=True,
               for sequences only, makes left = taps - 1. It is a cross-correlation, as in every deep-learning framework.
+              Or aft.SparseFilter(taps, values), in the time of aft.simple and O(B T d) for each tap.
 
     All other arguments, results and errors are those of aft.full; on grids a mask and lengths count points in row-major
     order, and lse and average have the grid's shape. "excluded" hides the keys outside the filter. Cost: O(B T taps d)

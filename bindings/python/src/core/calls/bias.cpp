@@ -47,6 +47,39 @@ PyObject* bias_classes::banded() {
   return kept_class(slot, "Banded");
 }
 
+PyObject* bias_classes::sparse_filter() {
+  static PyObject* slot;
+  return kept_class(slot, "SparseFilter");
+}
+
+void filter_argument::take(const char* op, PyObject* from) {
+  if (PyTuple_Check(from) && is_of(from, bias_classes::sparse_filter())) {
+    given_taps_ = member(from, 0);
+    taps_.take({op, "filter.taps"}, given_taps_, access::read);
+    values_.take({op, "filter.values"}, member(from, 1), access::read);
+  } else {
+    values_.take({op, "filter"}, from, access::read);
+  }
+}
+
+void filter_result::want(const char* op, PyObject* wanted, const maker& m, const filter_argument& of) {
+  taps_ = of.is_sparse() && wanted != Py_None ? of.given_taps() : nullptr;
+  PyObject* values = wanted;
+  if (PyTuple_Check(wanted) && is_of(wanted, bias_classes::sparse_filter())) {
+    given_ = object::shared(wanted);
+    values = member(wanted, 1);
+  }
+  const array& like = of.values();
+  values_.want({op, "dfilter"}, values, m, shape_of(like), type_of(like));
+}
+
+object filter_result::to_python(const maker& m) const {
+  if (given_) return given_;
+  const object values = values_.to_python(m);
+  if (taps_ == nullptr) return values;
+  return object::owned(PyObject_CallFunctionObjArgs(bias_classes::sparse_filter(), taps_, values.get(), nullptr));
+}
+
 void bias_argument::take(const char* op, PyObject* from) {
   bias_.kind = kind_of(from);
   if (bias_.kind == AFT_FACTORIZED) {

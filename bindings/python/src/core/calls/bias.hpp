@@ -13,6 +13,36 @@ namespace aft::python {
 struct bias_classes {
   static PyObject* factorized();
   static PyObject* banded();
+  static PyObject* sparse_filter();
+};
+
+/// The argument `filter` of a convolution: an array, or taps and values of an aft.SparseFilter.
+class filter_argument {
+ public:
+  void take(const char* op, PyObject* from);
+  bool is_sparse() const { return taps_.given(); }
+  const array& taps() const { return taps_; }
+  /// The filter, or the values of a sparse one.
+  const array& values() const { return values_; }
+  /// The taps as they were given.
+  PyObject* given_taps() const { return given_taps_; }
+
+ private:
+  array taps_, values_;
+  PyObject* given_taps_ = nullptr;
+};
+
+/// The gradient of one: an array, or an aft.SparseFilter of the same taps.
+class filter_result {
+ public:
+  void want(const char* op, PyObject* wanted, const maker& m, const filter_argument& of);
+  const aft_tensor* tensor() const { return values_.tensor(); }
+  object to_python(const maker& m) const;
+
+ private:
+  result values_;
+  object given_;
+  PyObject* taps_ = nullptr;
 };
 
 /// The argument `bias`. Factors are `u` and `v`, everything else is `w`.

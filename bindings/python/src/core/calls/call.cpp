@@ -127,7 +127,7 @@ call::call(PyObject* const* values, direction way) {
   k.take({name, "k"}, values[2], access::read);
   v.take({name, "v"}, values[3], access::read);
   if (op == AFT_FULL || op == AFT_LOCAL) bias.take(name, values[4]);
-  if (op == AFT_CONV) filter.take({name, "filter"}, values[4], access::read);
+  if (op == AFT_CONV) filter.take(name, values[4]);
   if (op == AFT_LOCAL) {
     if (!PyTuple_Check(values[5]) || PyTuple_Size(values[5]) != 2) {
       raise(PyExc_TypeError, "%s: argument 'window': expected an aft.Window, got %R", name, values[5]);

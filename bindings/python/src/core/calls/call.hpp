@@ -65,8 +65,9 @@ class call {
   const char* name;
   int op;
   PyObject* like;  ///< results are of its kind
-  array q, k, v, filter;
+  array q, k, v;
   bias_argument bias;
+  filter_argument filter;
   std::int64_t before = 0, after = 0;
   options opt;
 

@@ -29,8 +29,11 @@ int run_forward(const call& c, const aft_tensor* y) {
     case AFT_FULL: return aft_full(q, k, v, c.bias.bias(), y, &c.opt.c);
     case AFT_LOCAL: return aft_local(q, k, v, c.bias.bias(), c.before, c.after, y, &c.opt.c);
     case AFT_SIMPLE: return aft_simple(q, k, v, y, &c.opt.c);
-    default: return aft_conv(q, k, v, c.filter.tensor(), y, &c.opt.c);
+    default: break;
   }
+  const aft_tensor* const filter = c.filter.values().tensor();
+  if (c.filter.is_sparse()) return aft_conv_sparse(q, k, v, c.filter.taps().tensor(), filter, y, &c.opt.c);
+  return aft_conv(q, k, v, filter, y, &c.opt.c);
 }
 
 struct gradients {
@@ -46,8 +49,14 @@ int run_backward(const call& c, const gradients& g) {
     case AFT_LOCAL:
       return aft_local_backward(q, k, v, bias, c.before, c.after, g.dy, g.dq, g.dk, g.dv, g.dbias, &c.opt.c);
     case AFT_SIMPLE: return aft_simple_backward(q, k, v, g.dy, g.dq, g.dk, g.dv, &c.opt.c);
-    default: return aft_conv_backward(q, k, v, c.filter.tensor(), g.dy, g.dq, g.dk, g.dv, g.dfilter, &c.opt.c);
+    default: break;
   }
+  const aft_tensor* const filter = c.filter.values().tensor();
+  if (c.filter.is_sparse()) {
+    return aft_conv_sparse_backward(q, k, v, c.filter.taps().tensor(), filter, g.dy, g.dq, g.dk, g.dv, g.dfilter,
+                                    &c.opt.c);
+  }
+  return aft_conv_backward(q, k, v, filter, g.dy, g.dq, g.dk, g.dv, g.dfilter, &c.opt.c);
 }
 
 }  // namespace
@@ -90,15 +99,15 @@ PyObject* backward(PyObject*, PyObject* arguments) {
     c.opt.c.average = average.tensor();
     const maker m(c.like, c.q.given() ? c.q : c.k);
     const element_type type = type_of_data(c);
-    result dq, dk, dv, dfilter;
+    result dq, dk, dv;
     bias_result dbias;
+    filter_result dfilter;
     // A gate that does not read q gives a gradient of 0, of the shape that q would have.
     dq.want({c.name, "dq"}, more[3], m, c.q.given() ? shape_of(c.q) : shape_of(dy), type);
     dk.want({c.name, "dk"}, more[4], m, shape_of(c.k), type);
     dv.want({c.name, "dv"}, more[5], m, shape_of(c.v), type);
     if (c.op == AFT_CONV) {
-      dfilter.want({c.name, "dfilter"}, more[6], m, shape_of(c.filter),
-                   c.filter.given() ? c.filter.tensor()->dtype : element_type{});
+      dfilter.want(c.name, more[6], m, c.filter);
     } else if (c.op != AFT_SIMPLE) {
       dbias.want(c.name, more[6], m, c.bias);
     }
