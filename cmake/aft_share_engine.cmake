@@ -15,7 +15,12 @@ function(aft_share_engine target flag)
     target_compile_options(${engine} PRIVATE ${flag} $<$<BOOL:${AFT_TRY_PROGRAMS}>:-O1>)
     target_link_libraries(${engine} PUBLIC aft::aft)
   endif()
-  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -include "${support}/engine.hpp")
+  get_target_property(joined ${target} UNITY_BUILD)
+  if(joined)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE "#include \"${support}/engine.hpp\"")
+  else()
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -include "${support}/engine.hpp")
+  endif()
   set_property(SOURCE ${ARGN} APPEND PROPERTY OBJECT_DEPENDS "${support}/engine.hpp")
   target_link_libraries(${target} PUBLIC ${engine})
 endfunction()
@@ -27,6 +32,15 @@ function(aft_try_only)
       target_compile_options(${target} PRIVATE -O0)
     endif()
   endforeach()
+endfunction()
+
+# aft_join_sources(<target>...): where programs are only tried, several sources of a target are one compilation, which reads
+# their headers once. Whoever builds the examples alone, as scripts/demo does, compiles each by itself. Comes before
+# aft_share_engine.
+function(aft_join_sources)
+  if(AFT_TRY_PROGRAMS AND NOT AFT_TEST_FULL)
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
 endfunction()
 
 # aft_share_native_engine(<target> <source>...): the same with kernels for this machine, which the benchmark and char_lm

@@ -38,9 +38,9 @@ void call(const std::string& what, const aft::cpu& exec, Sequences& x, buffer<fl
   const aft::banded_bias dbias{aft::tensor_view<float, 2>{dband.data(), {rows, win.width()}}};
   const aft::tensor_view<const float, 2> filter{band.data(), {32, 7}};
   const aft::tensor_view<float, 2> dfilter{dband.data(), {32, 7}};
-  const index_t side = static_cast<index_t>(std::lround(std::sqrt(static_cast<double>(x.w.size()))));
-  const aft::dense_bias w{aft::tensor_view<const float, 2>{x.w.data(), {side, side}}};
-  const aft::dense_bias dw{aft::tensor_view<float, 2>{x.dw.data(), {side, side}}};
+  const index_t rows_of_w = static_cast<index_t>(std::lround(std::sqrt(static_cast<double>(x.w.size()))));
+  const aft::dense_bias w{aft::tensor_view<const float, 2>{x.w.data(), {rows_of_w, rows_of_w}}};
+  const aft::dense_bias dw{aft::tensor_view<float, 2>{x.dw.data(), {rows_of_w, rows_of_w}}};
   if (what == "full") return aft::full(exec, q, k, v, w, y, opt);
   if (what == "local32") return aft::local(exec, q, k, v, bias, win, y, opt);
   if (what == "simple") return aft::simple(exec, q, k, v, y, opt);

@@ -42,7 +42,7 @@ void row_through(index_t in, index_t out, const Real* x, const Real* w, Real bet
   const index_t columns = ((out + pieces - 1) / pieces + lanes<Real> - 1) / lanes<Real> * lanes<Real>;
   parallel_for((out + columns - 1) / columns, threads, [&](index_t piece, int) {
     const index_t first = piece * columns;
-    detail::gemm_eigen<Real>(1, std::min(columns, out - first), in, {x, in}, {w + first, out}, beta, y + first, out);
+    gemm_row<Real>(std::min(columns, out - first), in, x, {w + first, out}, beta, y + first);
   });
 }
 
