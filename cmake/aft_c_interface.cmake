@@ -18,7 +18,14 @@ function(aft_need_c_interface)
                                                                 VISIBILITY_INLINES_HIDDEN ON)
   # Debug information is what the test of the binary interface reads.
   target_compile_options(aft_c_interface PRIVATE -O0 -g)
-  set_property(SOURCE ${AFT_C_INTERFACE_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -include "${support}/engine.hpp")
+  # One compilation, as most of each file is the library's headers.
+  set_target_properties(aft_c_interface PROPERTIES UNITY_BUILD_BATCH_SIZE 0 UNITY_BUILD_CODE_BEFORE_INCLUDE
+                                                   "#include \"${support}/engine.hpp\"")
+  if(NOT AFT_TEST_FULL)
+    set_target_properties(aft_c_interface PROPERTIES UNITY_BUILD ON)
+  else()
+    set_property(SOURCE ${AFT_C_INTERFACE_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -include "${support}/engine.hpp")
+  endif()
   set_property(SOURCE ${AFT_C_INTERFACE_SOURCES} APPEND PROPERTY OBJECT_DEPENDS "${support}/engine.hpp")
   target_include_directories(aft_c_interface INTERFACE "${aft_SOURCE_DIR}/include")
   target_link_libraries(aft_c_interface PRIVATE aft_c_engine aft_warnings)

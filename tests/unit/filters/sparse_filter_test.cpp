@@ -69,18 +69,19 @@ TEST_CASE_TEMPLATE("sequences, planes and boxes, heads and key channels, many ta
   for (index_t m : {0, 1, 2, 5})
     for (const auto& [d, hk, H] :
          {std::array<index_t, 3>{6, 6, 6}, {6, 3, 3}, {6, 2, 1}, {12, 12, 2}, {70, 70, 70}, {1, 1, 1}}) {
-      random_call<T, 1> sequence{.grid = {11}, .d = d, .hk = hk, .H = H, .m = m};
-      random_call<T, 2> plane{.grid = {4, 5}, .d = d, .hk = hk, .H = H, .m = m};
-      random_call<T, 3> box{.B = 1, .grid = {2, 3, 3}, .d = d, .hk = hk, .H = H, .m = m};
-      for (bool excluded : {false, true}) {
-        const auto beyond = excluded ? aft::outside::excluded : aft::outside::zero_bias;
-        sequence.o.outside = plane.o.outside = box.o.outside = beyond;
-        sequence.draw(++seed);
-        plane.draw(++seed, 2, 2);
-        box.draw(++seed, 1, 3, 2);
-        check(sequence);
-        check(plane);
-        check(box);
+      const auto try_grid = [&]<std::size_t Axes>(random_call<T, Axes> c, double scale, double value_scale,
+                                                  index_t reach) {
+        for (bool excluded : {false, true}) {
+          c.o.outside = excluded ? aft::outside::excluded : aft::outside::zero_bias;
+          c.draw(++seed, scale, value_scale, reach);
+          check(c);
+        }
+      };
+      try_grid(random_call<T, 1>{.grid = {11}, .d = d, .hk = hk, .H = H, .m = m}, 1, 1, 3);
+      // Storage types differ in how numbers are read, whatever the grid.
+      if constexpr (sizeof(T) > 2) {
+        try_grid(random_call<T, 2>{.grid = {4, 5}, .d = d, .hk = hk, .H = H, .m = m}, 2, 2, 3);
+        try_grid(random_call<T, 3>{.B = 1, .grid = {2, 3, 3}, .d = d, .hk = hk, .H = H, .m = m}, 1, 3, 2);
       }
     }
 }

@@ -111,18 +111,18 @@ TEST_CASE_TEMPLATE("sparse gradients: sequences, planes and boxes, heads, key ch
   for (index_t m : {0, 1, 3})
     for (const auto& [d, hk, H] : {std::array<index_t, 3>{6, 6, 6}, {6, 3, 3}, {6, 2, 1}, {20, 20, 4}})
       for (index_t reach : {2, 7}) {
-        random_call<T, 1> sequence{.grid = {9}, .d = d, .hk = hk, .H = H, .m = m};
-        random_call<T, 2> plane{.grid = {1 + m, 5}, .d = d, .hk = hk, .H = H, .m = m};
-        random_call<T, 3> box{.B = 1, .grid = {2, 3, 3}, .d = d, .hk = hk, .H = H, .m = m};
-        sequence.o.outside = plane.o.outside = box.o.outside =
-            reach == 2 ? aft::outside::zero_bias : aft::outside::excluded;
-        sequence.o.arithmetic = plane.o.arithmetic = box.o.arithmetic = aft::arithmetic::full;
-        sequence.draw(++seed, 1, 1, reach);
-        plane.draw(++seed, 2, 2, reach);
-        box.draw(++seed, 1, 3, reach);
-        check(sequence, seed);
-        check(plane, seed);
-        check(box, seed);
+        const auto try_grid = [&]<std::size_t Axes>(random_call<T, Axes> c, double scale, double value_scale) {
+          c.o.outside = reach == 2 ? aft::outside::zero_bias : aft::outside::excluded;
+          c.o.arithmetic = aft::arithmetic::full;
+          c.draw(++seed, scale, value_scale, reach);
+          check(c, seed);
+        };
+        try_grid(random_call<T, 1>{.grid = {9}, .d = d, .hk = hk, .H = H, .m = m}, 1, 1);
+        // Storage types differ in how numbers are read, whatever the grid.
+        if constexpr (sizeof(T) > 2) {
+          try_grid(random_call<T, 2>{.grid = {1 + m, 5}, .d = d, .hk = hk, .H = H, .m = m}, 2, 2);
+          try_grid(random_call<T, 3>{.B = 1, .grid = {2, 3, 3}, .d = d, .hk = hk, .H = H, .m = m}, 1, 3);
+        }
       }
 }
 
