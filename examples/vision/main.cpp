@@ -35,7 +35,16 @@ result result_of(training& run, const image_set& data, const std::vector<index_t
 }
 
 std::unique_ptr<training> start(const command_line& line, mixer_kind mixer, const image_set& data) {
-  if (line.load.empty()) return std::make_unique<training>(settings_for(line, mixer, data), data, line.threads);
+  if (line.load.empty()) {
+    auto fresh = std::make_unique<training>(settings_for(line, mixer, data), data, line.threads);
+    if (!line.begin_with.empty()) {
+      const index_t taken = fresh->begin_with(line.begin_with, line.names);
+      std::printf("%s: %lld of %lld tensors begin as in %s\n", std::string(name_of(mixer)).c_str(),
+                  static_cast<long long>(taken), static_cast<long long>(fresh->network().parameters().size()),
+                  line.begin_with.c_str());
+    }
+    return fresh;
+  }
   const std::filesystem::path file = file_for(line, line.load, mixer);
   const checkpoint from = read_checkpoint(file);
   require_mixer(from, file, mixer);
@@ -64,6 +73,7 @@ int classify(const command_line& line) {
       return exit_interrupted;
     }
     results.push_back(result_of(*one, data, line.test_grids));
+    results.back().begun_with = line.begin_with.filename().string();
     // After each mixer: what is finished is not lost with what is not.
     if (!line.out.empty())
       write_json(line.out / "results.json", results, line.data.filename().string(), data, line.threads);

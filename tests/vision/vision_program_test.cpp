@@ -110,6 +110,24 @@ TEST_CASE("vision: trains, writes results, and goes on from a checkpoint to the 
                         "its mixer is conv2d, not simple");
 }
 
+TEST_CASE("vision: AFT-conv begins with a Transformer's weights") {
+  const scratch_directory directory;
+  const std::string base = classify() + data_in(directory) + small;
+  const std::string file = (directory / "vit.safetensors").string();
+  REQUIRE(run_command(base + " --mixer attention --steps 3 --save " + file).status == 0);
+  const outcome result =
+      run_command(base + " --mixer conv2d --steps 2 --begin-with " + file + " --out " + (directory / "o").string());
+  INFO(result.output);
+  CHECK(result.status == 0);
+  CHECK(result.output.find("tensors begin as in") != std::string::npos);
+  CHECK(results_in(directory / "o")["results"][0]["begun_with"] == "vit.safetensors");
+  const std::string rest = " --data " + directory.path().string() + small + " --mixer conv2d";
+  check_program_refuses(rest + " --begin-with " + (directory / "none").string(), "none");
+  check_program_refuses(rest + " --names " + file, "--begin-with");
+  check_program_refuses(rest + " --begin-with " + file + " --names " + file, "expected a JSON object");
+  check_program_refuses(rest + " --begin-with " + file + " --dim 32", "has shape");
+}
+
 TEST_CASE("vision: several mixers have a checkpoint each") {
   const scratch_directory directory;
   const outcome result = run_command(classify() + data_in(directory) + small + " --mixer all --steps 2 --save " +

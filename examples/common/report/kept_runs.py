@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 NAMES = {"local": "AFT-local", "conv": "AFT-conv", "conv2d": "AFT-conv", "full": "AFT-full", "simple": "AFT-simple",
          "attention": "attention"}
@@ -66,3 +67,23 @@ def show_or_check(arguments, table):
         print(f"{arguments[2]} does not hold this table:\n\n{wanted}", file=sys.stderr)
         return 1
     return None
+
+
+SHARED = ("data", "training_images", "test_images", "compiler", "products", "threads")
+
+
+def run_missing(command, file, runs, keep):
+    """What FILE lacks of these runs, arguments by name, one result each: a run that is finished is kept, so that a call which was
+    interrupted goes on. keep(result) is what is kept of one. Returns the document."""
+    document = read(file) if pathlib.Path(file).exists() else {**origin(), "runs": {}}
+    for name, arguments in runs.items():
+        if name in document["runs"]:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([*command, "--out", folder, *arguments], check=True)
+            results = read(pathlib.Path(folder, "results.json"))
+        [one] = results["results"]
+        document.update({key: results[key] for key in SHARED})
+        document["runs"][name] = keep(one)
+        write(file, document)
+    return document

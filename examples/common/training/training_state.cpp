@@ -9,13 +9,13 @@
 
 namespace examples {
 
-namespace {
-
 std::string shape_text(const std::vector<index_t>& shape) {
   std::string s = "(";
   for (const index_t extent : shape) s += (s.size() > 1 ? ", " : "") + std::to_string(extent);
   return s + ")";
 }
+
+namespace {
 
 /// A tensor of the file with the array that it belongs to.
 struct target {

@@ -16,6 +16,9 @@ struct history {
   std::vector<double> seconds;  // since the start, without the time between interruption and resumption
 };
 
+/// "(2, 3)".
+std::string shape_text(const std::vector<index_t>& shape);
+
 /// Copies weights, moments and history, or throws user_error before anything is changed.
 void restore(const safetensors::file& file, std::int64_t steps_done, optimizer& state, history& past);
 

@@ -10,12 +10,10 @@ A run that is finished is kept: what was interrupted goes on with the next call.
 """
 
 import pathlib
-import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
-from kept_runs import machine_of, origin, read, show_or_check, write  # noqa: E402  (where they are comes first)
+from kept_runs import machine_of, run_missing, show_or_check, write  # noqa: E402  (where they are comes first)
 
 # What each asks, and its runs: a name and what differs from the default. The default is 7 x 7 taps, as in the papers' Table 10.
 GROUPS = {
@@ -30,7 +28,6 @@ GROUPS = {
     "Entropy in the loss (AFT Eq. 9)": {"none": (), **{f"{x}": ("--filter-entropy", x) for x in ("0.001", "0.01", "0.1")}},
 }
 DEFAULTS = ("--mixer", "conv2d", "--images", "20000", "--epochs", "1", "--layers", "3", "--window", "7", "--heads", "16")
-SHARED = ("data", "training_images", "test_images", "compiler", "products", "threads")
 KEPT = ("parameters", "accuracy", "test_bits", "mixer_ms", "step_ms", "steps", "batch", "layers", "dim", "heads", "window",
         "naive_filter", "gated", "connected", "one_tap", "filter_entropy", "learning_rate", "bias_lr_scale", "seed")
 
@@ -59,21 +56,13 @@ def spread_of(biases):
     return float(numpy.mean(shares))
 
 
+def kept(one):
+    return {**{key: one[key] for key in KEPT}, "spread": spread_of(one["biases"]), "other_grids": one.get("other_grids", [])}
+
+
 def run_all(program, file, options):
-    document = read(file) if pathlib.Path(file).exists() else {**origin(), "runs": {}}
-    for group in GROUPS.values():
-        for changes in group.values():
-            name = name_of(changes)
-            if name in document["runs"]:
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                subprocess.run([program, "classify", "--out", folder, *merged(DEFAULTS, changes), *options], check=True)
-                results = read(pathlib.Path(folder, "results.json"))
-            [one] = results["results"]
-            document.update({key: results[key] for key in SHARED})
-            document["runs"][name] = {**{key: one[key] for key in KEPT}, "spread": spread_of(one["biases"]),
-                                      "other_grids": one.get("other_grids", [])}
-            write(file, document)
+    runs = {name_of(changes): (*merged(DEFAULTS, changes), *options) for group in GROUPS.values() for changes in group.values()}
+    document = run_missing([program, "classify"], file, runs, kept)
     document["groups"] = {title: {label: name_of(changes) for label, changes in group.items()} for title, group in GROUPS.items()}
     write(file, document)
 

@@ -47,6 +47,7 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"connected", m.filter.connected},
         {"one_tap", m.filter.one_tap},
         {"filter_entropy", m.filter.entropy},
+        {"begun_with", printable(r.begun_with)},
         {"batch", r.settings.batch},
         {"steps", r.settings.steps},
         {"learning_rate", r.settings.learning_rate},

@@ -29,6 +29,7 @@ struct result {
     std::vector<float> values;  // as the operator gets them
   };
   std::vector<rescaled> others;  // grids
+  std::string begun_with;        // the file of another model's weights, where there is one
   std::vector<bias> biases;      // one a layer; none for attention and simple
   double accuracy() const { return accuracy_of(tested); }
   double accuracy_of(const evaluation& e) const {

@@ -54,6 +54,11 @@ void add_options(CLI::App& app, command_line& line) {
                  "conv2d: test with larger or smaller images too, whose patches are grids of these sides")
       ->delimiter(',')
       ->check(CLI::Range(index_t{1}, index_t{1024}));
+  app.add_option(
+      "--begin-with", line.begin_with,
+      "safetensors of a trained model: its weights, but for queries, keys and positions (AFT, compatibility)");
+  app.add_option("--names", line.names, "With --begin-with: a JSON table of this program's names and the file's")
+      ->needs("--begin-with");
   add_run_options(
       app, line,
       {.mixer = "conv2d, attention, full, local, simple or all; may be repeated",
@@ -64,7 +69,8 @@ void add_options(CLI::App& app, command_line& line) {
        .bias_scale = "Learning rate of the position bias over that of the rest (conv2d 10, full and local 30)",
        .seed = "Names the initial weights and the order of the images",
        .quick = "conv2d alone on a third of the images, a minute in all"},
-      {"--epochs", "--patch", "--naive-filter", "--without-query", "--window-only", "--one-tap", "--filter-entropy"});
+      {"--epochs", "--patch", "--naive-filter", "--without-query", "--window-only", "--one-tap", "--filter-entropy",
+       "--begin-with"});
 }
 
 }  // namespace

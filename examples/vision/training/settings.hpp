@@ -27,6 +27,7 @@ struct command_line : run_line {
   index_t patch = 2;
   filter_choices filter;
   std::vector<index_t> test_grids;            // sides
+  std::filesystem::path begin_with, names;    // another model's weights, and what they are called there
   bool ungated = false, unconnected = false;  // what of `filter` the command line turns off
 };
 

@@ -4,6 +4,7 @@
 
 #include "common/support/user_error.hpp"
 #include "common/training/step_times.hpp"
+#include "vision/training/transfer.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -41,6 +42,11 @@ training::training(const training_settings& settings, const image_set& data, int
 training::training(const checkpoint& from, const image_set& data, int threads)
     : training(fitting(from, data), data, threads) {
   restore(from.tensors, from.steps_done, optimizer_, history_);
+}
+
+index_t training::begin_with(const std::filesystem::path& weights, const std::filesystem::path& names) {
+  const safetensors::file file = safetensors::file::read(weights);
+  return vision::begin_with(file, names.empty() ? name_table{} : name_table::read(names), model_.parameters());
 }
 
 double training::step() {

@@ -21,6 +21,9 @@ class training {
   /// Goes on where the checkpoint ends. Throws user_error if it does not fit or is of other images.
   training(const checkpoint& from, const image_set& data, int threads);
 
+  /// Takes weights of another model, before the first step; returns of how many tensors. Throws user_error.
+  index_t begin_with(const std::filesystem::path& weights, const std::filesystem::path& names);
+
   /// One step; returns the training loss in bits an image.
   double step();
   bool finished() const { return steps_done() >= settings_.steps; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engines/engines.hpp"
 #include "harness/harness.hpp"
 
 using namespace aft::test;
