@@ -41,10 +41,10 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """The package where mypy takes it for source: what is installed it does not look into. aft.torch is not part of
-    it."""
+    """The package where mypy takes it for source: what is installed it does not look into. aft.torch and
+    aft.jax are not part of it."""
     folder = tmp_path_factory.mktemp("types")
-    shutil.copytree(PACKAGE, folder / "aft", ignore=shutil.ignore_patterns("torch", "*.so", "__pycache__"))
+    shutil.copytree(PACKAGE, folder / "aft", ignore=shutil.ignore_patterns("torch", "jax.py", "*.so", "__pycache__"))
     return folder
 
 
