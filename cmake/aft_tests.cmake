@@ -105,13 +105,19 @@ function(aft_need_test_harness)
     add_dependencies(aft_test_harness ${targets})
   endif()
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
-    # Watched, it took most of the tests' time; in most of these trees nobody asks it (AFT_TEST_WATCHED). Last of all, so
-    # that every function that another file has as well is taken from there, where it is watched.
+    # Watched, it took most of the tests' time, and under ThreadSanitizer nobody asks it. Last of all, so that every
+    # function that another file has as well is taken from there, where it is watched.
     add_library(aft_test_oracle STATIC "${support}/harness/oracle.cpp")
     target_compile_options(aft_test_oracle PRIVATE -fno-sanitize=all)
+    if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=thread" AND NOT AFT_TEST_FULL)
+      target_compile_definitions(aft_test_oracle PRIVATE AFT_TEST_WITHOUT_ORACLE)
+    elseif(NOT AFT_TEST_FULL)
+      # Asked for few calls (AFT_TEST_WATCHED).
+      target_compile_options(aft_test_oracle PRIVATE -O0)
+    endif()
     _aft_leave_uncounted("${support}/harness/oracle.cpp")
     foreach(property COMPILE_DEFINITIONS INCLUDE_DIRECTORIES)
-      set_property(TARGET aft_test_oracle PROPERTY ${property} "$<TARGET_PROPERTY:aft_test_harness,${property}>")
+      set_property(TARGET aft_test_oracle APPEND PROPERTY ${property} "$<TARGET_PROPERTY:aft_test_harness,${property}>")
     endforeach()
     target_link_libraries(aft_test_oracle PRIVATE aft::aft aft_warnings)
     target_link_libraries(aft_test_harness PRIVATE aft_test_oracle)

@@ -6,9 +6,9 @@
 #include "call/typed_call.hpp"
 #include "typed_functions.hpp"
 
-#if defined(AFT_TEST_WATCHED)
+#if defined(AFT_TEST_WITHOUT_ORACLE)
 
-// Nobody asks for numbers there, and what evaluates them takes a minute to compile.
+// Threads alone are looked at there, and what evaluates numbers takes a minute to compile.
 namespace aft::test {
 const typed_oracle oracle_f32{}, oracle_f64{}, oracle_f16{}, oracle_bf16{};
 }  // namespace aft::test
