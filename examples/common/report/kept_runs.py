@@ -87,3 +87,16 @@ def run_missing(command, file, runs, keep):
         document["runs"][name] = keep(one)
         write(file, document)
     return document
+
+
+def command(text, table, run_all):
+    """What a script of kept runs does with its arguments: --table, --check, or run_all(program, file, options). Returns the exit status."""
+    arguments = sys.argv[1:]
+    done = show_or_check(arguments, table)
+    if done is not None:
+        return done
+    if len(arguments) < 2 or arguments[0].startswith("-"):
+        print(text, file=sys.stderr)
+        return 2
+    run_all(arguments[0], arguments[1], arguments[2:])
+    return 0

@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
-from kept_runs import machine_of, run_missing, show_or_check, write  # noqa: E402  (where they are comes first)
+from kept_runs import command, machine_of, run_missing, write  # noqa: E402  (where they are comes first)
 
 # What each asks, and its runs: a name and what differs from the default. The default is 7 x 7 taps, as in the papers' Table 10.
 GROUPS = {
@@ -86,17 +86,5 @@ def table(document):
                        f"{other['test_bits']:.3f} | | |")
 
 
-def main():
-    arguments = sys.argv[1:]
-    done = show_or_check(arguments, table)
-    if done is not None:
-        return done
-    if len(arguments) < 2 or arguments[0].startswith("-"):
-        print(__doc__, file=sys.stderr)
-        return 2
-    run_all(arguments[0], arguments[1], arguments[2:])
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, table, run_all))

@@ -16,7 +16,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
 from curves import smoothed  # noqa: E402  (where they are comes first)
-from kept_runs import machine_of, read, run_missing, show_or_check, write  # noqa: E402
+from kept_runs import command, machine_of, read, run_missing, write  # noqa: E402
 
 STEPS, PART = 3750, 625
 RUNS = {
@@ -85,20 +85,8 @@ def draw(document, file):
     figure.savefig(file, dpi=130)
 
 
-def main():
-    arguments = sys.argv[1:]
-    done = show_or_check(arguments, table)
-    if done is not None:
-        return done
-    if len(arguments) == 3 and arguments[0] == "--draw":
-        draw(read(arguments[1]), arguments[2])
-        return 0
-    if len(arguments) < 2 or arguments[0].startswith("-"):
-        print(__doc__, file=sys.stderr)
-        return 2
-    run_all(arguments[0], arguments[1], arguments[2:])
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if len(sys.argv) == 4 and sys.argv[1] == "--draw":
+        draw(read(sys.argv[2]), sys.argv[3])
+    else:
+        sys.exit(command(__doc__, table, run_all))

@@ -14,7 +14,7 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
-from kept_runs import NAMES, machine_of, run_missing, show_or_check  # noqa: E402  (where they are comes first)
+from kept_runs import NAMES, command, machine_of, run_missing  # noqa: E402  (where they are comes first)
 
 SEEDS = (1, 2, 3)
 RUNS = {f"{mixer} {seed}": ("--mixer", mixer, "--epochs", "1", "--seed", str(seed))
@@ -46,18 +46,10 @@ def table(document):
         yield f"| {NAMES[mixer]} | {own[0]['parameters']:,} | {accuracy} | {bits} | {times} | {memory} |"
 
 
-def main():
-    arguments = sys.argv[1:]
-    done = show_or_check(arguments, table)
-    if done is not None:
-        return done
-    if len(arguments) < 2 or arguments[0].startswith("-"):
-        print(__doc__, file=sys.stderr)
-        return 2
-    runs = {name: (*changes, *arguments[2:]) for name, changes in RUNS.items()}
-    run_missing([arguments[0], "classify"], arguments[1], runs, lambda one: {key: one[key] for key in KEPT})
-    return 0
+def run_all(program, file, options):
+    runs = {name: (*changes, *options) for name, changes in RUNS.items()}
+    run_missing([program, "classify"], file, runs, lambda one: {key: one[key] for key in KEPT})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, table, run_all))
