@@ -146,6 +146,14 @@ def test_arguments_that_do_not_fit(call, text):
         call(x, torch.ones(5, 5))
 
 
+def test_a_sparse_filter_is_for_the_calls_on_arrays():
+    x, taps = torch.ones(2, 5, 4), torch.zeros(2, 1, dtype=torch.int32)
+    sparse = aft.SparseFilter(taps, torch.zeros(2, 1))
+    with pytest.raises(TypeError, match="aft.torch.conv: a SparseFilter"):
+        aft.torch.conv(x, x, x, sparse)
+    assert torch.equal(aft.conv(x, x, x, sparse), aft.simple(x, x, x))
+
+
 def test_nothing_is_written_by_a_call_that_fails():
     x, out = torch.ones(2, 5, 4), torch.full((2, 5, 4), 7.0)
     with pytest.raises(ValueError, match="'w' of bias"):

@@ -170,5 +170,7 @@ def conv(q: Optional[Tensor], k: Tensor, v: Tensor, filter: Tensor, *, causal: b
     Everything else, results and errors as in full; masks and lengths count points in row-major order. Cost:
     O(B T taps d); all outside the filter costs O(B T d).
     """
+    if isinstance(filter, aft.SparseFilter):
+        raise TypeError("aft.torch.conv: a SparseFilter is no argument of an op: aft.conv takes it, of tensors without a gradient")
     return _call(CONV, q, k, v, (filter,), causal, gate, outside, arithmetic, mask, key_lengths, query_lengths,
                  first_query, query_offsets, key_offsets, stream, slot_ids, threads, out, return_lse, return_average)
