@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """aft.jax: the package's results under jit and vmap, and gradients beside JAX's own of the formula."""
 
+import doctest
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -120,3 +122,11 @@ def test_types(tmp_path):
                            "/dev/null", tmp_path / "aft/jax.py"], env={"MYPYPATH": str(tmp_path)}, capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page():
+    page = pathlib.Path(__file__).resolve().parents[3] / "docs/python/jax.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+    session = doctest.DocTestParser().get_doctest("".join(blocks), {}, str(page), str(page), 0)
+    assert len(session.examples) > 5
+    assert doctest.DocTestRunner().run(session).failed == 0
