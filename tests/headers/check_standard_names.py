@@ -45,6 +45,7 @@ HOMES = {
     "span": "as_bytes as_writable_bytes span",
     "stdexcept": "invalid_argument runtime_error",
     "string": "string to_string",
+    "thread": "this_thread",
     "tuple": "apply tuple",
     "type_traits": "common_type_t conditional_t integral_constant is_arithmetic_v is_array_v is_class_v is_const_v "
                    "is_convertible_v is_enum_v is_integral_v is_invocable_v is_lvalue_reference_v "

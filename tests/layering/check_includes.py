@@ -57,7 +57,7 @@ EXAMPLES = {
 }
 # Third-party headers that exactly one file may know, so that one file changes when they do.
 SINGLE_HOME = {"omp.h": "aft/cpu/runtime/parallel.hpp", "xsimd/": "aft/cpu/simd/arch.hpp",
-               "mpi.h": "aft/distributed/mpi.hpp"}
+               "mpi.h": "aft/distributed/mpi.hpp", "nccl.h": "aft/distributed/nccl.hpp"}
 # An executor that is made of another stands on the whole library, as its users do.
 ON_TOP = ("aft/distributed/split.hpp",)
 # What is included where nothing may follow; it does not exist on purpose.
@@ -68,7 +68,7 @@ ROOTS = ("include", "backends/cpu/include", "backends/compiled/include", "backen
 SUFFIXES = {".hpp", ".cuh", ".h"}
 # What users and tests include.
 ENTRIES = ("aft/aft.hpp", "aft/aft.h", "aft/reference/reference.hpp", "aft/distributed/in_process.hpp",
-           "aft/distributed/mpi.hpp")
+           "aft/distributed/mpi.hpp", "aft/distributed/nccl.hpp")
 
 
 def layer(name):

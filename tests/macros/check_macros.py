@@ -16,6 +16,9 @@ ROOTS = ["include", "backends/cpu/include", "backends/cuda/include"]
 OPTIONAL = "#if __has_include(<{0}>)\n#include <{0}>\n#endif\n"
 # Headers that refuse to be read without another library's.
 NEEDED = {"aft/distributed/mpi.hpp": "mpi.h"}
+# And one that is read by itself, behind CUDA's own headers: the emulator's stand in their place before all others.
+BESIDE_CUDA = "aft/distributed/nccl.hpp"
+CUDA = ("cuda_runtime_api.h", "nccl.h")
 # Other libraries' switches that ours set.
 SWITCHES = {"XSIMD_WITH_EMULATED"}
 
@@ -34,22 +37,30 @@ def main():
     for path, name in headers_of(source):
         text = path.read_text(encoding="utf-8")
         foreign.update(re.findall(r"^\s*#\s*include <((?!aft/)[^>]+)>", text, re.M))
-        own.append(name)
+        if name != BESIDE_CUDA:
+            own.append(name)
         faults += [f"{name}: the macro {macro} may clash with a name of the user's"
                    for macro in re.findall(r"^\s*#\s*define\s+((?!AFT_)\w+)", text, re.M) if macro not in SWITCHES]
     if not foreign or not own:
         sys.exit(f"no headers below {source}")
 
     here = pathlib.Path(__file__).parent
+
+    def compile_with(unit, *more):
+        done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", *flags, *(f"-I{source / root}" for root in ROOTS), *more, "-x",
+                               "c++", "-"], input=unit, capture_output=True, text=True, check=False)
+        return [done.stderr] if done.returncode != 0 else []
+
+    foreign.difference_update(CUDA)
     unit = "".join(OPTIONAL.format(name) for name in sorted(foreign))
     for name in [here / "culprits.hpp", *own, here / "calls.hpp"]:
         line = f'#include "{name}"\n'
         unit += f"#if __has_include(<{NEEDED[name]}>)\n{line}#endif\n" if name in NEEDED else line
-    done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", "-DAFT_DEVICE_EMULATOR", *flags,
-                           *(f"-I{source / root}" for root in ROOTS), f"-I{source}/tests/support/emulator", "-x", "c++",
-                           "-"], input=unit, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        faults.append(done.stderr)
+    faults += compile_with(unit, "-DAFT_DEVICE_EMULATOR", f"-I{source}/tests/support/emulator")
+    there = " && ".join(f"__has_include(<{name}>)" for name in CUDA)
+    read = "".join(f'#include "{name}"\n' for name in (here / "culprits.hpp", BESIDE_CUDA))
+    unit = "".join(OPTIONAL.format(name) for name in sorted(foreign - {"mpi.h"}))
+    faults += compile_with(f"#if {there}\n{unit}" + "".join(f"#include <{name}>\n" for name in CUDA) + f"{read}#endif\n")
     if faults:
         sys.exit("\n".join(faults))
 
