@@ -32,7 +32,9 @@ class in_process {
     return ranks;
   }
 
+  /// Of this handle.
   int rank() const { return rank_; }
+  /// How many ranks there are.
   int size() const { return shared_->size; }
 
   /// `part` of every rank into `gathered`, which has size() times its length.

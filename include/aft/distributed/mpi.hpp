@@ -25,11 +25,13 @@ struct mpi_ref {
   MPI_Comm comm = MPI_COMM_WORLD;  ///< not owned
   int tag = 4105;                  ///< of all messages
 
+  /// Of this process.
   int rank() const {
     int r = 0;
     require_success(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
     return r;
   }
+  /// How many ranks there are.
   int size() const {
     int n = 0;
     require_success(MPI_Comm_size(comm, &n), "MPI_Comm_size");

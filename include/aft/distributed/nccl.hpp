@@ -31,11 +31,13 @@ struct nccl_ref {
   ncclComm_t comm = nullptr;      ///< not owned
   cudaStream_t stream = nullptr;  ///< of all messages, not owned
 
+  /// Of this process.
   int rank() const {
     int r = 0;
     require_success(ncclCommUserRank(comm, &r), "ncclCommUserRank");
     return r;
   }
+  /// How many ranks there are.
   int size() const {
     int n = 0;
     require_success(ncclCommCount(comm, &n), "ncclCommCount");

@@ -34,8 +34,10 @@ struct split {
   Exec exec;          ///< aft::cpu
   mutable Comm comm;  ///< a handle, which the calls use
 };
+/// @cond
 template <class Exec, class Comm>
 split(Exec, Comm) -> split<Exec, Comm>;
+/// @endcond
 
 template <class Exec, class Comm>
 struct runs_on<split<Exec, Comm>> {
