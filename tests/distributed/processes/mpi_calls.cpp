@@ -9,7 +9,7 @@
 
 #include "call/cases.hpp"
 #include "engines/own_engine.hpp"
-#include "typed_split.hpp"
+#include "distributed/typed_split.hpp"
 
 using namespace aft::test;
 using aft::index_t;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls over NCCL: one rank for each GPU of this machine, a thread each. With one GPU the bits are those of the plain call;
-// with more, every rank's part has the bits that threads give for the same cut. 77 where there is none.
+// Calls over NCCL: one rank for each GPU of this machine, a thread each. With one GPU the bits are those of the plain
+// call; with more, every rank's part has the bits that threads give for the same cut. 77 where there is none.
 #include <aft/distributed/in_process.hpp>
 #include <aft/distributed/nccl.hpp>
 
