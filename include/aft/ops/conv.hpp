@@ -54,31 +54,35 @@ decltype(auto) written_values(const DFilter& dfilter) {
   }
 }
 
+/// Whether a gradient has the rank of what it is of; anything that is no view is refused elsewhere.
+template <class Filter, class DFilter>
+constexpr bool filter_gradient_has_rank() {
+  using written = std::remove_cvref_t<decltype(written_values(std::declval<const DFilter&>()))>;
+  if constexpr (is_tensor_view<written>) {
+    if constexpr (is_sparse_filter<Filter>) {
+      return written::rank() == 2;
+    } else if constexpr (is_tensor_view<Filter>) {
+      return written::rank() == Filter::rank();
+    }
+  }
+  return true;
+}
+
 template <class E, class T, class Filter, class DFilter>
 constexpr bool check_filter_gradient() {
+  using written = std::remove_cvref_t<decltype(written_values(std::declval<const DFilter&>()))>;
   if constexpr (detail::is_no_grad<DFilter>) {
     return true;
+  } else if constexpr (!filter_gradient_has_rank<Filter, DFilter>()) {
+    return false;
   } else if constexpr (is_sparse_filter<Filter>) {
-    using values = std::remove_cvref_t<decltype(written_values(std::declval<const DFilter&>()))>;
-    if constexpr (detail::check_bias_tensor<detail::arg::dfilter, E, T, values>()) {
-      constexpr bool same_rank = values::rank() == 2;
-      static_assert(same_rank, "aft::conv_backward: dfilter must have the rank of values, 2, for a sparse filter");
-      if constexpr (same_rank) {
-        return detail::check_mutable<values>();
-      } else {
-        return false;
-      }
+    if constexpr (detail::check_bias_tensor<detail::arg::dfilter, E, T, written>()) {
+      return detail::check_mutable<written>();
     } else {
       return false;
     }
   } else if constexpr (check_filter<detail::arg::dfilter, E, T, DFilter>()) {
-    constexpr bool same_rank = DFilter::rank() == Filter::rank();
-    static_assert(same_rank, "aft::conv_backward: dfilter must have the rank of filter");
-    if constexpr (same_rank) {
-      return detail::check_mutable<DFilter>();
-    } else {
-      return false;
-    }
+    return detail::check_mutable<DFilter>();
   } else {
     return false;
   }
@@ -184,6 +188,9 @@ template <operator_executor E, class Q, class K, class V, class Filter, class DY
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,
                    const DK& dk, const DV& dv, const DFilter& dfilter, const options& opt = default_options) {
   using T = detail::value_of_t<V>;
+  constexpr bool same_rank = checks::filter_gradient_has_rank<Filter, DFilter>();
+  static_assert(same_rank,
+                "aft::conv_backward: dfilter must have the rank of filter, for a sparse one 2 as its values");
   if constexpr (checks::check_filter<detail::arg::filter, E, T, Filter>()) {
     constexpr checks::rank_span ranks = checks::ranks_with_filter<Filter, V>();
     if constexpr (detail::fits<checks::find_inputs<E, ranks.low, ranks.high, Q, K, V>()>()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: aft::conv_backward: dfilter must have the rank of values
+// expect: aft::conv_backward: dfilter must have the rank of filter, for a sparse one 2 as its values
 #include "tensors.hpp"
 
 inline const aft::tensor_view<const std::int32_t, 2> offsets{nullptr, {1, 0}};

@@ -3,8 +3,8 @@
 /// for.
 ///
 /// Pairs without a tap have w = 0 inside a dense filter as outside of it, and w = -inf says there that they are
-/// excluded. So the gradients are those of aft::conv with the smallest filter that holds all taps which reach a key,
-/// and a value's gradient is its tap's. That weighs every pair under the filter and not only the tapped ones; what
+/// excluded. So the gradients are those of the smallest filter that holds all taps which reach a key, and a value's
+/// gradient is its tap's. That weighs every pair under the filter and not only the tapped ones; what
 /// trains a filter until it is sparse has a dense one anyway (AFT Eq. 10).
 #pragma once
 
