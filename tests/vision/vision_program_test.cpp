@@ -125,7 +125,7 @@ TEST_CASE("vision: AFT-conv begins with a Transformer's weights") {
   check_program_refuses(rest + " --begin-with " + (directory / "none").string(), "none");
   check_program_refuses(rest + " --names " + file, "--begin-with");
   check_program_refuses(rest + " --begin-with " + file + " --names " + file, "expected a JSON object");
-  check_program_refuses(rest + " --begin-with " + file + " --dim 32", "has shape");
+  check_program_refuses(rest + " --begin-with " + file + " --patch 4", "has shape (4, 16), expected (16, 16)");
 }
 
 TEST_CASE("vision: several mixers have a checkpoint each") {
