@@ -25,8 +25,8 @@ namespace aft {
 ///
 /// Bytes in device memory move from where they lie. Those in host memory go through memory of the device, taken from
 /// the stream's pool for the time of the message. Every message waits for its stream, so that nothing of it can be
-/// captured. Throws communication_error with NCCL's words, and aborts the communicator, when it has failed, that of
-/// another rank's end included; device_error with the CUDA error's name.
+/// captured. Throws communication_error with NCCL's words when the communicator has failed, also by another rank's end;
+/// device_error with the CUDA error's name.
 struct nccl_ref {
   ncclComm_t comm = nullptr;      ///< not owned
   cudaStream_t stream = nullptr;  ///< of all messages, not owned
@@ -50,8 +50,8 @@ struct nccl_ref {
     const on_device out(part, stream), in(gathered, stream);
     out.fill(part);
     require_success(ncclAllGather(out.data(), in.data(), part.size(), ncclUint8, comm, stream), "ncclAllGather");
-    in.empty_into(gathered);
     wait();
+    in.empty_into(gathered);
   }
 
   /// `out` to rank `to`, `in` from rank `from`; an empty span is no message.
@@ -68,8 +68,8 @@ struct nccl_ref {
     require_success(send, "ncclSend");
     require_success(receive, "ncclRecv");
     require_success(ended, "ncclGroupEnd");
-    received.empty_into(in);
     wait();
+    received.empty_into(in);
   }
 
   /// Ends what the other ranks wait for. The communicator is of no use after it.
@@ -99,7 +99,11 @@ struct nccl_ref {
 
     void* data() const { return data_; }
     void fill(std::span<const std::byte> from) const { copy(data_, from.data(), from.size(), cudaMemcpyHostToDevice); }
-    void empty_into(std::span<std::byte> to) const { copy(to.data(), data_, to.size(), cudaMemcpyDeviceToHost); }
+    /// After wait(), as a copy to memory that is not pinned keeps the caller until all before it is done.
+    void empty_into(std::span<std::byte> to) const {
+      copy(to.data(), data_, to.size(), cudaMemcpyDeviceToHost);
+      if (owned_) require_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    }
 
    private:
     void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind way) const {
@@ -118,10 +122,7 @@ struct nccl_ref {
       if (state != cudaErrorNotReady) require_cuda(state, "cudaStreamQuery");
       ncclResult_t failed = ncclSuccess;
       require_success(ncclCommGetAsyncError(comm, &failed), "ncclCommGetAsyncError");
-      if (failed != ncclSuccess && failed != ncclInProgress) {
-        abort();
-        require_success(failed, "NCCL");
-      }
+      require_success(failed, "NCCL");
       std::this_thread::yield();
     }
   }
