@@ -48,6 +48,25 @@ function(aft_optimise_little)
   endforeach()
 endfunction()
 
+# aft_share_headers(<group> <program>...): what nearly all tests include is read once for the programs of a group, whose flags
+# are the same. It takes 0.9 of the 1.4 s in which g++ compiles full_test, and more of clang++'s; elsewhere each file
+# shows that it includes what it needs.
+function(aft_share_headers group)
+  if(NOT AFT_TRY_PROGRAMS)
+    return()
+  endif()
+  foreach(program IN LISTS ARGN)
+    get_property(first GLOBAL PROPERTY "AFT_TEST_HEADERS_${group}")
+    if(first)
+      target_precompile_headers(${program} REUSE_FROM ${first})
+    else()
+      target_precompile_headers(${program} PRIVATE <doctest/doctest.h> <aft/aft.hpp>
+                                                   "${aft_SOURCE_DIR}/tests/support/harness/harness.hpp")
+      set_property(GLOBAL PROPERTY "AFT_TEST_HEADERS_${group}" ${program})
+    endif()
+  endforeach()
+endfunction()
+
 # _aft_leave_uncounted(<source>...): without the counters that lead libFuzzer to its inputs, which are none for this.
 function(_aft_leave_uncounted)
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize-coverage=([a-z0-9,-]*)")

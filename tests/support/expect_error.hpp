@@ -24,8 +24,8 @@ std::string error_of(F&& f) {
 }
 
 /// Fails the running test where a part is missing from the message.
-inline void check_parts(const std::string& message, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) {
+inline void check_parts(const std::string& message, std::initializer_list<const char*> wanted) {
+  for (const char* part : wanted) {
     CAPTURE(part);
     CAPTURE(message);
     CHECK(message.find(part) != std::string::npos);

@@ -69,20 +69,24 @@ constexpr bool filter_gradient_has_rank() {
 }
 
 template <class E, class T, class Filter, class DFilter>
+constexpr bool filter_gradient_has_type() {
+  using written = std::remove_cvref_t<decltype(written_values(std::declval<const DFilter&>()))>;
+  if constexpr (!filter_gradient_has_rank<Filter, DFilter>()) {
+    return false;
+  } else if constexpr (is_sparse_filter<Filter>) {
+    return detail::check_bias_tensor<detail::arg::dfilter, E, T, written>();
+  } else {
+    return check_filter<detail::arg::dfilter, E, T, DFilter>();
+  }
+}
+
+template <class E, class T, class Filter, class DFilter>
 constexpr bool check_filter_gradient() {
   using written = std::remove_cvref_t<decltype(written_values(std::declval<const DFilter&>()))>;
   if constexpr (detail::is_no_grad<DFilter>) {
     return true;
-  } else if constexpr (!filter_gradient_has_rank<Filter, DFilter>()) {
-    return false;
-  } else if constexpr (is_sparse_filter<Filter>) {
-    if constexpr (detail::check_bias_tensor<detail::arg::dfilter, E, T, written>()) {
-      return detail::check_mutable<written>();
-    } else {
-      return false;
-    }
-  } else if constexpr (check_filter<detail::arg::dfilter, E, T, DFilter>()) {
-    return detail::check_mutable<DFilter>();
+  } else if constexpr (filter_gradient_has_type<E, T, Filter, DFilter>()) {
+    return detail::check_mutable<written>();
   } else {
     return false;
   }
