@@ -2,8 +2,8 @@
 //
 // char_lm: trains the same language model with several mixers and compares them.
 
+#include "char_lm/data/text.hpp"
 #include "char_lm/report/report.hpp"
-#include "char_lm/training/training.hpp"
 #include "common/report/program.hpp"
 #include "common/report/results_file.hpp"
 
@@ -60,7 +60,7 @@ result result_of(training& run, const command_line& line) {
 std::unique_ptr<training> start(const command_line& line, mixer_kind mixer, const text& data) {
   if (line.load.empty()) return std::make_unique<training>(settings_for(line, mixer), data, line.threads);
   const std::filesystem::path file = file_for(line, line.load, mixer);
-  const checkpoint from = read_checkpoint(file);
+  const checkpoint from = read_checkpoint(file, text::checkpoints);
   require_mixer(from, file, mixer);
   return std::make_unique<training>(from, data, line.threads);
 }
@@ -115,7 +115,8 @@ int main(int argc, char** argv) {
   return examples::run_program("char_lm", [&] {
     parsed arguments = parse(argc, argv);
     command_line& line = arguments.line;
-    if (!arguments.finished && line.mixers.empty()) line.mixers = {read_checkpoint(line.load).settings.shape.mixer};
+    if (!arguments.finished && line.mixers.empty())
+      line.mixers = {read_checkpoint(line.load, text::checkpoints).settings.shape.mixer};
     return arguments.finished ? EXIT_SUCCESS : run(line);
   });
 }

@@ -3,8 +3,10 @@
 // vision: trains the same image model with several mixers and compares them.
 
 #include "common/report/program.hpp"
+#include "vision/pixels/pixels.hpp"
 #include "vision/report/report.hpp"
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 
 namespace {
@@ -87,9 +89,21 @@ int classify(const command_line& line) {
 
 int main(int argc, char** argv) {
   return examples::run_program("vision", [&] {
-    parsed arguments = parse(argc, argv);
-    command_line& line = arguments.line;
-    if (!arguments.finished && line.mixers.empty()) line.mixers = {read_checkpoint(line.load).settings.shape.mixer};
-    return arguments.finished ? EXIT_SUCCESS : classify(line);
+    CLI::App app{"Trains image models that differ in one part, the mixer, and compares them."};
+    CLI::App* classified = app.add_subcommand("classify", "Names what is on an image");
+    command_line line;
+    add_classify_options(*classified, line);
+    CLI::App* continued = app.add_subcommand("pixels", "Says the next pixel, and continues images");
+    pixels_line pixels;
+    add_pixels_options(*continued, pixels);
+    app.require_subcommand(1);
+    if (!parse_arguments(app, argc, argv)) return EXIT_SUCCESS;
+    if (continued->parsed()) {
+      complete_pixels(*continued, pixels);
+      return run_pixels(pixels);
+    }
+    complete_classify(*classified, line);
+    if (line.mixers.empty()) line.mixers = {read_checkpoint(line.load).settings.shape.mixer};
+    return classify(line);
   });
 }

@@ -15,7 +15,7 @@ TEST_CASE("checkpoint: an interrupted run goes on to the same losses, bit for bi
   const text data = small_text();
   for (const mixer_kind kind : all_mixers) {
     INFO(name_of(kind));
-    check_resumes<training>(small_settings(kind), data, directory / "run.safetensors", read_checkpoint,
+    check_resumes<training>(small_settings(kind), data, directory / "run.safetensors", read_text_checkpoint,
                             [](training& a, training& b) { CHECK(a.held_out_bits() == b.held_out_bits()); });
   }
 }
@@ -31,7 +31,7 @@ TEST_CASE("checkpoint: settings come back exactly") {
   training run(s, data, 1);
   run.step();
   run.save(directory / "a");
-  const checkpoint read = read_checkpoint(directory / "a");
+  const checkpoint read = read_text_checkpoint(directory / "a");
   CHECK(read.settings.learning_rate == s.learning_rate);
   CHECK(read.settings.bias_scale == s.bias_scale);
   CHECK(read.settings.seed == s.seed);
@@ -60,7 +60,7 @@ TEST_CASE("checkpoint: another text is refused") {
   std::vector<std::uint8_t> other = data.bytes();
   other.back() ^= 1;
   const text changed(std::move(other));
-  CHECK_THROWS_WITH_AS(training(read_checkpoint(directory / "a"), changed, 1), doctest::Contains("another text"),
+  CHECK_THROWS_WITH_AS(training(read_text_checkpoint(directory / "a"), changed, 1), doctest::Contains("another text"),
                        user_error);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("checkpoint: tensors that are missing, unknown or of another shape are
     std::vector<safetensors::source> sources = sources_of(file);
     change(sources);
     safetensors::write(directory / "bad", file.header(), sources);
-    const checkpoint bad = read_checkpoint(directory / "bad");
+    const checkpoint bad = read_text_checkpoint(directory / "bad");
     model<float> network(bad.settings.shape, bad.settings.batch, 1);
     network.initialize(7);
     std::vector<std::vector<float>> before;
@@ -131,7 +131,7 @@ TEST_CASE("checkpoint: every flipped bit of the header is found") {
     flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 7));
     write_file(directory / "bad", flipped);
     INFO("byte ", i, " of ", good.substr(0, end));
-    CHECK_THROWS_AS(training(read_checkpoint(directory / "bad"), data, 1), user_error);
+    CHECK_THROWS_AS(training(read_text_checkpoint(directory / "bad"), data, 1), user_error);
   }
 }
 

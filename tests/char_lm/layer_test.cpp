@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/examples/finite_difference.hpp"
 
-#include "char_lm/model/embedding.hpp"
+#include "common/byte_lm/embedding.hpp"
 #include "common/layers/gelu.hpp"
 #include "common/layers/layer_norm.hpp"
 #include "common/layers/mlp.hpp"

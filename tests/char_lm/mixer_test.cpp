@@ -3,6 +3,7 @@
 
 #include "common/mixers/mixer.hpp"
 
+#include <iterator>
 #include <limits>
 #include <memory>
 
@@ -16,7 +17,23 @@ constexpr sequences whole{2, 150};
 constexpr mixer_shape shape{.channels = 48, .heads = 6, .context = 150, .max_batch = 2, .window = 9, .tied_keys = true};
 const aft::cpu exec{.threads = 2};
 
+/// Each mixer, and those whose bias can be two factors with that, too.
+struct tried {
+  mixer_kind kind;
+  index_t bias_rank = 0;
+  mixer_shape sizes() const {
+    mixer_shape result = shape;
+    result.bias_rank = bias_rank;
+    return result;
+  }
+};
+constexpr tried every_mixer[] = {{mixer_kind::local},  {mixer_kind::conv},   {mixer_kind::attention},
+                                 {mixer_kind::full},   {mixer_kind::simple}, {mixer_kind::local, 5},
+                                 {mixer_kind::full, 5}};
+static_assert(std::size(every_mixer) == std::size(all_mixers) + 2);
+
 struct fixture {
+  explicit fixture(const tried& one) : fixture(one.kind, one.sizes()) {}
   explicit fixture(mixer_kind kind, mixer_shape sizes = shape)
       : mix(make_mixer<double>(kind, "mixer", sizes)),
         qkv(whole.rows() * mix->input_width()),
@@ -25,7 +42,8 @@ struct fixture {
         dqkv(whole.rows() * mix->input_width()) {
     fill_normal(qkv, 1);
     fill_normal(dy, 2);
-    if (parameter<double>* bias = mix->position_bias()) fill_normal(bias->value, 3);
+    std::uint64_t stream = 3;
+    for (parameter<double>* bias : mix->bias_parameters()) fill_normal(bias->value, stream++);
   }
   double value(sequences s = whole) {
     mix->forward(s, qkv.data(), y.data(), exec);
@@ -46,24 +64,24 @@ void check_gradients(fixture& f, sequences s) {
   value();
   f.mix->backward(s, f.qkv.data(), f.y.data(), f.dy.data(), f.dqkv.data(), exec);
   check_gradient("qkv", f.qkv.data(), f.dqkv.data(), s.rows() * f.mix->input_width(), value, 150);
-  if (parameter<double>* bias = f.mix->position_bias())
-    check_gradient("bias", bias->value.data(), bias->grad.data(), bias->count(), value, 80);
+  for (parameter<double>* bias : f.mix->bias_parameters())
+    check_gradient(bias->name.c_str(), bias->value.data(), bias->grad.data(), bias->count(), value, 80);
 }
 
 }  // namespace
 
 TEST_CASE("mixers: gradient of q, k, v and of the position bias") {
-  for (const mixer_kind kind : all_mixers) {
-    INFO(name_of(kind));
-    fixture f(kind);
+  for (const tried& one : every_mixer) {
+    INFO(name_of(one.kind), " ", one.bias_rank);
+    fixture f(one);
     check_gradients(f, whole);
   }
 }
 
 TEST_CASE("mixers: gradients of a sequence shorter than the context") {
-  for (const mixer_kind kind : all_mixers) {
-    INFO(name_of(kind));
-    fixture f(kind);
+  for (const tried& one : every_mixer) {
+    INFO(name_of(one.kind), " ", one.bias_rank);
+    fixture f(one);
     check_gradients(f, {2, 70});
   }
 }
@@ -77,10 +95,10 @@ TEST_CASE("conv mixer: gradients with a key for every channel") {
 }
 
 TEST_CASE("mixers: causal, a later row changes no earlier one") {
-  for (const mixer_kind kind : all_mixers) {
+  for (const tried& one : every_mixer) {
     for (const index_t changed : {1, 64, 100, 149}) {
-      INFO(name_of(kind), " ", changed);
-      fixture f(kind);
+      INFO(name_of(one.kind), " ", one.bias_rank, " ", changed);
+      fixture f(one);
       f.value();
       buffer<double> before(f.y.size());
       std::copy(f.y.begin(), f.y.end(), before.begin());
@@ -97,13 +115,13 @@ TEST_CASE("mixers: causal, a later row changes no earlier one") {
 }
 
 TEST_CASE("mixers: the same bits for any number of threads") {
-  for (const mixer_kind kind : all_mixers) {
-    INFO(name_of(kind));
-    fixture f(kind);
+  for (const tried& one : every_mixer) {
+    INFO(name_of(one.kind), " ", one.bias_rank);
+    fixture f(one);
     f.value();
     f.mix->backward(whole, f.qkv.data(), f.y.data(), f.dy.data(), f.dqkv.data(), exec);
     for (const int threads : {1, 3}) {
-      fixture g(kind);
+      fixture g(one);
       g.mix->forward(whole, g.qkv.data(), g.y.data(), aft::cpu{.threads = threads});
       g.mix->backward(whole, g.qkv.data(), g.y.data(), g.dy.data(), g.dqkv.data(), aft::cpu{.threads = threads});
       CHECK(std::equal(f.y.begin(), f.y.end(), g.y.begin()));

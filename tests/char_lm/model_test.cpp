@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/examples/finite_difference.hpp"
 
-#include "char_lm/model/model.hpp"
+#include "common/byte_lm/model.hpp"
 
 #include <vector>
 

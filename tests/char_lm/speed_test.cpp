@@ -3,7 +3,7 @@
 // What a stream is for: a character in a fraction of the time that recomputing takes.
 #include "support.hpp"
 
-#include "char_lm/training/writer.hpp"
+#include "common/byte_lm/writer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,12 +3,14 @@
 // Rows and bytes that come in parts: the same as all at once, where both are possible, and what happens behind.
 #include "support.hpp"
 
-#include "char_lm/training/writer.hpp"
+#include "common/byte_lm/writer.hpp"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <memory>
+#include <utility>
+#include <vector>
 
 using namespace examples;
 using namespace examples::char_lm;
@@ -20,16 +22,23 @@ constexpr sequences whole{2, 150};
 constexpr mixer_shape shape{.channels = 48, .heads = 6, .context = 150, .max_batch = 2, .window = 9, .tied_keys = true};
 const aft::cpu exec{.threads = 2};
 
+mixer_shape with_factors(index_t bias_rank) {
+  mixer_shape result = shape;
+  result.bias_rank = bias_rank;
+  return result;
+}
+
 /// Rows of the joint projection, mixed at once and by a stream that gets them in parts.
 struct mixed {
-  explicit mixed(mixer_kind kind)
-      : mix(make_mixer<double>(kind, "mixer", shape)),
+  explicit mixed(mixer_kind kind, index_t bias_rank = 0)
+      : mix(make_mixer<double>(kind, "mixer", with_factors(bias_rank))),
         stream(mix->make_stream(whole.batch)),
         width(mix->input_width()),
         qkv(whole.rows() * width),
         y(whole.rows() * shape.channels) {
     fill(qkv, 1);
-    if (parameter<double>* bias = mix->position_bias()) fill(bias->value, 3);
+    std::uint64_t stream_of_bias = 3;
+    for (parameter<double>* bias : mix->bias_parameters()) fill(bias->value, stream_of_bias++);
     mix->forward(whole, qkv.data(), y.data(), exec);
   }
   static void fill(buffer<double>& x, std::uint64_t stream) {
@@ -111,12 +120,14 @@ constexpr Real logit_tolerance = 30 * 300 * std::numeric_limits<Real>::epsilon()
 }  // namespace
 
 TEST_CASE("mixer streams: rows in parts are the rows at once, for every mixer") {
-  for (const mixer_kind kind : all_mixers) {
-    mixed m(kind);
+  std::vector<std::pair<mixer_kind, index_t>> tried{{mixer_kind::local, 5}, {mixer_kind::full, 5}};
+  for (const mixer_kind kind : all_mixers) tried.emplace_back(kind, 0);
+  for (const auto& [kind, bias_rank] : tried) {
+    mixed m(kind, bias_rank);
     const buffer<double> single = m.in_parts(1);
     double worst = 0;
     for (index_t i = 0; i < m.y.size(); ++i) worst = std::max(worst, std::abs(single[i] - m.y[i]));
-    INFO(name_of(kind), ": ", worst);
+    INFO(name_of(kind), " ", bias_rank, ": ", worst);
     // Two averages of values below 5 in size, each with 150 roundings of half a unit.
     CHECK(worst < 2 * 150 * 5 * std::numeric_limits<double>::epsilon());
     for (const index_t part : {7, 64, 150}) {

@@ -4,7 +4,8 @@
 #include "support/examples/programs.hpp"
 
 #include "char_lm/data/text.hpp"
-#include "char_lm/training/training.hpp"
+#include "char_lm/training/settings.hpp"
+#include "common/byte_lm/training.hpp"
 
 namespace examples::char_lm::test {
 
@@ -26,6 +27,10 @@ inline training_settings small_settings(mixer_kind mixer) {
   s.batch = 3;
   s.steps = 12;
   return s;
+}
+
+inline checkpoint read_text_checkpoint(const std::filesystem::path& path) {
+  return read_checkpoint(path, text::checkpoints);
 }
 
 }  // namespace examples::char_lm::test

@@ -36,6 +36,7 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"layers", r.settings.shape.layers},
         {"heads", r.settings.shape.heads},
         {"window", r.settings.shape.window},
+        {"bias_rank", r.settings.shape.bias_rank},
         {"batch", r.settings.batch},
         {"steps", r.settings.steps},
         {"learning_rate", r.settings.learning_rate},

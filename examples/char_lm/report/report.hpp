@@ -3,9 +3,8 @@
 // What a finished run says: the table on the terminal, the JSON that the plots are made from.
 #pragma once
 
-#include "char_lm/training/checkpoint.hpp"
 #include "char_lm/training/settings.hpp"
-#include "char_lm/training/writer.hpp"
+#include "common/byte_lm/training.hpp"
 
 #include <cstdio>
 

@@ -78,6 +78,7 @@ training_settings settings_for(const command_line& line, mixer_kind mixer) {
   s.shape.heads = line.heads != 0 ? line.heads : mixer == mixer_kind::conv ? 16 : 6;
   s.shape.window = line.window;
   s.shape.tied_keys = !line.untied_keys;
+  s.shape.bias_rank = bias_rank_of(mixer, line.bias_rank);
   s.batch = line.batch;
   s.steps = line.steps;
   s.learning_rate = line.learning_rate;
@@ -85,16 +86,6 @@ training_settings settings_for(const command_line& line, mixer_kind mixer) {
   s.seed = line.seed;
   check(s);
   return s;
-}
-
-void check(const training_settings& s) {
-  const model_shape& m = s.shape;
-  const auto in = [](index_t x, index_t low, index_t high) { return x >= low && x <= high; };
-  check_blocks(m.channels, m.heads, m.layers);
-  require(in(m.context, 1, index_t{1} << 20), "--context " + std::to_string(m.context) + ": out of range");
-  require(in(m.window, 1, m.context),
-          "--window " + std::to_string(m.window) + ": expected at most --context, " + std::to_string(m.context));
-  check_run(s);
 }
 
 }  // namespace examples::char_lm

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that decides what a training run computes, and what the command line can set.
+// What the command line can set, and what it means for a training run.
 #pragma once
 
-#include "char_lm/model/model.hpp"
+#include "common/byte_lm/settings.hpp"
 #include "common/training/run_options.hpp"
-#include "common/training/run_settings.hpp"
 
 namespace examples::char_lm {
 
-/// A checkpoint holds these: the same settings and the same text give the same losses, bit for bit.
-struct training_settings : run_settings {
-  model_shape shape;
-};
+using namespace byte_lm;
 
 struct command_line : run_line {
   command_line() {
@@ -40,8 +36,5 @@ parsed parse(int argc, const char* const* argv);
 
 /// The command line's choice for one mixer, with that mixer's own defaults.
 training_settings settings_for(const command_line& line, mixer_kind mixer);
-
-/// Throws user_error if the sizes do not fit together.
-void check(const training_settings& settings);
 
 }  // namespace examples::char_lm

@@ -27,6 +27,9 @@ void block_stack<Real>::collect(parameter_list<Real>& all) {
   }
 }
 
+// Beyond the places of any model's parameters.
+constexpr std::uint64_t factors_apart = 1 << 20;
+
 template <class Real>
 void block_stack<Real>::initialize(std::uint64_t seed, std::uint64_t place) {
   // Output projections and second MLP matrices stay 0: every block begins as the identity, and the
@@ -38,8 +41,10 @@ void block_stack<Real>::initialize(std::uint64_t seed, std::uint64_t place) {
   for (block& b : blocks_) {
     normal(b.feed_forward.up, place++, fan_in);
     normal(b.mix.project, place++, fan_in);
-    parameter<Real>* bias = b.mix.mix->position_bias();
-    if (bias != nullptr) normal(*bias, place, b.mix.mix->bias_deviation());
+    // Of a bias without factors one number names the stream, so that other mixers start the same.
+    std::uint64_t factor = 0;
+    for (parameter<Real>* bias : b.mix.mix->bias_parameters())
+      normal(*bias, place + factor++ * factors_apart, b.mix.mix->bias_deviation());
     ++place;
   }
 }

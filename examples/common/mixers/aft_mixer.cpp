@@ -206,6 +206,64 @@ class local_mixer final : public biased_mixer<Real> {
   index_t width_;
 };
 
+/// The same two with a bias of few parameters, w = u v^T (AFT Eq. 7). The papers learn it so, and find the result
+/// better, too.
+template <class Real>
+class factored_mixer final : public aft_mixer<Real> {
+ public:
+  factored_mixer(const std::string& name, const mixer_shape& shape, bool local)
+      : aft_mixer<Real>(shape, shape.channels),
+        u_(name + ".bias_u", {shape.context, shape.bias_rank}, role::position_bias),
+        v_(name + ".bias_v", {shape.context, shape.bias_rank}, role::position_bias),
+        context_(shape.context),
+        local_(local),
+        window_{.before = shape.window - 1, .after = shape.causal ? 0 : shape.window - 1} {}
+
+  void collect(parameter_list<Real>& all) override {
+    all.push_back(&u_);
+    all.push_back(&v_);
+  }
+  parameter_list<Real> bias_parameters() override { return {&u_, &v_}; }
+  // AFT, section 5.2: N(0, 10^-2).
+  double bias_deviation() const override { return 0.1; }
+
+ private:
+  aft::stream_spec spec() const override {
+    return local_ ? aft::stream_spec::local<Real>(this->channels(), this->key_channels(), window_)
+                  : aft::stream_spec::full<Real>(this->channels(), this->key_channels(), context_);
+  }
+  void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
+            const aft::options& o) override {
+    if (local_)
+      aft::local(exec, in.q, in.k, in.v, bias(rows, u_.value, v_.value), window_, y, o);
+    else
+      aft::full(exec, in.q, in.k, in.v, bias(rows, u_.value, v_.value), y, o);
+  }
+  void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
+                     projections<Real> d, const aft::options& o) override {
+    // A short sequence leaves the rest without a gradient.
+    u_.grad.zero();
+    v_.grad.zero();
+    const auto w = bias(rows, u_.value, v_.value);
+    const auto dw = bias(rows, u_.grad, v_.grad);
+    if (local_)
+      aft::local_backward(exec, in.q, in.k, in.v, w, window_, dy, d.q, d.k, d.v, dw, o);
+    else
+      aft::full_backward(exec, in.q, in.k, in.v, w, dy, d.q, d.k, d.v, dw, o);
+  }
+  auto bias(index_t rows, buffer<Real>& u, buffer<Real>& v) const {
+    const index_t rank = u_.shape[1];
+    return aft::factorized_bias{aft::tensor_view<Real, 2>(u.data(), {rows, rank}),
+                                aft::tensor_view<Real, 2>(v.data(), {rows, rank})};
+  }
+
+  parameter<Real> u_;
+  parameter<Real> v_;
+  index_t context_;
+  bool local_;
+  aft::window window_;
+};
+
 /// A filter of `window` taps for every head.
 template <class Real>
 class conv_mixer final : public biased_mixer<Real> {
@@ -243,6 +301,8 @@ class conv_mixer final : public biased_mixer<Real> {
 
 template <class Real>
 std::unique_ptr<mixer<Real>> make_aft_mixer(mixer_kind kind, const std::string& name, const mixer_shape& shape) {
+  if (shape.bias_rank > 0 && (kind == mixer_kind::full || kind == mixer_kind::local))
+    return std::make_unique<factored_mixer<Real>>(name, shape, kind == mixer_kind::local);
   switch (kind) {
     case mixer_kind::simple: return std::make_unique<simple_mixer<Real>>(shape);
     case mixer_kind::full: return std::make_unique<full_mixer<Real>>(name, shape);

@@ -51,6 +51,7 @@ struct mixer_shape {
   bool causal = true;
   index_t columns = 0;         // conv2d: of the grid whose rows follow each other in the sequence
   filter_choices filter = {};  // conv2d
+  index_t bias_rank = 0;       // full, local: of the factors u, v of the bias, AFT Eq. 7; 0: it is learned whole
 };
 
 /// The sequences of one call, `batch` x `time` rows, one after the other.
@@ -94,9 +95,14 @@ class mixer {
   /// What is random in a training step, for the calls up to the next one; settle() ends it, as it is at the start.
   virtual void draw(random_stream) {}
   virtual void settle() {}
-  /// The learned position bias; none for attention and AFT-simple.
+  /// The learned position bias, where it is an array of its own; none for attention, AFT-simple and factors.
   virtual parameter<Real>* position_bias() { return nullptr; }
-  /// How far from 0 it starts.
+  /// What it is learned as: itself, or its factors.
+  virtual parameter_list<Real> bias_parameters() {
+    parameter<Real>* const bias = position_bias();
+    return bias == nullptr ? parameter_list<Real>{} : parameter_list<Real>{bias};
+  }
+  /// How far from 0 they start.
   virtual double bias_deviation() const { return 0.0; }
   /// The bias as the operator gets it, in the shape of position_bias(): another array where that is not it yet.
   virtual const Real* operator_bias() { return position_bias() == nullptr ? nullptr : position_bias()->value.data(); }

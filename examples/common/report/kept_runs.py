@@ -72,9 +72,9 @@ def show_or_check(arguments, table):
 SHARED = ("data", "training_images", "test_images", "compiler", "products", "threads")
 
 
-def run_missing(command, file, runs, keep):
+def run_missing(command, file, runs, keep, shared=lambda results: {}):
     """What FILE lacks of these runs, arguments by name, one result each: a run that is finished is kept, so that a call which was
-    interrupted goes on. keep(result) is what is kept of one. Returns the document."""
+    interrupted goes on. keep(result) is what is kept of one, shared(results) what is the same in all. Returns the document."""
     document = read(file) if pathlib.Path(file).exists() else {**origin(), "runs": {}}
     for name, arguments in runs.items():
         if name in document["runs"]:
@@ -83,7 +83,7 @@ def run_missing(command, file, runs, keep):
             subprocess.run([*command, "--out", folder, *arguments], check=True)
             results = read(pathlib.Path(folder, "results.json"))
         [one] = results["results"]
-        document.update({key: results[key] for key in SHARED})
+        document.update({**{key: results[key] for key in SHARED}, **shared(results)})
         document["runs"][name] = keep(one)
         write(file, document)
     return document

@@ -20,6 +20,9 @@ void add_run_options(CLI::App& app, run_line& line, const run_words& words, cons
   app.add_option("--layers", line.layers, "Blocks")->check(positive);
   app.add_option("--heads", line.heads, words.heads)->check(positive);
   app.add_option("--window", line.window, words.window)->check(positive);
+  app.add_option("--bias-rank", line.bias_rank,
+                 "full, local: learn the position bias as two factors of this rank (AFT Eq. 7); 0: whole")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--lr", line.learning_rate, "Highest learning rate")->check(positive);
   app.add_option("--bias-lr-scale", line.bias_scale, words.bias_scale)->check(positive);
   app.add_option("--seed", line.seed, words.seed);
@@ -32,7 +35,7 @@ void add_run_options(CLI::App& app, run_line& line, const run_words& words, cons
   app.add_flag("--eval-only", line.eval_only, "With --load: no training");
   app.add_flag("--quick", line.quick, words.quick);
   // A checkpoint goes on as it began; the same option with another value would be ignored.
-  for (const char* always : {"--steps", "--batch", "--dim", "--layers", "--heads", "--window", "--lr",
+  for (const char* always : {"--steps", "--batch", "--dim", "--layers", "--heads", "--window", "--bias-rank", "--lr",
                              "--bias-lr-scale", "--seed", "--quick"})
     app.get_option(always)->excludes(load);
   for (const std::string& own : fixed) app.get_option(own)->excludes(load);

@@ -30,8 +30,9 @@ struct run_line {
   index_t batch = 16;
   index_t channels = 32;
   index_t layers = 4;
-  index_t heads = 0;   // 0: each mixer's own
-  index_t window = 0;  // 0: each mixer's own, where it has one
+  index_t heads = 0;      // 0: each mixer's own
+  index_t window = 0;     // 0: each mixer's own, where it has one
+  index_t bias_rank = 0;  // 0: the bias is learned whole
   double learning_rate = 3e-3;
   double bias_scale = 0;  // 0: each mixer's own
   std::uint64_t seed = 1;

@@ -48,4 +48,13 @@ void check_blocks(index_t channels, index_t heads, index_t layers) {
   require(layers >= 1 && layers <= 1024, "--layers " + std::to_string(layers) + ": out of range");
 }
 
+void check_bias_rank(mixer_kind mixer, index_t rank) {
+  require(rank >= 0 && rank <= 65536, "--bias-rank " + std::to_string(rank) + ": out of range");
+  require(rank == bias_rank_of(mixer, rank), "a bias of factors is for full and local");
+}
+
+index_t bias_rank_of(mixer_kind mixer, index_t asked) {
+  return mixer == mixer_kind::full || mixer == mixer_kind::local ? asked : 0;
+}
+
 }  // namespace examples

@@ -3,6 +3,7 @@
 // What decides how the model of any program is trained, beside the model's own shape.
 #pragma once
 
+#include "common/mixers/mixer.hpp"
 #include "common/training/metadata.hpp"
 #include "common/training/optimizer.hpp"
 
@@ -28,8 +29,11 @@ void write_settings(safetensors::metadata& to, const run_settings& settings);
 /// Throws user_error with this message.
 void require(bool holds, const std::string& message);
 
-/// Throws user_error if a setting is out of range, the second for what all the models have.
+/// Throws user_error if a setting is out of range, the second and third for what all the models have.
 void check_run(const run_settings& settings);
 void check_blocks(index_t channels, index_t heads, index_t layers);
+void check_bias_rank(mixer_kind mixer, index_t rank);
+/// What a command line asks for, for the mixers that have factors; 0 for the others.
+index_t bias_rank_of(mixer_kind mixer, index_t asked);
 
 }  // namespace examples

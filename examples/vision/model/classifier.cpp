@@ -17,7 +17,8 @@ mixer_shape mixer_shape_of(const classifier_shape& s, index_t max_batch) {
           .tied_keys = true,
           .causal = false,
           .columns = s.grid().columns,
-          .filter = s.filter};
+          .filter = s.filter,
+          .bias_rank = s.bias_rank};
 }
 
 }  // namespace

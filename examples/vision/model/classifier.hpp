@@ -21,6 +21,7 @@ struct classifier_shape {
   index_t window = 11;  // conv2d: taps an axis; local: |t - s| < window
   index_t classes = 10;
   filter_choices filter = {};  // conv2d
+  index_t bias_rank = 0;       // full, local: of the factors of the position bias; 0: it is learned whole
   patch_grid grid() const { return {rows / patch, columns / patch, patch}; }
 };
 

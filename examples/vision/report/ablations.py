@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The papers' ablations of AFT-conv in miniature: one short run each, all with one seed.
+"""The papers' ablations in miniature: one short run each, all with one seed.
 
 ablations.py PROGRAM RESULTS.json [OPTION...]   runs what RESULTS.json lacks; the options go to every run
 ablations.py --table RESULTS.json               prints the tables as Markdown
@@ -26,6 +26,8 @@ GROUPS = {
     "Taps of a head (AFT Eq. 10)": {"all": (), "one, by Gumbel samples": ("--one-tap",)},
     "Grid of the test images (AFT, variable size inputs)": {"14 x 14, as it was trained": ("--test-grids", "20,28")},
     "Entropy in the loss (AFT Eq. 9)": {"none": (), **{f"{x}": ("--filter-entropy", x) for x in ("0.001", "0.01", "0.1")}},
+    "AFT-full's bias (AFT Table 9)": {"whole": ("--mixer", "full"),
+                                      **{f"two factors of rank {n}": ("--mixer", "full", "--bias-rank", str(n)) for n in (8, 32, 128)}},
 }
 DEFAULTS = ("--mixer", "conv2d", "--images", "20000", "--epochs", "1", "--layers", "3", "--window", "7", "--heads", "16")
 KEPT = ("parameters", "accuracy", "test_bits", "mixer_ms", "step_ms", "steps", "batch", "layers", "dim", "heads", "window",
@@ -44,7 +46,8 @@ def name_of(changes):
 
 
 def spread_of(biases):
-    """The mean over all filters of their softmax's entropy over that of a constant filter: 1 where a filter is flat, 0 for one tap."""
+    """The mean over all filters of their softmax's entropy over that of a constant filter: 1 where a filter is flat, 0 for one tap. None
+    without filters."""
     import numpy  # pylint: disable=import-outside-toplevel
 
     shares = []
@@ -57,7 +60,7 @@ def spread_of(biases):
 
 
 def kept(one):
-    return {**{key: one[key] for key in KEPT}, "spread": spread_of(one["biases"]), "other_grids": one.get("other_grids", [])}
+    return {**{key: one[key] for key in KEPT}, "spread": spread_of(one["biases"]) if one["mixer"] == "conv2d" else None, "other_grids": one.get("other_grids", [])}
 
 
 def run_all(program, file, options):
@@ -79,7 +82,7 @@ def table(document):
         for label, name in group.items():
             run = document["runs"][name]
             yield (f"| {title} | {label} | {run['parameters']:,} | {100 * run['accuracy']:.2f} % | {run['test_bits']:.3f} | "
-                   f"{run['spread']:.2f} | {run['step_ms']:.0f} |")
+                   f"{'' if run['spread'] is None else format(run['spread'], '.2f')} | {run['step_ms']:.0f} |")
             title = ""
             for other in run["other_grids"]:
                 yield (f"| | {' x '.join(map(str, other['grid']))} | the same | {100 * other['accuracy']:.2f} % | "

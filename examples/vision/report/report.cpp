@@ -41,6 +41,7 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"layers", m.layers},
         {"heads", m.heads},
         {"window", m.window},
+        {"bias_rank", m.bias_rank},
         {"classes", m.classes},
         {"naive_filter", m.filter.naive},
         {"gated", m.filter.gated},

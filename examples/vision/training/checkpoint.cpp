@@ -24,6 +24,7 @@ training_settings settings_from(const metadata_reader& f) {
   s.shape.filter.connected = f.integer<int>("connected") != 0;
   s.shape.filter.one_tap = f.integer<int>("one_tap") != 0;
   s.shape.filter.entropy = f.real("filter_entropy");
+  s.shape.bias_rank = f.integer<index_t>("bias_rank", 0);
   read_settings(f, s);
   check(s);
   return s;
@@ -48,6 +49,7 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
       {"layers", text(s.shape.layers)},
       {"heads", text(s.shape.heads)},
       {"window", text(s.shape.window)},
+      {"bias_rank", text(s.shape.bias_rank)},
       {"classes", text(s.shape.classes)},
       {"naive_filter", text(int{s.shape.filter.naive})},
       {"gated", text(int{s.shape.filter.gated})},

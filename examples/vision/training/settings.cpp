@@ -35,7 +35,9 @@ double default_bias_scale(mixer_kind mixer) {
   return 1;
 }
 
-void add_options(CLI::App& app, command_line& line) {
+}  // namespace
+
+void add_classify_options(CLI::App& app, command_line& line) {
   const CLI::Validator positive(complaint_unless_positive, "POSITIVE");
   app.add_option("--data", line.data, "Directory of a set of images in IDX files, plain or .gz")->capture_default_str();
   app.add_option("--images", line.images, "Learn from the first so many training images only")->check(positive);
@@ -73,21 +75,10 @@ void add_options(CLI::App& app, command_line& line) {
        "--begin-with"});
 }
 
-}  // namespace
-
-parsed parse(int argc, const char* const* argv) {
-  parsed result;
-  command_line& line = result.line;
-  CLI::App app{"Trains image models that differ in one part, the mixer, and compares them."};
-  CLI::App* classify = app.add_subcommand("classify", "Names what is on an image");
-  add_options(*classify, line);
-  app.require_subcommand(1);
-  result.finished = !parse_arguments(app, argc, argv);
-  if (result.finished) return result;
-  if (line.quick && classify->count("--images") == 0) line.images = 20000;
+void complete_classify(CLI::App& app, command_line& line) {
+  if (line.quick && app.count("--images") == 0) line.images = 20000;
   complete(line, line.quick ? std::vector<std::string>{"conv2d"} : std::vector<std::string>{"conv2d", "attention"},
            image_mixers);
-  return result;
 }
 
 training_settings settings_for(const command_line& line, mixer_kind mixer, const image_set& data) {
@@ -101,6 +92,7 @@ training_settings settings_for(const command_line& line, mixer_kind mixer, const
   s.shape.heads = line.heads > 0 ? line.heads : default_heads(mixer, line.channels);
   s.shape.window = line.window;
   if (line.window == 0) s.shape.window = mixer == mixer_kind::conv2d ? 11 : 43;
+  s.shape.bias_rank = bias_rank_of(mixer, line.bias_rank);
   s.shape.classes = data.classes();
   if (mixer == mixer_kind::conv2d) {
     s.shape.filter = line.filter;
@@ -128,6 +120,7 @@ void check(const training_settings& s) {
           "--patch " + std::to_string(m.patch) + ": expected a divisor of the images' sides, " +
               std::to_string(m.rows) + " and " + std::to_string(m.columns));
   check_blocks(m.channels, m.heads, m.layers);
+  check_bias_rank(m.mixer, m.bias_rank);
   require(in(m.window, 1, 65536), "--window " + std::to_string(m.window) + ": out of range");
   require(m.filter.entropy >= 0 && m.filter.entropy < 1e6,
           "--filter-entropy " + std::to_string(m.filter.entropy) + ": out of range");

@@ -31,14 +31,9 @@ struct command_line : run_line {
   bool ungated = false, unconnected = false;  // what of `filter` the command line turns off
 };
 
-/// What was asked for with the help text or instead of it.
-struct parsed {
-  command_line line;
-  bool finished = false;  // help was printed
-};
-
-/// Throws user_error for anything that cannot be run.
-parsed parse(int argc, const char* const* argv);
+void add_classify_options(CLI::App& app, command_line& line);
+/// What was not given. Throws user_error.
+void complete_classify(CLI::App& app, command_line& line);
 
 /// The command line's choice for one mixer on these images, with that mixer's own defaults. Throws user_error.
 training_settings settings_for(const command_line& line, mixer_kind mixer, const image_set& data);

@@ -3,11 +3,11 @@
 // A byte-level causal language model: embedding, pre-norm blocks of mixer and MLP, tied head.
 #pragma once
 
-#include "char_lm/model/embedding.hpp"
-#include "char_lm/model/model_stream.hpp"
+#include "common/byte_lm/embedding.hpp"
+#include "common/byte_lm/model_stream.hpp"
 #include "common/blocks/block_stack.hpp"
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 struct model_shape {
   mixer_kind mixer = mixer_kind::local;
@@ -17,6 +17,7 @@ struct model_shape {
   index_t heads = 6;
   index_t window = 32;
   bool tied_keys = true;
+  index_t bias_rank = 0;  // full, local: of the factors of the position bias; 0: it is learned whole
 };
 
 template <class Real>
@@ -66,4 +67,4 @@ class model {
 extern template class model<float>;
 extern template class model<double>;
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm

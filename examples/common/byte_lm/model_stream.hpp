@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 /// What a model remembers of one text that comes in parts: model::make_stream makes it, model::logits goes on from it.
 template <class Real>
@@ -26,4 +26,4 @@ struct model_stream {
   }
 };
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 inline constexpr index_t vocabulary = 256;
 
@@ -150,4 +150,4 @@ class embedding {
   buffer<double> loss_;
 };
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm

@@ -3,11 +3,11 @@
 // What a model writes: byte after byte, each drawn from the softmax of logits / temperature.
 #pragma once
 
-#include "char_lm/model/model.hpp"
+#include "common/byte_lm/model.hpp"
 
 #include <string>
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 /// Where the logits of the next byte come from: both give the same text, up to the rounding of the logits.
 enum class decoding {
@@ -67,4 +67,4 @@ decoding_seconds measure_decoding(model<float>& network);
 extern template class writer<float>;
 extern template class writer<double>;
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "char_lm/training/checkpoint.hpp"
+#include "common/byte_lm/checkpoint.hpp"
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 namespace {
-
-constexpr file_format format{"aft char_lm 1", "text_fnv1a"};
 
 training_settings settings_from(const metadata_reader& f) {
   training_settings s;
@@ -17,6 +15,7 @@ training_settings settings_from(const metadata_reader& f) {
   s.shape.heads = f.integer<index_t>("heads");
   s.shape.window = f.integer<index_t>("window");
   s.shape.tied_keys = f.integer<int>("tied_keys") != 0;
+  s.shape.bias_rank = f.integer<index_t>("bias_rank", 0);
   read_settings(f, s);
   check(s);
   return s;
@@ -24,12 +23,13 @@ training_settings settings_from(const metadata_reader& f) {
 
 }  // namespace
 
-checkpoint read_checkpoint(const std::filesystem::path& path) {
+checkpoint read_checkpoint(const std::filesystem::path& path, const file_format& format) {
   return read_run<training_settings>(path, format, settings_from);
 }
 
-void save_checkpoint(const std::filesystem::path& path, const training_settings& s, std::uint64_t data_fingerprint,
+void save_checkpoint(const std::filesystem::path& path, const training_settings& s, const source& data,
                      optimizer& state, const history& past) {
+  const file_format format = data.format();
   safetensors::metadata header = {
       {"format", format.name},
       {"mixer", std::string(name_of(s.shape.mixer))},
@@ -39,11 +39,12 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
       {"heads", std::to_string(s.shape.heads)},
       {"window", std::to_string(s.shape.window)},
       {"tied_keys", s.shape.tied_keys ? "1" : "0"},
+      {"bias_rank", std::to_string(s.shape.bias_rank)},
       {"step", std::to_string(state.steps_done())},
-      {format.fingerprint, std::to_string(data_fingerprint)},
+      {format.fingerprint, std::to_string(data.fingerprint())},
   };
   write_settings(header, s);
   save(path, header, state, past);
 }
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm

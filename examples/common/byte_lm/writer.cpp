@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "char_lm/training/writer.hpp"
+#include "common/byte_lm/writer.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 template <class Real>
 writer<Real>::writer(model<Real>& network, const std::string& prompt, const writing& how)
@@ -89,4 +89,4 @@ decoding_seconds measure_decoding(model<float>& network) {
 template class writer<float>;
 template class writer<double>;
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm

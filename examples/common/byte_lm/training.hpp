@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One model on one text: steps, evaluation, checkpoints, and what the trained model writes.
+// One model on one source of bytes: steps, evaluation, checkpoints, and what the trained model writes.
 #pragma once
 
-#include "char_lm/data/text.hpp"
-#include "char_lm/training/checkpoint.hpp"
-#include "char_lm/training/writer.hpp"
+#include "common/byte_lm/checkpoint.hpp"
+#include "common/byte_lm/source.hpp"
+#include "common/byte_lm/writer.hpp"
 
 #include <optional>
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 class training {
  public:
-  training(const training_settings& settings, const text& data, int threads);
-  /// Goes on where the checkpoint ends. Throws user_error if it does not fit or is of another text.
-  training(const checkpoint& from, const text& data, int threads);
+  training(const training_settings& settings, const source& data, int threads);
+  /// Goes on where the checkpoint ends. Throws user_error if it does not fit or is of other data.
+  training(const checkpoint& from, const source& data, int threads);
 
-  /// One step; returns the training loss in bits a character.
+  /// One step; returns the training loss in bits a byte.
   double step();
   bool finished() const { return steps_done() >= settings_.steps; }
   std::int64_t steps_done() const { return optimizer_.steps_done(); }
 
-  /// Bits a character on the held-out part.
+  /// Bits a byte on the held-out part.
   double held_out_bits();
   void save(const std::filesystem::path& path);
   /// Goes on from the prompt with the bytes that the run's seed draws. Refers to the model.
@@ -37,7 +37,7 @@ class training {
 
  private:
   training_settings settings_;
-  const text& text_;
+  const source& data_;
   model<float> model_;
   optimizer optimizer_;
   history history_;
@@ -45,4 +45,4 @@ class training {
   std::vector<double> mixer_seconds_;
 };
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm

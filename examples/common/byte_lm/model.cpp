@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "char_lm/model/model.hpp"
+#include "common/byte_lm/model.hpp"
 
 #include <stdexcept>
 
-namespace examples::char_lm {
+namespace examples::byte_lm {
 
 namespace {
 
 mixer_shape mixer_shape_of(const model_shape& shape, index_t max_batch) {
-  return {shape.channels, shape.heads, shape.context, max_batch, shape.window, shape.tied_keys};
+  return {.channels = shape.channels,
+          .heads = shape.heads,
+          .context = shape.context,
+          .max_batch = max_batch,
+          .window = shape.window,
+          .tied_keys = shape.tied_keys,
+          .bias_rank = shape.bias_rank};
 }
 
 }  // namespace
@@ -88,4 +94,4 @@ index_t model<Real>::parameter_count() const {
 template class model<float>;
 template class model<double>;
 
-}  // namespace examples::char_lm
+}  // namespace examples::byte_lm
