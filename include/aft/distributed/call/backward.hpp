@@ -15,13 +15,16 @@ struct backward_memory {
   placement at;
   near_keys keys;
   own_keys<C> own;
+  one_average<C> joint;
   bias_gradient_part<C> bias;
   key_returns<C> returns;
   std::optional<staged_operands<C>> staged{};
   buffer<C> y{}, dy{}, dq{}, dk{}, dv{}, row{};
 
-  explicit backward_memory(const part& x) : at(x), keys(x), own(x, true), bias(x, at.base, at.keys), returns(x) {
+  explicit backward_memory(const part& x)
+      : at(x), keys(x), own(x, true), joint(x), bias(x, at.base, at.keys), returns(x) {
     const backward_problem& p = x.local;
+    if (x.has_one_average()) return;
     const bool gives_sums = returns.gives_sums();
     if (x.grid || at.stand_in) staged.emplace(x, at);
     const index_t pairs = staged ? staged->pairs : 1, rows = p.B * at.queries * p.d * pairs;
@@ -123,6 +126,11 @@ void split_value_gradient(const part& x, const backward_memory<C>& m) {
 /// The kernels' part of a call: gradients of this rank's rows.
 template <class C>
 void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run, const cpu& exec) {
+  if (x.has_one_average()) {
+    const far_gradient far_part = m.returns.own_far();
+    m.joint.set(m.keys.total());
+    return m.joint.run_backward(run, exec, m.keys.total(), m.returns.gives_sums() ? &far_part : nullptr);
+  }
   moved_rows moved;
   backward_problem p = x.local;
   place_rows(x, m.at, p, moved);
@@ -162,7 +170,7 @@ template <class C>
   const problem& p = x.local;
   const index_t base = m.at.base * x.inner;
   const auto block = [&](const buffer<C>& rows, bool wanted, index_t channels) {
-    if (!wanted) return row_block{};
+    if (!wanted || rows.size() == 0) return row_block{};
     return row_block{reinterpret_cast<std::byte*>(rows.data()), p.B, m.at.keys,
                      channels * static_cast<index_t>(sizeof(C)), base};
   };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "near_problem.hpp"
+#include "one_average.hpp"
 
 #include <optional>
 
@@ -16,12 +17,13 @@ struct forward_memory {
   placement at;
   near_keys keys;
   own_keys<C> own;
+  one_average<C> joint;
   std::optional<staged_operands<C>> staged{};
   buffer<C> y{}, average{}, lse{}, row{};
 
-  explicit forward_memory(const part& x) : at(x), keys(x), own(x, false) {
+  explicit forward_memory(const part& x) : at(x), keys(x), own(x, false), joint(x) {
     const problem& p = x.local;
-    if (!x.grid && !at.stand_in) return;
+    if (x.has_one_average() || (!x.grid && !at.stand_in)) return;
     staged.emplace(x, at);
     const index_t numbers = p.B * at.queries * p.d * staged->pairs;
     y = {x.memory, numbers};
@@ -82,6 +84,10 @@ template <class C>
                                        const communicator_ref& ranks) {
   m.keys.gather(m.own, run, exec, ranks);
   if (x.queries().count() == 0) return;
+  if (x.has_one_average()) {
+    m.joint.set(m.keys.total());
+    return m.joint.run_forward(run, exec);
+  }
   moved_rows moved;
   problem p = x.local;
   place_rows(x, m.at, p, moved);

@@ -23,7 +23,12 @@ inline positions overlap(const positions& a, const positions& b) {
 }
 
 /// Where a bias may be other than 0, seen from a query at position p: keys p - before to p + after.
-enum class reach_kind : std::uint8_t { none, window, everywhere };
+enum class reach_kind : std::uint8_t {
+  none,   ///< of an operator without a bias
+  empty,  ///< of a window that holds no pair
+  window,
+  everywhere
+};
 struct bias_reach {
   reach_kind kind = reach_kind::none;
   index_t before = 0, after = 0;
@@ -106,6 +111,8 @@ class cut {
     const positions q = queries(rank);
     if (q.count() == 0) return {};
     if (reach.kind == reach_kind::everywhere) return {0, all_keys()};
+    // All rows see all keys alike: a rank's own ones are as far as the others'.
+    if (reach.kind == reach_kind::none && !causal_ && sums_) return {keys(rank).first, keys(rank).first};
     positions n = causal_ ? q : keys(rank);
     if (reach.kind == reach_kind::window) {
       // Causal rows see other keys of their own part each, so that none of those is far.

@@ -28,6 +28,10 @@ struct part {
   positions queries() const { return where.queries(rank); }
   positions keys() const { return where.keys(rank); }
   positions near_keys() const { return where.near_keys(rank); }
+  /// Whether this rank's rows have far keys alone and no bias whose gradient would be theirs: one average is that of all.
+  bool has_one_average() const {
+    return local.bias.kind == bias_kind::none && near_keys().count() == 0 && where.has_far(rank);
+  }
   /// Whether a key of the whole is hidden from all rows; s counts positions.
   bool hides(index_t b, index_t s) const {
     if (s >= local.lengths.of(b, where.all_keys() * inner)) return true;
@@ -102,7 +106,7 @@ inline bias_reach reach_of(const checks::call& c) {
     return {reach_kind::window, left, taps - 1 - left};
   }
   if (!c.windowed) return {c.bias.kind == bias_kind::none ? reach_kind::none : reach_kind::everywhere, 0, 0};
-  if (c.win.before + c.win.after + 1 <= 0) return {};
+  if (c.win.before + c.win.after + 1 <= 0) return {reach_kind::empty, 0, 0};
   // The function of a gradient gets every pair of the window, hidden ones with 0.
   return {reach_kind::window, c.win.before, c.win.after, c.dbias.kind == bias_kind::generated};
 }

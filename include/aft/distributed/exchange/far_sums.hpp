@@ -7,6 +7,7 @@
 #include "../cut/part.hpp"
 #include "rows.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -110,83 +111,104 @@ struct kernels {
   void (*sum_backward)(const backward_problem& p, const cpu& exec);
 };
 
-/// A call of aft::simple with one row over some of a rank's own keys and one more key, the stand-in, whose key is the
-/// largest of them. Channels come in pairs: a value, and what probes the weight of the stand-in. So the operator's own
-/// kernels give the sums of the keys relative to their maximum, as exact as they are, and no exponential is taken here.
+/// A call of aft::simple with one row over some of a rank's own keys, less the largest of them: then the sum's
+/// logarithm is small, and as exact in the arithmetic type as the sum. So the operator's own kernels give the sums,
+/// relative to the maximum, and no exponential of a key is taken here.
 template <class C>
 class own_keys {
  public:
-  /// Keys that one call takes at most, so that copies of them stay small.
-  static constexpr index_t chunk = 1024;
+  /// Keys that one call takes at most. Copies of them stay in the caches, and the logarithm below 5.6.
+  static constexpr index_t chunk = 256;
 
   own_keys(const part& x, bool backward) : x_(&x), p_(&x.local) {
-    index_t most = 0;
-    for (const positions& r : x.where.regions(x.rank)) most = max_of(most, min_of(r.count() * x.inner, chunk));
-    if (!x.where.sends_any(x.rank)) most = -1;
+    index_t n = 0;
+    for (const positions& r : x.where.regions(x.rank)) n = max_of(n, min_of(r.count() * x.inner, chunk));
+    if (!x.where.sends_any(x.rank)) n = 0;
     const problem& p = *p_;
-    const index_t B = p.B, n = most + 1;
+    const index_t B = p.B, one = n > 0 ? 1 : 0;
     k_ = {x.memory, B * n * p.hk};
-    v_ = {x.memory, B * n * 2 * p.d};
-    y_ = {x.memory, n > 0 ? B * 2 * p.d : 0};
-    one_ = {x.memory, n > 0 ? far_sum::size(p) : 0};
+    v_ = {x.memory, B * n * p.d};
+    y_ = {x.memory, one * B * p.d};
+    lse_ = {x.memory, one * B * p.hk};
+    max_ = {x.memory, one * B * p.hk};
+    one_ = {x.memory, one * far_sum::size(p)};
     if (!backward) return;
-    dy_ = {x.memory, n > 0 ? B * 2 * p.d : 0};
+    dy_ = {x.memory, one * B * max_of(p.d, p.hk)};
+    off_ = {x.memory, one * B * p.hk};
     dk_ = {x.memory, B * n * p.hk};
-    dv_ = {x.memory, B * n * 2 * p.d};
+    dv_ = {x.memory, B * n * p.d};
+    weights_ = {x.memory, B * n * p.hk};
   }
 
   /// Adds the sum over a region to `to`.
   void fold(const positions& region, const kernels& run, const cpu& exec, const far_sum& to) const {
     const far_sum one(one_.data(), *p_);
+    const index_t group = p_->hk > 0 ? p_->d / p_->hk : 0;
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
-      set_largest(n, one);
-      set_stand_in(n, one.max);
-      run_forward(n, run, exec);
-      const index_t group = p_->hk > 0 ? p_->d / p_->hk : 0;
-      for (index_t i = 0; i < one.channels; ++i) {
-        // The stand-in weighs P = 1 / (den + 1), and the average is num P.
-        const double P = static_cast<double>(y_[2 * i + 1]);
-        const bool none = one.max[i / group] == -std::numeric_limits<double>::infinity();
-        one.den[i / group] = none ? 0 : (1 - P) / P;
-        one.num[i] = none ? 0 : static_cast<double>(y_[2 * i]) / P;
+      find_largest(n);
+      subtract_largest(n);
+      run.sum_forward(problem_of(n), exec);
+      for (index_t i = 0; i < one.keys; ++i) {
+        one.max[i] = static_cast<double>(max_[i]);
+        const bool none = max_[i] == -std::numeric_limits<C>::infinity();
+        one.den[i] = none ? 0 : std::exp(static_cast<double>(lse_[i]));
+        for (index_t c = i * group; c < (i + 1) * group; ++c)
+          one.num[c] = none ? 0 : static_cast<double>(y_[c]) * one.den[i];
       }
       to.merge(one);
     });
   }
 
-  /// Adds what rows elsewhere give to the gradients of a region, (B, keys, channels) from the rank's first key on.
-  void add_gradients(const positions& region, const kernels& run, const cpu& exec, const far_gradient& g, double* dk,
-                     double* dv) const {
+  /// What rows elsewhere give to the gradients of a region: take(s0, n, dk, dv) gets those of keys s0 to s0 + n of the
+  /// whole, (B, n, channels), by chunks.
+  template <class Take>
+  void find_gradients(const positions& region, const kernels& run, const cpu& exec, const far_gradient& g,
+                      const Take& take) const {
     const problem& p = *p_;
-    const index_t own = x_->keys().count() * x_->inner, first = x_->keys().first * x_->inner;
+    const index_t group = p.hk > 0 ? p.d / p.hk : 0;
+    for (index_t i = 0; i < g.keys; ++i) max_[i] = static_cast<C>(g.max[i]);
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
-      set_stand_in(n, g.max);
-      run_forward(n, run, exec);
-      // dv = a dy with a = e^(k - max) P. The second channel of a pair has average -1 and value 0, so that it adds a
-      // times its dy to dk: what the first one's average is off from offset / slope.
-      for (index_t i = 0; i < g.channels; ++i) {
-        const double A = static_cast<double>(y_[2 * i]), P = static_cast<double>(y_[2 * i + 1]);
-        const bool none = !(P != 0);
-        dy_[2 * i] = none ? C(0) : static_cast<C>(g.slope[i] / P);
-        dy_[2 * i + 1] = none ? C(0) : static_cast<C>((g.slope[i] * A - g.offset[i]) / P);
-        v_[(i / p.d * (n + 1) + n) * 2 * p.d + 2 * (i % p.d) + 1] = none ? C(0) : static_cast<C>(-1 / P);
+      subtract_largest(n);
+      run.sum_forward(problem_of(n), exec);
+      // The call's weights are e^(k - max) / Z, so that with dy = Z slope it gives dv, and of dk all but that its
+      // average is not offset / slope: the sum over channels of what that makes is another e^(k - max) times.
+      for (index_t i = 0; i < g.keys; ++i) {
+        const double Z = std::exp(static_cast<double>(lse_[i]));
+        double off = 0;
+        for (index_t c = i * group; c < (i + 1) * group; ++c) {
+          dy_[c] = Z == 0 ? C(0) : static_cast<C>(Z * g.slope[c]);
+          if (Z != 0) off += g.slope[c] * static_cast<double>(y_[c]) - g.offset[c];
+        }
+        off_[i] = static_cast<C>(off);
       }
       backward_problem b;
       static_cast<problem&>(b) = problem_of(n);
-      b.y = field{};
-      b.dy = contiguous(dy_.data(), dtype_of<C>, {1, 1, 1}, 1, 2 * p.d);
-      b.dk = contiguous(dk_.data(), dtype_of<C>, {1, 1, n + 1}, n + 1, p.hk);
-      b.dv = contiguous(dv_.data(), dtype_of<C>, {1, 1, n + 1}, n + 1, 2 * p.d);
+      b.y = b.lse = field{};
+      b.dy = contiguous(dy_.data(), dtype_of<C>, {1, 1, 1}, 1, p.d);
+      b.dk = contiguous(dk_.data(), dtype_of<C>, {1, 1, n}, n, p.hk);
+      b.dv = contiguous(dv_.data(), dtype_of<C>, {1, 1, n}, n, p.d);
       run.sum_backward(b, exec);
-      for (index_t i = 0; i < p.B; ++i) {
+      // e^(k - max) itself, as the gradient of values that are no one's.
+      for (index_t i = 0; i < g.keys; ++i) dy_[i] = static_cast<C>(std::exp(static_cast<double>(lse_[i])));
+      std::fill_n(v_.data(), p.hk, C(0));
+      b.d = p.hk;
+      b.v = contiguous(v_.data(), dtype_of<C>, {1, 1, 1}, 0, p.hk);
+      b.v.sx = {0, 0, 0};
+      b.dk = field{};
+      b.dy = contiguous(dy_.data(), dtype_of<C>, {1, 1, 1}, 1, p.hk);
+      b.dv = contiguous(weights_.data(), dtype_of<C>, {1, 1, n}, n, p.hk);
+      run.sum_backward(b, exec);
+      for (index_t i = 0; i < p.B; ++i)
         for (index_t s = 0; s < n; ++s) {
-          const index_t to = i * own + s0 - first + s, from = i * (n + 1) + s;
-          for (index_t c = 0; c < p.hk; ++c) dk[to * p.hk + c] += static_cast<double>(dk_[from * p.hk + c]);
-          for (index_t c = 0; c < p.d; ++c) dv[to * p.d + c] += static_cast<double>(dv_[(from * p.d + c) * 2]);
+          const index_t at = (i * n + s) * p.hk;
+          const C* const off = off_.data() + i * p.hk;
+          // A hidden key gets 0, also where what comes from the rows is NaN.
+          for (index_t c = 0; c < p.hk; ++c)
+            dk_[at + c] += k_[at + c] == -std::numeric_limits<C>::infinity() ? C(0) : weights_[at + c] * off[c];
         }
-      }
+      take(s0, n, dk_.data(), dv_.data());
     });
   }
 
@@ -203,70 +225,66 @@ class own_keys {
     const index_t first = x_->keys().first * x_->inner;
     for (index_t b = 0; b < p.B; ++b) {
       for (index_t s = 0; s < n; ++s) {
-        C* const k = k_.data() + (b * (n + 1) + s) * p.hk;
-        C* const v = v_.data() + (b * (n + 1) + s) * 2 * p.d;
-        const bool hidden = x_->hides(b, s0 + s);
-        for (index_t c = 0; c < 2 * p.d; ++c) v[c] = C(0);
-        if (hidden) {
-          for (index_t c = 0; c < p.hk; ++c) k[c] = -std::numeric_limits<C>::infinity();
+        C* const k = k_.data() + (b * n + s) * p.hk;
+        C* const v = v_.data() + (b * n + s) * p.d;
+        if (x_->hides(b, s0 + s)) {
+          std::fill_n(k, p.hk, -std::numeric_limits<C>::infinity());
+          std::fill_n(v, p.d, C(0));
           continue;
         }
         load_row(row_at(p.k, p.grid, b, s0 + s - first), p.k.type, p.k.sc, p.hk, k);
-        load_row(row_at(p.v, p.grid, b, s0 + s - first), p.v.type, p.v.sc, p.d, v, 2);
+        load_row(row_at(p.v, p.grid, b, s0 + s - first), p.v.type, p.v.sc, p.d, v);
       }
     }
   }
 
-  void set_largest(index_t n, const far_sum& one) const {
+  /// NaN stays, wherever it comes.
+  void find_largest(index_t n) const {
     const problem& p = *p_;
     for (index_t b = 0; b < p.B; ++b) {
-      double* const max = one.max + b * p.hk;
-      for (index_t c = 0; c < p.hk; ++c) max[c] = -std::numeric_limits<double>::infinity();
+      C* const max = max_.data() + b * p.hk;
+      std::fill_n(max, p.hk, -std::numeric_limits<C>::infinity());
       for (index_t s = 0; s < n; ++s) {
-        const C* const k = k_.data() + (b * (n + 1) + s) * p.hk;
+        const C* const k = k_.data() + (b * n + s) * p.hk;
         for (index_t c = 0; c < p.hk; ++c) {
-          const auto x = static_cast<double>(k[c]);
-          max[c] = !(x <= max[c]) && max[c] == max[c] ? x : max[c];
+          const C least = max[c] == max[c] && !(k[c] <= max[c]) ? k[c] : max[c];
+          max[c] = least;
         }
       }
     }
   }
 
-  /// Its value is 0, and 1 in the channel that tells its weight.
-  void set_stand_in(index_t n, const double* max) const {
+  /// Of hidden keys alone the largest is -inf, and they stay that.
+  void subtract_largest(index_t n) const {
     const problem& p = *p_;
     for (index_t b = 0; b < p.B; ++b) {
-      const index_t at = b * (n + 1) + n;
-      for (index_t c = 0; c < p.hk; ++c) {
-        k_[at * p.hk + c] = static_cast<C>(max[b * p.hk + c]);
-      }
-      for (index_t c = 0; c < p.d; ++c) {
-        v_[(at * p.d + c) * 2] = C(0);
-        v_[(at * p.d + c) * 2 + 1] = C(1);
+      const C* const max = max_.data() + b * p.hk;
+      for (index_t s = 0; s < n; ++s) {
+        C* const k = k_.data() + (b * n + s) * p.hk;
+        for (index_t c = 0; c < p.hk; ++c) k[c] -= max[c] == -std::numeric_limits<C>::infinity() ? C(0) : max[c];
       }
     }
   }
-
-  void run_forward(index_t n, const kernels& run, const cpu& exec) const { run.sum_forward(problem_of(n), exec); }
 
   problem problem_of(index_t n) const {
     problem p;
     p.B = p_->B;
     p.Tq = 1;
-    p.Tk = n + 1;
-    p.d = 2 * p_->d;
+    p.Tk = n;
+    p.d = p_->d;
     p.hk = p_->hk;
     p.gate_fn = gate::none;
     p.narrow_products = false;
-    p.k = contiguous(k_.data(), dtype_of<C>, {1, 1, n + 1}, n + 1, p.hk);
-    p.v = contiguous(v_.data(), dtype_of<C>, {1, 1, n + 1}, n + 1, p.d);
+    p.k = contiguous(k_.data(), dtype_of<C>, {1, 1, n}, n, p.hk);
+    p.v = contiguous(v_.data(), dtype_of<C>, {1, 1, n}, n, p.d);
     p.y = contiguous(y_.data(), dtype_of<C>, {1, 1, 1}, 1, p.d);
+    p.lse = contiguous(lse_.data(), dtype_of<C>, {1, 1, 1}, 1, p.hk);
     return p;
   }
 
   const part* x_;
   const problem* p_;
-  buffer<C> k_, v_, y_, dy_, dk_, dv_;
+  buffer<C> k_, v_, y_, lse_, max_, dy_, off_, dk_, dv_, weights_;
   buffer<double> one_;
 };
 

@@ -17,7 +17,9 @@ class key_returns {
   explicit key_returns(const part& x) : x_(&x) {
     const backward_problem& p = x.local;
     wanted_ = p.dk.set || p.dv.set;
-    const index_t own = x.keys().count() * x.inner;
+    near_any_ = false;
+    for (int r = 0; r < x.ranks(); ++r) near_any_ = near_any_ || x.where.near_from(x.rank, r).count() > 0;
+    const index_t own = near_any_ ? x.keys().count() * x.inner : 0;
     dk_ = {x.memory, p.dk.set || sums_back() ? p.B * own * p.hk : 0};
     dv_ = {x.memory, p.dv.set || sums_back() ? p.B * own * p.d : 0};
     index_t out = 0, in = 0, all = 0;
@@ -107,11 +109,17 @@ class key_returns {
       if (factor_numbers() > 0)
         add_rows(in, p.dbias.v_heads, x.keys().count(), first, count, p.bias.rank, factor_sum.data());
     }
-    if (sums_back()) add_far(far_part, keys, run, exec);
+    if (sums_back()) {
+      add_far(far_part, keys, run, exec);
+    } else if (!near_any_) {
+      clear({x.keys().first, x.keys().last});
+    }
+    if (!near_any_) return;
     write(p.dk, dk_, p.hk);
     write(p.dv, dv_, p.d);
   }
 
+  /// What far rows give is added to what near ones gave; where there are none it is all, and the caller's at once.
   void add_far(const std::vector<far_gradient>& far_part, const own_keys<C>& keys, const kernels& run,
                const cpu& exec) const {
     for (const positions& region : x_->where.regions(x_->rank)) {
@@ -123,8 +131,41 @@ class key_returns {
         joint.add(far_part[static_cast<std::size_t>(r)]);
         any = true;
       }
-      if (any) keys.add_gradients(region, run, exec, joint, dk_.data(), dv_.data());
+      if (!any && !near_any_) clear(region);
+      if (!any) continue;
+      const backward_problem& p = x_->local;
+      const index_t own = x_->keys().count() * x_->inner, begin = x_->keys().first * x_->inner;
+      keys.find_gradients(region, run, exec, joint, [&](index_t s0, index_t n, const C* dk, const C* dv) {
+        for (index_t b = 0; b < p.B; ++b)
+          for (index_t s = 0; s < n; ++s, dk += p.hk, dv += p.d) {
+            const index_t to = s0 - begin + s;
+            if (near_any_) {
+              for (index_t c = 0; c < p.hk; ++c) dk_[(b * own + to) * p.hk + c] += static_cast<double>(dk[c]);
+              for (index_t c = 0; c < p.d; ++c) dv_[(b * own + to) * p.d + c] += static_cast<double>(dv[c]);
+              continue;
+            }
+            if (p.dk.set) store_row(dk, row_at(p.dk, p.grid, b, to), p.dk.type, p.dk.sc, p.hk);
+            if (p.dv.set) store_row(dv, row_at(p.dv, p.grid, b, to), p.dv.type, p.dv.sc, p.d);
+          }
+      });
     }
+  }
+
+  /// Keys that no row sees.
+  void clear(const positions& region) const {
+    const backward_problem& p = x_->local;
+    const C zero(0);
+    const index_t begin = x_->keys().first * x_->inner, last = region.last * x_->inner;
+    for (index_t b = 0; b < p.B; ++b)
+      for (index_t s = region.first * x_->inner; s < last; ++s) {
+        const auto clear_row = [&](const field& to, index_t channels) {
+          if (!to.set) return;
+          std::byte* const row = row_at(to, p.grid, b, s - begin);
+          for (index_t c = 0; c < channels; ++c) store_row(&zero, row + c * to.sc * size_of(to.type), to.type, 1, 1);
+        };
+        clear_row(p.dk, p.hk);
+        clear_row(p.dv, p.d);
+      }
   }
 
   void write(const field& to, const buffer<double>& from, index_t channels) const {
@@ -137,7 +178,7 @@ class key_returns {
   }
 
   const part* x_;
-  bool wanted_ = false;
+  bool wanted_ = false, near_any_ = true;
   std::vector<index_t> begins_;
   buffer<std::byte> outbox_, inbox_;
   buffer<double> dk_, dv_, own_far_, joint_;
