@@ -7,7 +7,7 @@
 #include "common/layers/mlp.hpp"
 
 using namespace examples;
-using namespace examples::char_lm;
+using namespace examples::byte_lm;
 using namespace examples::test;
 
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 using namespace examples;
-using namespace examples::char_lm;
+using namespace examples::byte_lm;
 using namespace examples::test;
 
 namespace {

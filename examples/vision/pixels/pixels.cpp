@@ -68,10 +68,8 @@ int run_pixels(const pixels_line& line) {
               static_cast<long long>(rows), static_cast<long long>(images.test().columns), line.threads);
   if (!line.out.empty()) std::filesystem::create_directories(line.out);
   note_interrupts();
-  std::vector<mixer_kind> mixers = line.mixers;
-  if (mixers.empty()) mixers = {byte_lm::read_checkpoint(line.load, pixel_rows::checkpoints).settings.shape.mixer};
   std::vector<pixels_result> results;
-  for (const mixer_kind mixer : mixers) {
+  for (const mixer_kind mixer : line.mixers) {
     memory_meter::restart();
     const std::unique_ptr<byte_lm::training> one = start(line, mixer, data);
     const std::filesystem::path save = file_for(line, line.save, mixer);
