@@ -100,8 +100,6 @@ int main(int argc, char** argv) {
     if (!parse_arguments(app, argc, argv)) return EXIT_SUCCESS;
     if (continued->parsed()) {
       complete_pixels(*continued, pixels);
-      if (pixels.mixers.empty())
-        pixels.mixers = {byte_lm::read_checkpoint(pixels.load, pixel_rows::checkpoints).settings.shape.mixer};
       return run_pixels(pixels);
     }
     complete_classify(*classified, line);

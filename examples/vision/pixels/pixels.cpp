@@ -55,7 +55,9 @@ pixels_result result_of(byte_lm::training& run, const pixels_line& line, const p
 
 }  // namespace
 
-int run_pixels(const pixels_line& line) {
+int run_pixels(pixels_line line) {
+  if (line.mixers.empty())
+    line.mixers = {byte_lm::read_checkpoint(line.load, pixel_rows::checkpoints).settings.shape.mixer};
   const image_set images = image_set::read(line.data, line.images, line.test_images);
   const pixel_rows data(images);
   const index_t rows = images.test().rows;

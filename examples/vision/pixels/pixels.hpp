@@ -9,6 +9,6 @@ namespace examples::vision {
 
 /// Trains and tests each mixer, and lets it continue one image of every class. The exit status of the program. Throws
 /// user_error.
-int run_pixels(const pixels_line& line);
+int run_pixels(pixels_line line);
 
 }  // namespace examples::vision
