@@ -47,7 +47,7 @@ def measure(program, target, rounds):
         sides = {"one": [], "two": []}
         for _ in range(rounds):
             for side, (ranks, threads) in {"one": (1, 2), "two": (2, 1)}.items():
-                got = start(program, ranks, threads, case, 1 if case == "full" else 2)
+                got = start(program, ranks, threads, case, 1)
                 sides[side].append([statistics.median(got["forward_ms"]), statistics.median(got["backward_ms"])])
         document["calls"][case] = sides
     pathlib.Path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def table(document):
 def main():
     arguments = sys.argv[1:]
     if arguments[:1] == ["--run"] and len(arguments) in (3, 4):
-        measure(arguments[1], arguments[2], int(arguments[3]) if len(arguments) == 4 else 7)
+        measure(arguments[1], arguments[2], int(arguments[3]) if len(arguments) == 4 else 5)
         return 0
     if arguments[:1] == ["--table"] and len(arguments) == 2:
         print("\n".join(table(json.loads(pathlib.Path(arguments[1]).read_text(encoding="utf-8")))))

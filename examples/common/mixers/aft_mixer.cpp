@@ -224,7 +224,7 @@ class factored_mixer final : public aft_mixer<Real> {
     all.push_back(&v_);
   }
   parameter_list<Real> bias_parameters() override { return {&u_, &v_}; }
-  // AFT, section 5.2: N(0, 10^-2).
+  // AFT, section 5.1: N(0, 10^-2).
   double bias_deviation() const override { return 0.1; }
 
  private:

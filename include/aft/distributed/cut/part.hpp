@@ -28,7 +28,8 @@ struct part {
   positions queries() const { return where.queries(rank); }
   positions keys() const { return where.keys(rank); }
   positions near_keys() const { return where.near_keys(rank); }
-  /// Whether this rank's rows have far keys alone and no bias whose gradient would be theirs: one average is that of all.
+  /// Whether this rank's rows have far keys alone and no bias whose gradient would be theirs: one average is that of
+  /// all.
   bool has_one_average() const {
     return local.bias.kind == bias_kind::none && near_keys().count() == 0 && where.has_far(rank);
   }
