@@ -43,6 +43,7 @@ def start(program, ranks, threads, case, repetitions):
 def measure(program, target, rounds):
     document = {**commit(), "cpu": first_match("/proc/cpuinfo", "model name"), "rounds": rounds,
                 "messages": start(program, 2, 1, "messages", 20), "calls": {}}
+    pathlib.Path(target).parent.mkdir(parents=True, exist_ok=True)
     for case in CASES:
         sides = {"one": [], "two": []}
         for _ in range(rounds):
@@ -50,8 +51,8 @@ def measure(program, target, rounds):
                 got = start(program, ranks, threads, case, 1)
                 sides[side].append([statistics.median(got["forward_ms"]), statistics.median(got["backward_ms"])])
         document["calls"][case] = sides
-    pathlib.Path(target).parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(target).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        # After each: what is measured is not lost with what is not.
+        pathlib.Path(target).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def ratios(sides):
