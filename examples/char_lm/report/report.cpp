@@ -37,20 +37,14 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"heads", r.settings.shape.heads},
         {"window", r.settings.shape.window},
         {"bias_rank", r.settings.shape.bias_rank},
-        {"batch", r.settings.batch},
-        {"steps", r.settings.steps},
-        {"learning_rate", r.settings.learning_rate},
-        {"bias_lr_scale", r.settings.bias_scale},
-        {"seed", r.settings.seed},
         {"parameters", r.parameters},
         {"held_out_bits", r.held_out_bits},
         {"mixer_ms", r.mixer_milliseconds},
         {"step_ms", r.step_milliseconds},
         {"peak_bytes", r.peak_bytes},
-        {"train_bits", r.past.bits},
-        {"seconds", r.past.seconds},
         {"text", printable(r.written)},
     };
+    add_training(one, r.settings, r.past);
     // Without writing nothing was measured.
     if (!r.written.empty()) {
       one["characters_per_second"] = r.characters_per_second;

@@ -26,6 +26,16 @@ constexpr const char* products = "Eigen";
 
 }  // namespace
 
+void add_training(nlohmann::json& to, const run_settings& s, const history& past) {
+  to["batch"] = s.batch;
+  to["steps"] = s.steps;
+  to["learning_rate"] = s.learning_rate;
+  to["bias_lr_scale"] = s.bias_scale;
+  to["seed"] = s.seed;
+  to["train_bits"] = past.bits;
+  to["seconds"] = past.seconds;
+}
+
 void write_results(const std::filesystem::path& file, nlohmann::json results) {
   results["compiler"] = compiler;
   results["products"] = products;

@@ -31,31 +31,26 @@ void write_json(const std::filesystem::path& file, const std::vector<pixels_resu
   json["originals"] = setting.originals;
   for (const pixels_result& r : results) {
     const byte_lm::model_shape& m = r.settings.shape;
-    json["results"].push_back({
+    nlohmann::json one = {
         {"mixer", name_of(m.mixer)},
         {"dim", m.channels},
         {"layers", m.layers},
         {"heads", m.heads},
         {"window", m.window},
         {"bias_rank", m.bias_rank},
-        {"batch", r.settings.batch},
-        {"steps", r.settings.steps},
-        {"learning_rate", r.settings.learning_rate},
-        {"bias_lr_scale", r.settings.bias_scale},
-        {"seed", r.settings.seed},
         {"parameters", r.parameters},
         {"test_bits", r.bits},
         {"mixer_ms", r.mixer_milliseconds},
         {"step_ms", r.step_milliseconds},
         {"peak_bytes", r.peak_bytes},
-        {"train_bits", r.past.bits},
-        {"seconds", r.past.seconds},
         {"pixels_per_second", r.pixels_per_second},
         {"stream_us", 1e6 * r.decoding.stream},
         {"recompute_us", 1e6 * r.decoding.recompute},
         {"state_bytes", r.state_bytes},
         {"continued", r.continued},
-    });
+    };
+    add_training(one, r.settings, r.past);
+    json["results"].push_back(std::move(one));
   }
   write_results(file, std::move(json));
 }

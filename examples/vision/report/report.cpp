@@ -49,11 +49,6 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"one_tap", m.filter.one_tap},
         {"filter_entropy", m.filter.entropy},
         {"begun_with", printable(r.begun_with)},
-        {"batch", r.settings.batch},
-        {"steps", r.settings.steps},
-        {"learning_rate", r.settings.learning_rate},
-        {"bias_lr_scale", r.settings.bias_scale},
-        {"seed", r.settings.seed},
         {"parameters", r.parameters},
         {"accuracy", r.accuracy()},
         {"test_bits", r.tested.bits},
@@ -61,9 +56,8 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"mixer_ms", r.mixer_milliseconds},
         {"step_ms", r.step_milliseconds},
         {"peak_bytes", r.peak_bytes},
-        {"train_bits", r.past.bits},
-        {"seconds", r.past.seconds},
     };
+    add_training(one, r.settings, r.past);
     for (const rescaled& other : r.others)
       one["other_grids"].push_back({{"grid", {other.side, other.side}},
                                     {"accuracy", r.accuracy_of(other.tested)},

@@ -247,8 +247,8 @@ class own_keys {
       for (index_t s = 0; s < n; ++s) {
         const C* const k = k_.data() + (b * n + s) * p.hk;
         for (index_t c = 0; c < p.hk; ++c) {
-          const C least = max[c] == max[c] && !(k[c] <= max[c]) ? k[c] : max[c];
-          max[c] = least;
+          const C largest = max[c] == max[c] && !(k[c] <= max[c]) ? k[c] : max[c];
+          max[c] = largest;
         }
       }
     }
