@@ -132,6 +132,7 @@ int run(bool planted) {
       if (planted) plant(got);
       add(sum, judge(type, s, got, oracle), type, s, "forward");
       oracle = oracle_of(type).evaluate_backward(s, x);
+      if (may_multiply_pairs(s)) oracle.pair_error = oracle.bias_error = library.pair_error;
       got = library.run_backward(s, x, default_executor(), nullptr);
       if (planted) plant(got);
       add(sum, judge(type, s, got, oracle), type, s, "backward");

@@ -58,8 +58,8 @@ inline constexpr part parts[] = {{"y", &results::y},   {"average", &results::ave
 /// the absolute one that they may add to a lse; 0 where the call works in the arithmetic type.
 long double pair_error(dtype type, const setup& s);
 
-/// The same for dk and dv, relative to the largest sum of absolute terms: the contract's eight units of the data's
-/// type.
+/// The same for dk and dv, relative to the largest sum of absolute terms: on a device the contract's eight units of the
+/// data's type, on the CPU what the roundings of a term may add. There the gradients of a bias are products too.
 long double pair_gradient_error(dtype type, const setup& s);
 
 results run_forward(dtype type, const setup& s, const numbers& x, const any_executor& exec = default_executor());
@@ -75,7 +75,8 @@ struct oracle_result {
   results scale;                ///< see tolerance.hpp
   results terms;                ///< where 0, nothing was added and the result is exactly 0
   long double given_error = 0;  ///< relative error that a rounded lse, average or w brings along
-  long double pair_error = 0;   ///< see pair_error()
+  long double pair_error = 0;   ///< see pair_error(), or of gradients of k and v pair_gradient_error()
+  long double bias_error = 0;   ///< the same of the gradients of a bias
   results count;                ///< one number each: the most terms that an element of a gradient adds up
   results given_absolute;       ///< one number each: what weights and averages below the normal range change
 };
@@ -93,8 +94,11 @@ struct judgement {
 };
 judgement judge(dtype type, const setup& s, const results& got, const oracle_result& oracle);
 
-/// Whether the results that the call asks for leave the CPU the choice to multiply pairs of bfloat16 numbers.
+/// Whether the CPU may multiply pairs of bfloat16 numbers for such a call: one that weighs pairs, and no window's.
 bool may_multiply_pairs(const setup& s);
+
+/// Sets what those products may add to the gradients of a call.
+void allow_products(dtype type, const setup& s, oracle_result& backward);
 
 /// Fails the running test where a result is out of its bound or something was written that should not have been.
 void expect_within(dtype type, const setup& s, const results& got, const oracle_result& oracle,

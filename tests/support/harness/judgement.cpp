@@ -40,13 +40,13 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
                  oracle.given_error,
                  count.empty() ? 0 : count.front(),
                  given.empty() ? 0 : given.front()};
-    // Products of pairs move a lse by as much as they move den, however large it is itself. Of gradients only those of
-    // keys and values are such products.
+    // Products of pairs move a lse by as much as they move den, however large it is itself. dq is none.
+    const bool of_bias = p.values == &results::dw || p.values == &results::du || p.values == &results::df ||
+                         p.values == &results::dr;
     if (p.values == &results::lse) {
       c.given_absolute += oracle.pair_error;
-    } else if (p.values != &results::dq && p.values != &results::dw && p.values != &results::du &&
-               p.values != &results::df && p.values != &results::dr) {
-      c.given_error += oracle.pair_error;
+    } else if (p.values != &results::dq) {
+      c.given_error += of_bias ? oracle.bias_error : oracle.pair_error;
     }
     if (!c.oracle->empty()) ++all.compared;
     const std::string mismatch = first_mismatch(c);
@@ -59,9 +59,8 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
 }
 
 bool may_multiply_pairs(const setup& s) {
-  if (s.arithmetic == arithmetic::full) return false;
-  // A lse, or an average in float, is as exact as float arithmetic.
-  return !(s.save && (s.has_lse() || !s.narrow_average));
+  const bool in_window = s.call == op::local && (s.outside == outside::excluded || !s.pair_mask());
+  return s.arithmetic == arithmetic::automatic && (s.call == op::full || s.pair_mask()) && !in_window;
 }
 
 }  // namespace aft::test

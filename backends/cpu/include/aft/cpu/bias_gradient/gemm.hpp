@@ -32,12 +32,14 @@ template <class C>
 struct bias_gradient_plan {
   static constexpr index_t M = tuning<C>::MR;
   static constexpr index_t N = tuning<C>::NR;
-  // Columns packed at once: with two rows each they are one depth block, whose part of a weight panel stays in the
-  // first-level cache while `together` key tiles use it. Packing 1024 columns for one tile took 1.6 times as long.
-  static constexpr index_t chunk = tuning<C>::KC / 2;
   static constexpr index_t most_together = 4;
 
   int threads;
+  bool paired;    ///< a column's two entries are a pair of bfloat16
+  index_t steps;  ///< of the register tile that a column takes
+  // Columns packed at once: they are one depth block, whose part of a weight panel stays in the first-level cache
+  // while `together` key tiles use it. Packing 1024 columns of floats for one tile took 1.6 times as long.
+  index_t chunk;
   index_t panels, key_tiles, block, depth, groups, together;
   gradient_scale<C> scale;  ///< known when the gradients are
   index_t row_keys = 0;     ///< keys of the rows in `rows`
@@ -47,14 +49,15 @@ struct bias_gradient_plan {
   C* rho;
   per_thread<C> columns, tiles, sums;
 
-  bias_gradient_plan(const backward_problem& p, bool batched, int wanted, scratch& memory) : threads(wanted) {
+  bias_gradient_plan(const backward_problem& p, bool batched, bool pairs, int wanted, scratch& memory)
+      : threads(wanted), paired(pairs), steps(pairs ? 1 : 2), chunk(tuning<C>::KC / steps) {
     panels = ceil_div(p.Tq, M);
     key_tiles = ceil_div(p.Tk, N);
     const index_t dh = p.d / p.bias.heads;
     const bool per_batch = !batched && p.B > 1 && p.pair_mask() && p.mask_sb != 0;
     depth = dh * (batched ? 1 : p.B);
     groups = per_batch ? p.B : 1;
-    const index_t panel_bytes = 2 * depth * M * static_cast<index_t>(sizeof(C));
+    const index_t panel_bytes = steps * depth * M * static_cast<index_t>(sizeof(C));
     block = 2 * tuning<C>::weight_bytes / (panel_bytes > 0 ? panel_bytes : 1);
     block = min_of(block, tuning<C>::MC_panels);
     block = block < 1 ? 1 : min_of(block, panels);
@@ -71,9 +74,9 @@ struct bias_gradient_plan {
       rows = memory.take<C>(block * M * row_keys);
     }
     kappa = memory.take<C>(p.B * p.d);
-    a = memory.take<C>(block * 2 * depth * M);
+    a = memory.take<C>(block * steps * depth * M);
     rho = memory.take<C>(block * groups * M);
-    columns = memory.take_each<C>(together * 2 * chunk * N, threads);
+    columns = memory.take_each<C>(together * steps * chunk * N, threads);
     tiles = memory.take_each<C>(together * block * M * N, threads);
     sums = memory.take_each<C>(together * block * M * N, threads);
   }
@@ -111,10 +114,10 @@ inline vec<C> kappa_of(const backward_problem& p, const bias_gradient_plan<C>& p
   return load(kappa);
 }
 
-/// out[2 l M + r] = from[r][l] for l < count, 0 for r >= rows. clang made gathers of the loops, a third of
+/// out[l step + r] = from[r][l] for l < count, 0 for rows <= r < M. clang made gathers of the loops, a third of
 /// pack_gradient_rows.
 template <class C>
-inline void turn_panel_rows(const C* from, index_t rows, index_t count, C* out) {
+inline void turn_panel_rows(const C* from, index_t rows, index_t count, index_t step, C* out) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::MR;
   if constexpr (turns_rows<C>) {
@@ -127,17 +130,18 @@ inline void turn_panel_rows(const C* from, index_t rows, index_t count, C* out) 
         block[i] = r < M && r < rows ? load(from + r * L) : vec<C>(C(0));
       }
       transpose(block);
-      for (index_t l = 0; l < count; ++l) store_tile_rows<M, C>(out + 2 * l * M + first, block[l]);
+      for (index_t l = 0; l < count; ++l) store_tile_rows<M, C>(out + l * step + first, block[l]);
     }
     return;
   }
-  for (index_t l = 0; l < count; ++l, out += 2 * M) {
+  for (index_t l = 0; l < count; ++l, out += step) {
     for (index_t r = 0; r < rows; ++r) out[r] = from[r * L + l];
     for (index_t r = rows; r < M; ++r) out[r] = C(0);
   }
 }
 
-/// a[2n][r] = X g, a[2n + 1][r] = -X g o for the rows of a panel; rho[r] is the power of two taken out of each row.
+/// a[2n][r] = X g, a[2n + 1][r] = -X g o for the rows of a panel, or a[n][r] the pair of both, the second formed from
+/// what the first was rounded to; rho[r] is the power of two taken out of each row.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void pack_gradient_rows(const gradient_inputs& in,
                                                                const bias_gradient_plan<C>& plan,
@@ -177,16 +181,28 @@ template <class C>
       // Lanes whose logits lie beyond the range send the whole row to the definition.
       x = xsimd::select(differs<C>(centre, centre) || differs<C>(load(up.base_hi + r * L), zero), nan, x);
       const auto empty = inverse == zero;
-      const vec<C> g = xsimd::select(empty, zero, x * (load(up.g + r * L) * by));
+      vec<C> g = xsimd::select(empty, zero, x * (load(up.g + r * L) * by));
+      if constexpr (has_bf16_dot<C>) {
+        if (plan.paired) g = round_to_bf16(g);
+      }
+      const vec<C> go = xsimd::select(empty, zero, -(g * (load(up.o + r * L) * lift)));
+      if constexpr (has_bf16_dot<C>) {
+        if (plan.paired) {
+          store(xg + r * L, join_pairs(g, round_to_bf16(go)));
+          continue;
+        }
+      }
       store(xg + r * L, g);
-      store(xgo + r * L, xsimd::select(empty, zero, -(g * (load(up.o + r * L) * lift))));
+      store(xgo + r * L, go);
     }
-    turn_panel_rows<C>(xg, r1 - r0, tile.count, a + 2 * (n - n0) * M);
-    turn_panel_rows<C>(xgo, r1 - r0, tile.count, a + (2 * (n - n0) + 1) * M);
+    C* const to = a + plan.steps * (n - n0) * M;
+    turn_panel_rows<C>(xg, r1 - r0, tile.count, plan.steps * M, to);
+    if (!plan.paired) turn_panel_rows<C>(xgo, r1 - r0, tile.count, plan.steps * M, to + M);
   }
 }
 
-/// out[2n][s] = Y v, out[2n + 1][s] = Y for the keys of a tile; 0 for hidden keys and past the end.
+/// out[2n][s] = Y v, out[2n + 1][s] = Y for the keys of a tile, or out[n][s] the pair of both; 0 for hidden keys and
+/// past the end.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void pack_gradient_columns(const backward_problem& p,
                                                                   const bias_gradient_plan<C>& plan,
@@ -205,18 +221,28 @@ template <class C>
       const vec<C> key = load(k + s * L);
       const auto seen = differs<C>(key, vec<C>(-inf));
       // A key beyond the range with kappa within it is far below and rightly 0; NaN kappa makes NaN.
-      const vec<C> y = xsimd::select(seen, weight_scaled<C>(key, centre) + (centre - centre), zero);
+      vec<C> y = xsimd::select(seen, weight_scaled<C>(key, centre) + (centre - centre), zero);
+      if constexpr (has_bf16_dot<C>) {
+        if (plan.paired) y = round_to_bf16(y);
+      }
+      const vec<C> yv = xsimd::select(seen, y * (load(v + s * L) * lift), zero);
+      if constexpr (has_bf16_dot<C>) {
+        if (plan.paired) {
+          store(v + s * L, join_pairs(round_to_bf16(yv), y));
+          continue;
+        }
+      }
       store(k + s * L, y);
-      store(v + s * L, xsimd::select(seen, y * (load(v + s * L) * lift), zero));
+      store(v + s * L, yv);
     }
     for (index_t s = s1 - s0; s < N; ++s) {
       store(k + s * L, zero);
       store(v + s * L, zero);
     }
-    C* const line = out + 2 * (n - n0) * N;
+    C* const line = out + plan.steps * (n - n0) * N;
     for (index_t s = 0; s < N; s += L) {
-      transpose_columns<C>(v + s * L, L, L, tile.count, line + s, 2 * N);
-      transpose_columns<C>(k + s * L, L, L, tile.count, line + N + s, 2 * N);
+      transpose_columns<C>(v + s * L, L, L, tile.count, line + s, plan.steps * N);
+      if (!plan.paired) transpose_columns<C>(k + s * L, L, L, tile.count, line + N + s, plan.steps * N);
     }
   }
 }
@@ -306,7 +332,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
                            bool by_keys, const gradient_sink<C>& sink, const block_edge& begin, const block_edge& end) {
   constexpr index_t M = tuning<C>::MR;
   constexpr index_t N = tuning<C>::NR;
-  constexpr index_t chunk = bias_gradient_plan<C>::chunk;
+  const index_t chunk = plan.chunk, steps = plan.steps;
   const backward_problem& p = *in.p;
   const auto end_of = [&](index_t panel) { return (panel + 1) * M < p.Tq ? (panel + 1) * M : p.Tq; };
   // Only pairs inside the window have a bias, and of those only the past under causality.
@@ -322,7 +348,7 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
     parallel_for(p1 - p0, plan.threads, [&](index_t i, int) {
       for (index_t group = 0, n0 = 0; n0 < columns.count; ++group, n0 += columns.per_group) {
         pack_gradient_rows<C>(in, plan, columns, n0, n0 + columns.per_group, (p0 + i) * M, end_of(p0 + i),
-                              plan.a + (i * plan.depth + n0) * 2 * M, plan.rho + (i * plan.groups + group) * M);
+                              plan.a + (i * plan.depth + n0) * steps * M, plan.rho + (i * plan.groups + group) * M);
       }
     });
     const auto run = [&](index_t q0, index_t q1, index_t j0, index_t j1, int thread) {
@@ -344,14 +370,22 @@ inline void gradient_tiles(const gradient_inputs& in, const bias_gradient_plan<C
           const index_t n1 = min_of(n0 + chunk, g1);
           for (index_t j = j0; j < j1; ++j)
             pack_gradient_columns<C>(p, plan, columns, n0, n1, first_key(j), last_key(j),
-                                     packed + (j - j0) * 2 * chunk * N);
+                                     packed + (j - j0) * steps * chunk * N);
           for (index_t q = q0; q < q1; ++q) {
             for (index_t j = j0; j < j1; ++j) {
               if (!active(q, j)) continue;
-              const C* const a = plan.a + ((q - p0) * plan.depth + n0) * 2 * M;
-              gemm_panel<C>(end_of(q) - q * M, 2 * (n1 - n0), a, packed + (j - j0) * 2 * chunk * N, tiles + at(q, j),
-                            n0 > g0,
-                            prefetched_lines<C>::of_weights(j == j0 && q + 1 < q1 ? a + plan.depth * 2 * M : a));
+              const C* const a = plan.a + ((q - p0) * plan.depth + n0) * steps * M;
+              const C* const columns_of = packed + (j - j0) * steps * chunk * N;
+              const auto lines =
+                  prefetched_lines<C>::of_weights(j == j0 && q + 1 < q1 ? a + plan.depth * steps * M : a);
+              const index_t rows = end_of(q) - q * M, count = steps * (n1 - n0);
+              if constexpr (has_bf16_dot<C>) {
+                if (plan.paired) {
+                  gemm_panel<C, true>(rows, count, a, columns_of, tiles + at(q, j), n0 > g0, lines);
+                  continue;
+                }
+              }
+              gemm_panel<C>(rows, count, a, columns_of, tiles + at(q, j), n0 > g0, lines);
             }
           }
         }

@@ -27,10 +27,12 @@ class bias_gradient_job {
   static constexpr index_t M = tuning<C>::MR;
   static constexpr index_t N = tuning<C>::NR;
 
-  /// `tiled`: run() will be called; else rows come from elsewhere, see write_row.
-  bias_gradient_job(const backward_problem& p, int threads, bias_gradient_pass<C> pass, bool tiled, scratch& memory)
+  /// `tiled`: run() will be called, with products of pairs of bfloat16 if `paired`; else rows come from elsewhere, see
+  /// write_row.
+  bias_gradient_job(const backward_problem& p, int threads, bias_gradient_pass<C> pass, bool tiled, bool paired,
+                    scratch& memory)
       : p_(&p), batched_(p.bias.batch > 1 && p.B > 1), threads_(threads), pass_(pass) {
-    if (tiled) plan_.emplace(p, batched_, threads, memory);
+    if (tiled) plan_.emplace(p, batched_, paired, threads, memory);
     max_abs_ = memory.take<C>(threads * lanes<C>);
     const bias_ref& d = p.dbias;
     if (d.kind == bias_kind::factorized) {

@@ -28,11 +28,11 @@ struct alignas(64) source_room {
 
 /// What a call asks of the engine besides its geometry.
 struct fold_traits {
-  bool pairs = false;     ///< products of pairs of bfloat16: without a window, every panel's dense part begins at key 0
-  bool windows = false;   ///< fold_window may serve the call
-  bool products = false;  ///< so does window_products; of a geometry that fold_window serves
-  bool columns = false;   ///< weights are read as columns of w
-  bool sums = true;       ///< false: only products are wanted
+  bool pairs = false;      ///< products of pairs of bfloat16, of a geometry without a window
+  bool windows = false;    ///< fold_window may serve the call
+  bool products = false;   ///< so does window_products; of a geometry that fold_window serves
+  bool columns = false;    ///< weights are read as columns of w
+  bool sums = true;        ///< false: only products are wanted
   bool rows_kept = false;  ///< log-weights of a block are kept for rows that are not proven: they are costly to ask for
   bool rows_stored = false;  ///< weights are read where they lie, so that they may be read several times
   bool rows_made = false;    ///< weights are products of factors, which may be formed several times
@@ -133,6 +133,7 @@ struct fold_plan {
         products(traits.products),
         sums(traits.sums),
         rows_kept(traits.rows_kept) {
+    if (paired) g.step = 2;
     if (traits.columns && !g.bounded && g.R >= tuning<C>::many_columns) together = tuning<C>::columns_together;
     panels = cut.count;
     width = cut.widest(g);

@@ -18,6 +18,7 @@ struct pair_geometry {
   int causal = 0;         ///< +1: columns <= row + ahead are seen; -1: columns >= row + ahead
   index_t ahead = 0;      ///< how far the causal edge lies from the diagonal, negative where transposed
   bool constant = false;  ///< pairs outside the window have bias 0 and are folded once
+  index_t step = 1;       ///< dense columns begin at multiples of it: two, where columns go by pairs
 
   struct span {
     index_t lo = 0, hi = 0;
@@ -40,7 +41,7 @@ struct pair_geometry {
       lo = bounded && !constant && lo > first ? lo : first;
       if (constant && hi < end - 1) hi = end - 1;
     }
-    lo = lo < 0 ? 0 : min_of(lo, K);
+    lo = lo < 0 ? 0 : min_of(lo, K) / step * step;
     hi = min_of(hi, K);
     return {lo, max_of(hi, lo)};
   }

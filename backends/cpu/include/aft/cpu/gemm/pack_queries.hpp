@@ -84,19 +84,25 @@ class query_packer {
         taint_(load(scale.taint)),
         range_(range) {}
 
-  void form(const lane_state<C>& state, const vec<C>& upper, const vec<C>& average, C* P) {
+  /// {e^-lse g, e^-lse g o}; `narrow`: rounded to bfloat16, the second formed from what the first became, so that
+  /// their errors are the same in v A - B.
+  template <bool narrow = false>
+  [[gnu::always_inline]] vec_sum<C> form(const lane_state<C>& state, const vec<C>& upper, const vec<C>& average) {
     const vec<C> zero(C(0)), one(C(1)), inf(std::numeric_limits<C>::infinity()), none(-inf);
     const auto empty = state.inverse == zero;
     const vec<C> g = xsimd::select(empty, zero, state.inverse * upper);
     const vec<C> o = xsimd::select(empty, zero, average);
-    const vec<C> scaled = times_pow2<C>(g * by_, -state.exponent - exponent_) + taint_;
-    store(P, scaled);
-    store(P + lanes<C>, scaled * (o * lift_));
+    vec_sum<C> column;
+    column.num = times_pow2<C>(g * by_, -state.exponent - exponent_) + taint_;
+    if constexpr (narrow) column.num = round_to_bf16(column.num);
+    column.den = column.num * (o * lift_);
+    if constexpr (narrow) column.den = round_to_bf16(column.den);
     const vec<C> g_size = (xsimd::abs)(g), o_size = (xsimd::abs)(o);
     range_.top = max_ignoring_nan<C>(range_.top, xsimd::select(empty, none, -state.exponent));
     range_.high = max_ignoring_nan<C>(range_.high, xsimd::select(g_size < inf, g_size, zero));
     range_.average = max_ignoring_nan<C>(range_.average, xsimd::select(o_size < inf, o_size, zero));
     range_.beyond = xsimd::select(differs<C>(state.base_hi, zero), one, range_.beyond);
+    return column;
   }
   const query_range<C>& range() const { return range_; }
 
@@ -105,21 +111,39 @@ class query_packer {
   query_range<C> range_;
 };
 
-/// Columns of queries [t0, t1) of `count` lane tiles; those of a tile lie Tq positions after those of the tile before.
-/// `buffers` has room for staged_queries numbers of each tile.
+/// Columns of queries [t0, t1) of `count` lane tiles, each `size` numbers from the one before; `paired`: two queries a
+/// step, as pairs of bfloat16; t0 is even then. `buffers` has room for staged_queries numbers of each tile.
 template <class C>
 [[gnu::flatten]] inline void form_queries(const gradient_inputs& in, const lane_tile<C>* tiles, index_t count,
-                                          index_t t0, index_t t1, const query_scale<C>* scales, C* P, C* buffers,
-                                          query_range<C>* ranges) {
+                                          index_t t0, index_t t1, const query_scale<C>* scales, bool paired,
+                                          index_t size, C* P, C* buffers, query_range<C>* ranges) {
   constexpr index_t L = lanes<C>;
   constexpr index_t N = tuning<C>::NR;
   const index_t T = in.p->Tq;
   const query_rows<C> up(in, tiles, count, t0, t1, buffers, query_chunk * count * L);
   for (index_t i = 0; i < count; ++i) {
     query_packer<C> packer(scales[i], ranges[i]);
+    const auto soon = [&](index_t t) {
+      return t + tuning<C>::prefetch_distance < T ? tuning<C>::prefetch_distance : 0;
+    };
+    if constexpr (has_bf16_dot<C>) {
+      if (paired) {
+        const auto column = [&](index_t t) __attribute__((always_inline)) {
+          const index_t r = t - t0, ahead = soon(t);
+          return packer.template form<true>(up.weights(r, i, ahead), up.g(r, i, ahead), up.o(r, i, ahead));
+        };
+        C* at = P + i * size + t0 / 2 * N;
+        for (index_t t = t0; t < t1; t += 2, at += N) {
+          const vec_sum<C> first = column(t), second = t + 1 < t1 ? column(t + 1) : zero_sum<C>();
+          store_sum(at, vec_sum<C>{join_pairs(first.num, second.num), join_pairs(first.den, second.den)});
+        }
+        ranges[i] = packer.range();
+        continue;
+      }
+    }
     for (index_t t = t0; t < t1; ++t) {
-      const index_t soon = t + tuning<C>::prefetch_distance < T ? tuning<C>::prefetch_distance : 0;
-      packer.form(up.weights(t - t0, i, soon), up.g(t - t0, i, soon), up.o(t - t0, i, soon), P + (i * T + t) * N);
+      const index_t r = t - t0, ahead = soon(t);
+      store_sum(P + i * size + t * N, packer.form(up.weights(r, i, ahead), up.g(r, i, ahead), up.o(r, i, ahead)));
     }
     ranges[i] = packer.range();
   }
@@ -129,8 +153,8 @@ template <class C>
 /// by, unlift that of o. `count` lane tiles at once, like pack_keys, with scale 1; a tile that needs another is formed
 /// again. `buffers` has room for staged_queries numbers of each.
 template <class C, class Tiles>
-inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, C* buffers, C* P,
-                         column_scale<C>* cs) {
+inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& tile_at, bool paired, index_t size,
+                         C* buffers, C* P, column_scale<C>* cs) {
   const index_t T = in.p->Tq;
   inplace_vector<lane_tile<C>, tuning<C>::wide_group> tiles(count);
   inplace_vector<query_range<C>, tuning<C>::wide_group> ranges(count);
@@ -138,8 +162,8 @@ inline void pack_queries(const gradient_inputs& in, index_t count, const Tiles& 
   for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
   const auto form = [&](index_t i, index_t n) {
     for (index_t t0 = 0; t0 < T; t0 += query_chunk)
-      form_queries<C>(in, tiles.data() + i, n, t0, min_of(t0 + query_chunk, T), scales.data() + i,
-                      P + i * T * tuning<C>::NR, buffers, ranges.data() + i);
+      form_queries<C>(in, tiles.data() + i, n, t0, min_of(t0 + query_chunk, T), scales.data() + i, paired, size,
+                      P + i * size, buffers, ranges.data() + i);
   };
   form(0, count);
   for (index_t i = 0; i < count; ++i)

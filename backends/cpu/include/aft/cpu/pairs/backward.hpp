@@ -79,6 +79,7 @@ template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
   const bias_batch<C> batch_items(p);
   const auto array = static_cast<std::size_t>(p.B * max_of(p.Tq, p.Tk) * p.d) * sizeof(C);
+  const bool paired = multiplies_in_pairs<C>(p);
   bool products = false;
   if constexpr (windows) {
     // Sums for wide windows of long sequences with few channels would be more than all arrays of the call.
@@ -99,7 +100,8 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   per_thread<C> staged;
   const auto plan_fold = [&](int threads, scratch& from) {
     plan.emplace(key_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads,
-                 fold_traits{.windows = served,
+                 fold_traits{.pairs = paired,
+                             .windows = served,
                              .products = products,
                              .columns = p.bias.kind == bias_kind::dense || p.bias.kind == bias_kind::generated,
                              .sums = p.dk.set || p.dv.set,
@@ -114,7 +116,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
       if (products) product_plan<C>(p, *plan, counter);
     }
     if (p.dbias.kind != bias_kind::none && !products)
-      bias_gradient_plan<C>(p, p.bias.batch > 1 && p.B > 1, threads, counter);
+      bias_gradient_plan<C>(p, p.bias.batch > 1 && p.B > 1, paired, threads, counter);
     return counter.counted();
   };
   cpu exec = given;
@@ -124,7 +126,7 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   const auto lay_out = [&](scratch& from) {
     if (shared) dk = scratch_field<C>(from, p.B, p.Tk, p.d);
     if (keys_wanted) plan_fold(threads, from);
-    if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, pass, !products, from);
+    if (p.dbias.kind != bias_kind::none) bias.emplace(p, threads, pass, !products, paired, from);
     if constexpr (windows) {
       if (products) product.emplace(p, *plan, from);
     }
@@ -186,7 +188,8 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
       }
       const auto pack = [&](int slot, index_t tile, index_t n, C* P, column_scale<C>* scales) {
         pack_queries<C>(
-            in, n, [&](index_t j) { return batch_items.tile(batch_item, tile + j); }, staged.of(slot), P, scales);
+            in, n, [&](index_t j) { return batch_items.tile(batch_item, tile + j); }, plan->paired, plan->column_size,
+            staged.of(slot), P, scales);
       };
       fold_pairs<C>(*plan, thread, batch_items.tiles(), fill_ref<C>(fill), pack_ref<C>(pack), sums_ref<C>(epilogue));
     });

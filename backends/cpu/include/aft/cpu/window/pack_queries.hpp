@@ -54,7 +54,7 @@ template <class C>
       AFT_PREFETCH(o + ahead * o_step, 0, 2);
       AFT_PREFETCH(first + ahead * first_step, 0, 2);
       if (rows.count() > 3) AFT_PREFETCH(second + ahead * second_step, 0, 2);
-      packer.form(state_of(), load(g), load(o), P);
+      store_sum(P, packer.form(state_of(), load(g), load(o)));
     }
   };
   const vec<C> zero(C(0));
@@ -80,7 +80,7 @@ class gated_packer {
     const gate_pair<C> gate = gate_detail::sigmoid_pair<C>(q);
     const vec<C> g = xsimd::select(empty, zero, up * gate.value);
     largest_.take(g);
-    packer_.form(state_from_lse<C, true>(lse), g, average, P);
+    store_sum(P, packer_.form(state_from_lse<C, true>(lse), g, average));
     return xsimd::select(empty, zero, (up * gate.slope) * average);
   }
   void leave() const {
@@ -289,7 +289,8 @@ class window_query_packer final : public window_packer<C> {
   [[gnu::noinline]] void form_staged(index_t i, index_t t0, index_t t1, C* P, query_packer<C> packer) {
     C buffers[6 * most * L];
     const query_rows<C> up(*in_, tiles_->at + i, 1, t0, t1, buffers, most * L);
-    for (index_t t = 0; t < t1 - t0; ++t) packer.form(up.weights(t, 0, 0), up.g(t, 0, 0), up.o(t, 0, 0), P + t * N);
+    for (index_t t = 0; t < t1 - t0; ++t)
+      store_sum(P + t * N, packer.form(up.weights(t, 0, 0), up.g(t, 0, 0), up.o(t, 0, 0)));
     state(i).range = packer.range();
   }
 
