@@ -38,7 +38,7 @@ template <class C>
   if (!in.gates_later) {
     const std::array<index_t, 3> flat{1, 1, p.Tq};
     const lane_field<C> kept(in.g, flat, tile, 1);
-    kept.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    kept.prefetch_beside(t0, t1);
     kept.read(t0, t1, g);
     return;
   }
@@ -60,14 +60,14 @@ template <class C>
   const index_t n = (t1 - t0) * lanes<C>;
   if (in.from_lse) {
     const lane_field<C> lse(p.lse, p.grid, tile, group);
-    lse.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    lse.prefetch_beside(t0, t1);
     lse.read(t0, t1, inverse, -std::numeric_limits<C>::infinity());  // idle lanes are empty, as those of a state are
     return states_from_lse<C>(n, inverse, exponent, base_hi, base_lo);
   }
   const std::array<index_t, 3> flat{1, 1, p.Tq};
   const lane_field<C> inverses(in.state.inverse, flat, tile, group), exponents(in.state.exponent, flat, tile, group);
-  inverses.prefetch(t1, t1 + (t1 - t0), p.Tq);
-  exponents.prefetch(t1, t1 + (t1 - t0), p.Tq);
+  inverses.prefetch_beside(t0, t1);
+  exponents.prefetch_beside(t0, t1);
   inverses.read(t0, t1, inverse);
   exponents.read(t0, t1, exponent);
   if (in.state.base_hi.set) {
@@ -91,7 +91,7 @@ struct saved_rows {
   [[gnu::noinline]] void read(const gradient_inputs& in, const lane_tile<C>& tile, index_t t0, index_t t1) {
     const backward_problem& p = *in.p;
     const lane_field<C> averages(in.average, p.grid, tile, 1);
-    averages.prefetch(t1, t1 + (t1 - t0), p.Tq);
+    averages.prefetch_beside(t0, t1);
     read_row_weights<C>(in, tile, t0, t1, inverse, exponent, base_hi, base_lo);
     averages.read(t0, t1, o);
     read_gradients<C>(in, tile, t0, t1, g);
@@ -264,14 +264,19 @@ template <class C>
   }
 }
 
+/// Row t of batch element b, of an array whose channels lie side by side.
+template <class T>
+inline T* row_at(const field& f, index_t b, index_t t) {
+  return reinterpret_cast<T*>(f.data) + b * f.sb + t * f.sx[2];
+}
+
 /// Rows [t0, t1) of one batch element whose arrays all lie in rows of whole vectors: read and written as memory lies,
-/// which the hardware foresees.
-template <class C>
+/// which the hardware foresees. T is the type of q, dy and dq, A of the averages.
+template <class C, class T, class A>
 [[gnu::flatten]] inline void gate_whole_rows(const gradient_inputs& in, index_t b, index_t t0, index_t t1,
                                              bool streamed, C* highest) {
   constexpr index_t L = lanes<C>;
   const backward_problem& p = *in.p;
-  const auto row_of = [&](const field& f, index_t t) { return reinterpret_cast<C*>(f.data) + b * f.sb + t * f.sx[2]; };
   const field& weights = in.from_lse ? p.lse : in.state.inverse;
   const bool gated = p.gate_fn != gate::none;
   const field& queries = gated ? p.q : p.dy;  // without a gate q may be anything, or nothing
@@ -280,23 +285,28 @@ template <class C>
   const auto apply = [&](const auto& both) __attribute__((always_inline)) {
     largest_size<C> largest(highest);
     for (index_t t = t0; t < t1; ++t) {
-      const C* const q = row_of(queries, t);
-      const C* const dy = row_of(p.dy, t);
-      const C* const weight = row_of(weights, t);
-      const C* const o = row_of(in.average, t);
-      C* const g = in.g.set ? row_of(in.g, t) : nullptr;
-      C* const dq = wanted ? row_of(p.dq, t) : nullptr;
+      const T* const q = row_at<T>(queries, b, t);
+      const T* const dy = row_at<T>(p.dy, b, t);
+      const C* const weight = row_at<C>(weights, b, t);
+      const A* const o = row_at<A>(in.average, b, t);
+      C* const g = in.g.set ? row_at<C>(in.g, b, t) : nullptr;
+      T* const dq = wanted ? row_at<T>(p.dq, b, t) : nullptr;
       for (index_t c = 0; c < p.d; c += L) {
-        const vec<C> up = load(dy + c);
+        const vec<C> up = load_as<C>(dy + c);
         const auto empty = load(weight + c) == none;
-        const gate_pair<C> gate = both(load(q + c));
+        const gate_pair<C> gate = both(load_as<C>(q + c));
         const vec<C> upper = xsimd::select(empty, zero, up * gate.value);
         largest.take(upper);
         if (g != nullptr) store(g + c, upper);
         if (dq == nullptr) continue;
         // Without a gate dq is 0, and not 0 times an average that may be infinite.
-        const vec<C> slope = gated ? (up * gate.slope) * load(o + c) : zero;
-        put(dq + c, xsimd::select(empty, zero, slope), streamed);
+        const vec<C> slope = gated ? (up * gate.slope) * load_as<C>(o + c) : zero;
+        const vec<C> out = xsimd::select(empty, zero, slope);
+        if constexpr (std::is_same_v<T, C>) {
+          put(dq + c, out, streamed);
+        } else {
+          store_as<C>(dq + c, out);
+        }
       }
     }
     largest.leave();
@@ -319,12 +329,14 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs
   constexpr index_t most = gate_block::tiles;
   const index_t count = ceil_div(p.d, L);
   const index_t row_blocks = ceil_div(p.Tq, rows);
-  const auto whole = [&](const field& f) {
-    return f.type == dtype_of<C> && f.sc == 1 && p.d % L == 0 && p.grid[0] == 1 && p.grid[1] == 1;
+  const auto whole = [&](const field& f, dtype type) {
+    return f.type == type && f.sc == 1 && p.d % L == 0 && p.grid[0] == 1 && p.grid[1] == 1;
   };
-  const bool plain = (!in.g.set || whole(in.g)) && whole(in.average) && whole(p.dy) &&
-                     (p.gate_fn == gate::none || whole(p.q)) && (!p.dq.set || whole(p.dq)) &&
-                     state_channels(p) == p.d && (!in.from_lse || whole(p.lse));
+  const dtype own = dtype_of<C>, data = p.dy.type, average = in.average.type;
+  const bool plain = (data == own || data == dtype::bf16) && (!in.g.set || whole(in.g, own)) &&
+                     (average == own || average == data) && whole(in.average, average) && whole(p.dy, data) &&
+                     (p.gate_fn == gate::none || whole(p.q, data)) && (!p.dq.set || whole(p.dq, data)) &&
+                     state_channels(p) == p.d && (!in.from_lse || whole(p.lse, own));
   bool streamed = plain && p.dq.set;
   if (streamed) {
     const lane_tile<C> first = make_lane_tile<C>(0, 0, p.d, 0, p.d);
@@ -336,7 +348,14 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs
     const index_t t0 = item % row_blocks * rows;
     const index_t t1 = min_of(t0 + rows, p.Tq);
     if (plain) {
-      gate_whole_rows<C>(in, item / row_blocks, t0, t1, streamed, highest);
+      const index_t b = item / row_blocks;
+      if (data == own) {
+        gate_whole_rows<C, C, C>(in, b, t0, t1, streamed, highest);
+      } else if (average == own) {
+        gate_whole_rows<C, bfloat16, C>(in, b, t0, t1, false, highest);
+      } else {
+        gate_whole_rows<C, bfloat16, bfloat16>(in, b, t0, t1, false, highest);
+      }
       return fence_stores();
     }
     lane_tile<C> tiles[most];

@@ -87,6 +87,18 @@ struct lane_field {
     }
   }
 
+  /// The same for rows [t0, t1) of the lane tiles beside this one, for whoever goes on with those: two lines ahead of
+  /// the rows' own (full_backward on 32 x 197 x 384 in bfloat16, one thread: 0.94 of its time; Zen 4, 2026-11).
+  [[gnu::always_inline]] void prefetch_beside(index_t t0, index_t t1) const {
+    if (!whole_rows()) return;
+    constexpr index_t line = 64, ahead = 2;
+    const index_t size = size_of(f->type), step = f->sx[2] * size;
+    const std::byte* row = f->data + (base + t0 * f->sx[2]) * size;
+    if (step % line == 0 && static_cast<index_t>(reinterpret_cast<std::uintptr_t>(row) % line) >= lanes<C> * size)
+      return;
+    for (index_t t = t0; t < t1; ++t, row += step) AFT_PREFETCH(row + ahead * line);
+  }
+
   /// out[(t - t0) * lanes + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
   AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0)) const {
     if (f->type != dtype_of<C> || !whole_rows()) return read_any(t0, t1, out, fill);
