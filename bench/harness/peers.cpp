@@ -135,6 +135,7 @@ void peers::enter(race& r, const std::string& name, const call& what) {
   std::string command = R"({"make": ")";
   command.append(name).append(R"(", "kind": ")").append(what.kind).append(R"(", "causal": )").append(text(what.causal));
   command.append(R"(, "training": )").append(text(what.training));
+  command.append(R"(, "compiled": )").append(text(what.compiled));
   if (what.window > 0) command.append(R"(, "window": )").append(std::to_string(what.window));
   if (what.context > 0) command.append(R"(, "context": )").append(std::to_string(what.context));
   worker().ask(command + "}");

@@ -34,6 +34,7 @@ class peers {
   struct call {
     std::string kind;
     bool causal = false, training = false;
+    bool compiled = false;  ///< by torch.compile
     index_t window = 0;
     index_t context = 0;  ///< positions in the cache that one more query attends to
   };

@@ -78,6 +78,10 @@ void enter_peers(race& r, const std::shared_ptr<grids<T>>& x, bool training) {
   // Which order of the memory suits the convolutions depends on the filter's size: both take part.
   others->enter(r, "eager", {.kind = "conv", .training = training});
   others->enter(r, "eager_nchw", {.kind = "conv_channels_first", .training = training});
+  if (training) {
+    others->enter(r, "compiled", {.kind = "conv", .training = true, .compiled = true});
+    others->enter(r, "compiled_nchw", {.kind = "conv_channels_first", .training = true, .compiled = true});
+  }
   if (!training) r.note("difference.eager", others->difference("eager", x->y));
 }
 
@@ -118,9 +122,10 @@ race conv_backward(index_t heads) {
   return r;
 }
 
+template <class T>
 race conv_training(index_t heads) {
   const aft::cpu exec{.threads = run_settings().threads};
-  const auto x = std::make_shared<grids<float>>(heads);
+  const auto x = std::make_shared<grids<T>>(heads);
   x->make_gradients();
   race r;
   r.hold(x);
@@ -142,7 +147,8 @@ void add_conv() {
     add_race("conv" + at + "/bfloat16", 7, [=] { return conv<aft::bfloat16>(heads); });
     add_race("conv_backward" + at + "/float", 7, [=] { return conv_backward<float>(heads); });
     add_race("conv_backward" + at + "/bfloat16", 5, [=] { return conv_backward<aft::bfloat16>(heads); });
-    add_race("conv_training" + at + "/float", 5, [=] { return conv_training(heads); });
+    add_race("conv_training" + at + "/float", 5, [=] { return conv_training<float>(heads); });
+    add_race("conv_training" + at + "/bfloat16", 5, [=] { return conv_training<aft::bfloat16>(heads); });
   }
 }
 

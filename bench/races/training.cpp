@@ -6,18 +6,23 @@ namespace aft_bench {
 namespace {
 
 /// Forward and backward with the gradients of all inputs, as a step of training asks for them.
-void enter_peers(race& r, const sequences<float>& x, const peers::call& eager) {
+template <class T>
+void enter_peers(race& r, const sequences<T>& x, const peers::call& eager) {
   if (!peers::present()) return;
   const std::shared_ptr<peers> others = share(x);
   r.hold(others);
   others->enter(r, "sdpa", {.kind = "sdpa", .training = true});
   others->enter(r, "sdpa_causal", {.kind = "sdpa", .causal = true, .training = true});
   others->enter(r, "eager", eager);
+  peers::call compiled = eager;
+  compiled.compiled = true;
+  others->enter(r, "compiled", compiled);
 }
 
+template <class T>
 race full(const shape& s) {
   const aft::cpu exec{.threads = run_settings().threads};
-  const auto x = std::make_shared<sequences<float>>(s);
+  const auto x = std::make_shared<sequences<T>>(s);
   x->make_bias();
   x->make_gradients();
   race r;
@@ -37,10 +42,11 @@ race full(const shape& s) {
   return r;
 }
 
+template <class T>
 race local(const shape& s) {
   const aft::cpu exec{.threads = run_settings().threads};
   const aft::window window = aft::window::strict(32);
-  const auto x = std::make_shared<sequences<float>>(s);
+  const auto x = std::make_shared<sequences<T>>(s);
   x->make_bias();
   x->make_gradients();
   race r;
@@ -54,9 +60,10 @@ race local(const shape& s) {
   return r;
 }
 
+template <class T>
 race simple(const shape& s) {
   const aft::cpu exec{.threads = run_settings().threads};
-  const auto x = std::make_shared<sequences<float>>(s);
+  const auto x = std::make_shared<sequences<T>>(s);
   x->make_gradients();
   race r;
   r.hold(x);
@@ -69,14 +76,21 @@ race simple(const shape& s) {
   return r;
 }
 
+template <class T>
+void add_training_of() {
+  const std::string type = std::string("/") + type_name<T>();
+  for (const shape& s : shapes) {
+    add_race("full_training/" + s.text() + type, 7, [s] { return full<T>(s); });
+    add_race("local32_training/" + s.text() + type, 7, [s] { return local<T>(s); });
+    add_race("simple_training/" + s.text() + type, 7, [s] { return simple<T>(s); });
+  }
+}
+
 }  // namespace
 
 void add_training() {
-  for (const shape& s : shapes) {
-    add_race("full_training/" + s.text() + "/float", 7, [s] { return full(s); });
-    add_race("local32_training/" + s.text() + "/float", 7, [s] { return local(s); });
-    add_race("simple_training/" + s.text() + "/float", 7, [s] { return simple(s); });
-  }
+  add_training_of<float>();
+  add_training_of<aft::bfloat16>();
 }
 
 }  // namespace aft_bench

@@ -83,6 +83,8 @@ def ceilings():
     yield from over(SHAPES, "full", "full, factorized, rank 64", "full's time", share("aft", "aft_factorized"), 1.35,
                     1.10, lower=True)
     yield from over(SHAPES, "full", "full, bfloat16", "bf16 matmul", speed("matmul"), 0.80, 1.00, kind="bfloat16")
+    yield from over(SHAPES, "full", "full, bfloat16, float lse and average", "bf16 matmul", speed("matmul", contestant="aft_saved"),
+                    0.80, 0.95, kind="bfloat16")
     yield from over(AT_LEAST_1024, "full_backward", "full backward, one thread", "its two sgemms", speed("sgemm"), 0.75,
                     0.90, kind="float/one_thread")
     yield from over(AT_LEAST_1024, "full_backward", "full backward, two threads", "its two sgemms", speed("sgemm"), 0.82,
@@ -120,6 +122,14 @@ def peers():
         yield from over([CONV + heads], "conv", f"conv, {heads} heads", "eager", speed("eager", "eager_nchw"), 12)
         yield from over([CONV + heads], "conv", f"conv, {heads} heads", "sdpa", speed("sdpa"), 6)
     yield from over(AT_LEAST_1024, "full_training", "full forward + backward", "sdpa", speed("sdpa"), 2.5)
+    for peer, first, goal in (("eager", 1.5, 2), ("sdpa", 3, 4)):
+        yield from over(SHAPES, "full_training", "full bfloat16 forward + backward", peer, speed(peer), first, goal,
+                        kind="bfloat16")
+    for heads in ("384", "16"):
+        yield from over([CONV + heads], "conv_training", f"conv forward + backward, {heads} heads", "eager",
+                        speed("eager", "eager_nchw"), 10, 15)
+    yield from over(SHAPES, "local32_training", "local bfloat16 forward + backward", "eager", speed("eager"), 8, 14,
+                    kind="bfloat16")
 
 
 def microseconds(seconds):

@@ -69,6 +69,7 @@ def speeds(result, operator, kind, columns):
 
 CALL = (("aft", "aft"), ("aft_causal", "aft causal"))
 PEERS = (("sdpa", "attention"), ("sdpa_causal", "attention causal"), ("eager", "AFT in PyTorch"))
+COMPILED = ("compiled", "AFT in PyTorch, compiled")
 
 
 def tables(result):
@@ -76,12 +77,15 @@ def tables(result):
     yield speeds(result, "full", "float", (*CALL, ("aft_factorized", "aft rank 64"), ("sgemm", "sgemm"), *PEERS,
                                             ("eager_causal", "AFT causal in PyTorch")))
     yield "\nbfloat16:\n"
-    yield speeds(result, "full", "bfloat16", (*CALL, ("aft_factorized", "aft rank 64"), ("matmul", "bf16 matmul"), *PEERS))
+    yield speeds(result, "full", "bfloat16", (*CALL, ("aft_saved", "aft with lse, average"), ("aft_factorized", "aft rank 64"), ("matmul", "bf16 matmul"),
+                                               *PEERS))
     yield "\nBackward, with log-sum-exp and average of the forward call; float, one thread, then all, then bfloat16:\n"
     for kind, ceiling in (("float/one_thread", "sgemm"), ("float", "sgemm"), ("bfloat16", "matmul")):
         yield speeds(result, "full_backward", kind, (("aft", "aft"), (ceiling, f"two {ceiling}s"))) + "\n"
     yield "Forward and backward together, the gradients of all inputs:\n"
-    yield speeds(result, "full_training", "float", (*CALL, *PEERS))
+    yield speeds(result, "full_training", "float", (*CALL, *PEERS, COMPILED))
+    yield "\nin bfloat16:\n"
+    yield speeds(result, "full_training", "bfloat16", (*CALL, *PEERS, COMPILED))
     yield "\n### local, 63 keys around each query\n"
     yield speeds(result, "local32", "float", (*CALL, *PEERS))
     yield "\nbfloat16:\n"
@@ -90,7 +94,9 @@ def tables(result):
     yield speeds(result, "local256", "float", (("aft_causal", "aft causal"), ("sdpa_causal", "attention causal"),
                                                ("eager_causal", "AFT causal in PyTorch")))
     yield "\nForward and backward together:\n"
-    yield speeds(result, "local32_training", "float", (("aft", "aft"), *PEERS))
+    yield speeds(result, "local32_training", "float", (("aft", "aft"), *PEERS, COMPILED))
+    yield "\nin bfloat16:\n"
+    yield speeds(result, "local32_training", "bfloat16", (("aft", "aft"), *PEERS, COMPILED))
     yield "\n### simple\n"
     yield speeds(result, "simple", "float", (*CALL, ("stream", "stream"), ("sdpa", "attention"), ("eager", "AFT in PyTorch"),
                                              ("eager_causal", "AFT causal in PyTorch")))
@@ -98,10 +104,12 @@ def tables(result):
     yield speeds(result, "simple", "bfloat16", (*CALL, ("stream", "stream"), ("sdpa", "attention"),
                                                 ("eager", "AFT in PyTorch")))
     yield "\nForward and backward together:\n"
-    yield speeds(result, "simple_training", "float", (("aft", "aft"), *PEERS))
+    yield speeds(result, "simple_training", "float", (("aft", "aft"), *PEERS, COMPILED))
+    yield "\nin bfloat16:\n"
+    yield speeds(result, "simple_training", "bfloat16", (("aft", "aft"), *PEERS, COMPILED))
     yield "\n### conv, 256 images of 14 x 14 positions and 384 channels, filters of 11 x 11\n"
     peers = ("attention", "AFT in PyTorch", "channels first")
-    cells = [("ms", "aft", *peers, "aft backward", "aft forward + backward", *peers)]
+    cells = [("ms", "aft", *peers, "aft backward", "aft forward + backward", *peers, "compiled", "channels first")]
     for heads, name in (("384", "a filter per channel"), ("16", "16 heads, keys tied to them")):
         for kind in ("float", "bfloat16"):
             race = result.races.get(f"conv/{bars.CONV}{heads}/{kind}")
@@ -110,7 +118,7 @@ def tables(result):
                 contestants = ("aft", "sdpa", "eager", "eager_nchw")
                 training = result.races.get(f"conv_training/{bars.CONV}{heads}/{kind}")
                 cells.append((f"{name}, {kind}", *[cell(race, c) for c in contestants], cell(back, "aft"),
-                              *[cell(training, c) for c in contestants]))
+                              *[cell(training, c) for c in (*contestants, "compiled", "compiled_nchw")]))
     yield bars.aligned(cells)
     doubles = [(name.rpartition("/")[0], milliseconds(race.median("aft"))) for name, race in result.races.items()
                if name.endswith("/double")]

@@ -135,6 +135,10 @@ class Session:
         if command["causal"] and "w" in x:
             x["future"] = torch.ones(x["w"].shape, dtype=torch.bool).triu(1)
         kind = KINDS[command["kind"]]
+        call = kind
+        if command["compiled"]:
+            # Shapes are known and stay: the compiler makes the most of them. Compiled and tuned by the first call, here.
+            call = torch.compile(kind, dynamic=False)
         if kind is sdpa and x["k"].shape != x["q"].shape:
             # Keys that heads share are too few for attention; a copy of the values has as many as it needs.
             x["k"] = x["v"].clone()
@@ -144,17 +148,19 @@ class Session:
         if not command["training"]:
             def forward():
                 with torch.inference_mode():
-                    return kind(x, command)
+                    return call(x, command)
             self.calls[command["make"]] = forward
             return
         leaves = [x[n].requires_grad_() for n in ("q", "k", "v", "w") if n in x and not (n == "w" and kind is sdpa)]
         dy = x["dy"]
 
         def forward_and_backward():
-            y = kind(x, command)
+            y = call(x, command)
             if kind is sdpa:
                 y = y.transpose(1, 2).reshape(dy.shape)
             return torch.autograd.grad(y, leaves, dy)
+        if command["compiled"]:
+            forward_and_backward()
         self.calls[command["make"]] = forward_and_backward
 
     def run(self, command):

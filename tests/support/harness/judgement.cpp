@@ -41,8 +41,8 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
                  count.empty() ? 0 : count.front(),
                  given.empty() ? 0 : given.front()};
     // Products of pairs move a lse by as much as they move den, however large it is itself. dq is none.
-    const bool of_bias = p.values == &results::dw || p.values == &results::du || p.values == &results::df ||
-                         p.values == &results::dr;
+    const bool of_bias =
+        p.values == &results::dw || p.values == &results::du || p.values == &results::df || p.values == &results::dr;
     if (p.values == &results::lse) {
       c.given_absolute += oracle.pair_error;
     } else if (p.values != &results::dq) {
