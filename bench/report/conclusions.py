@@ -108,6 +108,7 @@ def statements(result):
         yield (f"**Training**: forward and backward of `full` have {training} times the speed of attention's, of `local` "
                f"{span(ratios(result, 'local32_training', 'sdpa'))} times.")
     yield from half_precision(result)
+    yield from half_training(result)
     yield from long_sequences(result)
     yield from memory(result.document)
     yield ("**Attention is the better choice** where pairs have to be chosen by what the positions hold: AFT adds a key's weight "
@@ -139,8 +140,21 @@ def storage(result):
         return span(short.median("aft") / wide.median("aft") for short, wide in pairs if short and wide)
     backward, local, simple = (times(operator) for operator in ("full_backward", "local32", "simple"))
     if backward and local and simple:
-        yield (f"**Elsewhere bfloat16 saves memory, not time**: the backward pass of `full` computes in float and takes {backward} times as "
-               f"long as in float, `local` {local} times, `simple` {simple} times.")
+        yield (f"**Elsewhere in bfloat16**: the backward pass of `full` takes {backward} times as long as in float, `local`, which computes "
+               f"in float, {local} times, `simple` {simple} times.")
+
+
+def half_training(result):
+    """Every operator's training step in bfloat16 against tensor operations, as they are and compiled."""
+    parts = []
+    for name in ("full", "local32", "simple"):
+        against = [span(ratios(result, f"{name}_training", peer, kind="bfloat16")) for peer in ("sdpa", "eager", "compiled")]
+        if all(against):
+            parts.append(f"`{name.removesuffix('32')}` {against[0]}, {against[1]} and {against[2]}")
+    if parts:
+        yield ("**Training in bfloat16**, forward and backward: speed against attention, the same operator in tensor operations, "
+               f"and those compiled by torch.compile: {'; '.join(parts)}.")
+
 
 
 def long_sequences(result):
@@ -167,15 +181,19 @@ def memory(document):
 
 def slower(result):
     """Where the measurements themselves say so."""
-    races = []
-    for name, race in result.races.items():
-        for ours in race.seconds:
-            if not ours.startswith("aft"):
-                continue
-            value = ratio(result, name, "sdpa_causal" if ours == "aft_causal" else "sdpa", ours)
-            if value is not None and value < 1:
-                races.append(f"`{name}` {ours.removeprefix('aft').strip('_')}".rstrip() + f" ({plain(value, 2)})")
-    if races:
-        yield f"**Attention won these races**, our speed over its in brackets: {', '.join(races)}."
-    else:
-        yield "**No race of this run** was won by attention."
+    def won_by(peers):
+        for name, race in result.races.items():
+            for ours in race.seconds:
+                if not ours.startswith("aft"):
+                    continue
+                causal = "_causal" if ours == "aft_causal" else ""
+                values = [v for v in (ratio(result, name, peer + causal, ours) for peer in peers) if v is not None]
+                if values and min(values) < 1:
+                    yield f"`{name}` {ours.removeprefix('aft').strip('_')}".rstrip() + f" ({plain(min(values), 2)})"
+
+    for what, peers in (("attention", ("sdpa",)), ("tensor operations", ("eager", "eager_nchw", "compiled", "compiled_nchw"))):
+        races = ", ".join(won_by(peers))
+        if races:
+            yield f"**Won by {what}**, our speed over theirs in brackets: {races}."
+        else:
+            yield f"**No race of this run** was won by {what}."

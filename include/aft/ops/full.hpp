@@ -38,9 +38,9 @@ constexpr bool check_full_bias() {
 /// v (Tk, n) or (H, Tk, n), or a generated_bias with H heads (CPU), whose function is asked for every visible pair
 /// once; H divides d and channel c uses head c / (d/H). Types: q, k, v, y hold one of float, double, half, bfloat16;
 /// the bias holds the same or float (double for double). Arithmetic is in float (double for double), but for bfloat16
-/// data on a CPU target with AVX512-BF16 and without AVX512-FP16: unless a lse or a float average is asked for, or
-/// options.arithmetic is arithmetic::full, products are of bfloat16 operands there, within 3 u (1 + 4 u) max|v| of it,
-/// u = 2^-8. Strides: any, in elements, also negative; zero for inputs only. y may be exactly q and overlaps nothing
+/// data on a CPU target with AVX512-BF16 and without AVX512-FP16: unless options.arithmetic is arithmetic::full,
+/// products are of bfloat16 operands there, within 3 u (1 + 4 u) max|v| of it, a lse within 2 u + u^2, u = 2^-8.
+/// Strides: any, in elements, also negative; zero for inputs only. y may be exactly q and overlaps nothing
 /// else. Options: all; `outside` has no meaning here. With gate::none q is not read, its shape is not checked. Errors:
 /// shape_error before anything is written, naming the argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk)
 /// exponentials; scratch O(T d) plus tiles of a fixed size.
@@ -74,8 +74,9 @@ void full(const Q& q, const K& k, const V& v, const Bias& bias, const Y& y, cons
 /// the bias has a stride of 0 over the batch or the heads, its gradient may have an extent of 1 there, and is then the
 /// sum. Any of dq, dk, dv, dbias may be aft::no_grad and then costs nothing. options.lse and options.average, when both
 /// are given, are read: they must hold what the forward call with the same options wrote; otherwise both are
-/// recomputed. Outputs overlap neither each other nor any input; slices of one packed buffer are fine. Errors:
-/// shape_error before anything is written. Cost: about twice the forward call.
+/// recomputed, in float. Of bfloat16 data dk, dv and dbias are products as in aft::full, within 3 u (1 + 4 u) of the
+/// size of the terms that they add up. Outputs overlap neither each other nor any input; slices of one packed buffer
+/// are fine. Errors: shape_error before anything is written. Cost: about twice the forward call.
 template <operator_executor E, class Q, class K, class V, class Bias, class DY, class DQ, class DK, class DV,
           detail::operand DBias>
 void full_backward(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const DY& dy, const DQ& dq,
