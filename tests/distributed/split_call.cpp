@@ -75,13 +75,15 @@ void check_split(dtype type, const setup& s, const numbers& x, const split_lengt
   const std::string failed = thrown_words(forward);
   REQUIRE_MESSAGE(failed.empty(), failed, describe(completed(s), type), ' ', words_of(cut));
   oracle_result oracle = evaluate_forward(type, s, x);
-  oracle.pair_error = pair_error(type, s);
+  // One rank makes the plain call; the copies of several are computed in the arithmetic type.
+  const bool plain = cut.queries.size() == 1;
+  if (plain) oracle.pair_error = pair_error(type, s);
   expect_within(type, s, forward.joint, oracle, words_of(cut));
   const split_results backward = split_backward(type, s, x, cut);
   const std::string failed_backward = thrown_words(backward);
   REQUIRE_MESSAGE(failed_backward.empty(), failed_backward, describe(completed(s), type), ' ', words_of(cut));
   oracle = evaluate_backward(type, s, x);
-  allow_products(type, s, oracle);
+  if (plain) allow_products(type, s, oracle);
   expect_within(type, s, backward.joint, oracle, words_of(cut));
 }
 

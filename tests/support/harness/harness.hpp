@@ -94,7 +94,8 @@ struct judgement {
 };
 judgement judge(dtype type, const setup& s, const results& got, const oracle_result& oracle);
 
-/// Whether the CPU may multiply pairs of bfloat16 numbers for such a call: one that weighs pairs, and no window's.
+/// Whether the CPU may multiply pairs of bfloat16 numbers for such a call: one that weighs pairs, and neither a
+/// window's nor a stream's.
 bool may_multiply_pairs(const setup& s);
 
 /// Sets what those products may add to the gradients of a call.

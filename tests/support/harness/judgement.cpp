@@ -60,7 +60,7 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
 
 bool may_multiply_pairs(const setup& s) {
   const bool in_window = s.call == op::local && (s.outside == outside::excluded || !s.pair_mask());
-  return s.arithmetic == arithmetic::automatic && (s.call == op::full || s.pair_mask()) && !in_window;
+  return s.arithmetic == arithmetic::automatic && (s.call == op::full || s.pair_mask()) && !in_window && s.cuts.empty();
 }
 
 }  // namespace aft::test

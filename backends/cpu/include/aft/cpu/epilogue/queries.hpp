@@ -145,13 +145,15 @@ template <class C>
       const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
       const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
-      if (state.set && xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
       store(lse + r * L, log_from_base<C>(base, safe, scaled, base_excess<C>));
-      const split_exp<C> parts = split_number<C>(safe);
-      store(inverse + r * L, one / parts.mantissa);
-      store(exponent + r * L, parts.exponent + scaled);
-      store(hi + r * L, base.hi);
-      store(lo + r * L, base.lo);
+      if (state.set) {
+        if (xsimd::any(differs<C>(base.hi, zero))) state.beyond->store(true, std::memory_order_relaxed);
+        const split_exp<C> parts = split_number<C>(safe);
+        store(inverse + r * L, one / parts.mantissa);
+        store(exponent + r * L, parts.exponent + scaled);
+        store(hi + r * L, base.hi);
+        store(lo + r * L, base.lo);
+      }
     }
     if (!xsimd::all(proven)) {
       // Lane by lane, so that a lane's bits never depend on which neighbours share its vector.

@@ -349,12 +349,11 @@ inline void gate_gradient(const gradient_inputs& in, const cpu& exec, C* max_abs
     const index_t t1 = min_of(t0 + rows, p.Tq);
     if (plain) {
       const index_t b = item / row_blocks;
-      if (data == own) {
-        gate_whole_rows<C, C, C>(in, b, t0, t1, streamed, highest);
-      } else if (average == own) {
-        gate_whole_rows<C, bfloat16, C>(in, b, t0, t1, false, highest);
-      } else {
-        gate_whole_rows<C, bfloat16, bfloat16>(in, b, t0, t1, false, highest);
+      if (data == own) gate_whole_rows<C, C, C>(in, b, t0, t1, streamed, highest);
+      if constexpr (std::is_same_v<C, float>) {
+        if (data == dtype::bf16 && average == own) gate_whole_rows<C, bfloat16, C>(in, b, t0, t1, false, highest);
+        if (data == dtype::bf16 && average == data)
+          gate_whole_rows<C, bfloat16, bfloat16>(in, b, t0, t1, false, highest);
       }
       return fence_stores();
     }

@@ -74,30 +74,12 @@ struct lane_field {
   /// hardware does not foresee, or a part of one, for which the tile before it asks (full on 32 x 197 x 384 in bfloat16
   /// 0.99, Zen 5). Inlined by force: GCC 12 drops calls of functions that only prefetch.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t T, bool to_write = false) const {
-    if (!whole_rows()) return;
-    constexpr index_t line = 64;
-    const index_t size = size_of(f->type), step = f->sx[2] * size;
-    const std::byte* row = f->data + (base + t0 * f->sx[2]) * size;
-    if (step % line == 0 && static_cast<index_t>(reinterpret_cast<std::uintptr_t>(row) % line) >= lanes<C> * size)
-      return;
-    if (to_write) {
-      for (index_t t = t0; t < t1 && t < T; ++t, row += step) AFT_PREFETCH(row, 1);
-    } else {
-      for (index_t t = t0; t < t1 && t < T; ++t, row += step) AFT_PREFETCH(row);
-    }
+    ask_for(t0, t1 < T ? t1 : T, 0, to_write);
   }
 
   /// The same for rows [t0, t1) of the lane tiles beside this one, for whoever goes on with those: two lines ahead of
   /// the rows' own (full_backward on 32 x 197 x 384 in bfloat16, one thread: 0.94 of its time; Zen 4, 2026-11).
-  [[gnu::always_inline]] void prefetch_beside(index_t t0, index_t t1) const {
-    if (!whole_rows()) return;
-    constexpr index_t line = 64, ahead = 2;
-    const index_t size = size_of(f->type), step = f->sx[2] * size;
-    const std::byte* row = f->data + (base + t0 * f->sx[2]) * size;
-    if (step % line == 0 && static_cast<index_t>(reinterpret_cast<std::uintptr_t>(row) % line) >= lanes<C> * size)
-      return;
-    for (index_t t = t0; t < t1; ++t, row += step) AFT_PREFETCH(row + ahead * line);
-  }
+  [[gnu::always_inline]] void prefetch_beside(index_t t0, index_t t1) const { ask_for(t0, t1, 2, false); }
 
   /// out[(t - t0) * lanes + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
   AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0)) const {
@@ -133,6 +115,21 @@ struct lane_field {
   }
 
  private:
+  [[gnu::always_inline]] void ask_for(index_t t0, index_t t1, index_t lines_ahead, bool to_write) const {
+    if (!whole_rows()) return;
+    constexpr index_t line = 64;
+    const index_t size = size_of(f->type), step = f->sx[2] * size;
+    const std::byte* row = f->data + (base + t0 * f->sx[2]) * size;
+    if (step % line == 0 && static_cast<index_t>(reinterpret_cast<std::uintptr_t>(row) % line) >= lanes<C> * size)
+      return;
+    row += lines_ahead * line;
+    if (to_write) {
+      for (index_t t = t0; t < t1; ++t, row += step) AFT_PREFETCH(row, 1);
+    } else {
+      for (index_t t = t0; t < t1; ++t, row += step) AFT_PREFETCH(row);
+    }
+  }
+
   /// Arrays of B x T x d that a call reads or writes: q, k, v, y; and with average, lse, dy, dq, dk, dv instead of y.
   static constexpr index_t arrays(const problem&) { return 4; }
   static constexpr index_t arrays(const backward_problem&) { return 9; }
