@@ -20,7 +20,7 @@ void enter_peers(race& r, const sequences<T>& x, const peers::call& eager) {
 }
 
 template <class T>
-race full(const shape& s) {
+race full_training(const shape& s) {
   const aft::cpu exec{.threads = run_settings().threads};
   const auto x = std::make_shared<sequences<T>>(s);
   x->make_bias();
@@ -43,7 +43,7 @@ race full(const shape& s) {
 }
 
 template <class T>
-race local(const shape& s) {
+race local_training(const shape& s) {
   const aft::cpu exec{.threads = run_settings().threads};
   const aft::window window = aft::window::strict(32);
   const auto x = std::make_shared<sequences<T>>(s);
@@ -61,7 +61,7 @@ race local(const shape& s) {
 }
 
 template <class T>
-race simple(const shape& s) {
+race simple_training(const shape& s) {
   const aft::cpu exec{.threads = run_settings().threads};
   const auto x = std::make_shared<sequences<T>>(s);
   x->make_gradients();
@@ -80,9 +80,9 @@ template <class T>
 void add_training_of() {
   const std::string type = std::string("/") + type_name<T>();
   for (const shape& s : shapes) {
-    add_race("full_training/" + s.text() + type, 7, [s] { return full<T>(s); });
-    add_race("local32_training/" + s.text() + type, 7, [s] { return local<T>(s); });
-    add_race("simple_training/" + s.text() + type, 7, [s] { return simple<T>(s); });
+    add_race("full_training/" + s.text() + type, 7, [s] { return full_training<T>(s); });
+    add_race("local32_training/" + s.text() + type, 7, [s] { return local_training<T>(s); });
+    add_race("simple_training/" + s.text() + type, 7, [s] { return simple_training<T>(s); });
   }
 }
 
