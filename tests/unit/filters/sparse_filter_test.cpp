@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 
 namespace {
 
@@ -200,6 +201,23 @@ TEST_CASE_TEMPLATE("keys and values of any size", T, float, double) {
     }
 }
 
+TEST_CASE_TEMPLATE("keys and values that are far from the first ones, in some channels of many", T, float, double) {
+  unsigned seed = 500;
+  for (double rise : {0.0, 30.0, -30.0, 90.0, -90.0, 2900.0, -2900.0})
+    for (double growth : {1.0, 1e12, 1e-12, 1e30, 1e-30}) {
+      random_call<T, 1> c{.B = 1, .grid = {37}, .d = 20, .hk = 20, .H = 4, .m = 2};
+      c.draw(++seed, 1, 1, 4);
+      // More keys than are looked at first, and channels beside them that stay as they are.
+      for (std::size_t s = 0; s < 37; ++s)
+        for (std::size_t l = 0; l < 20; l += 3) {
+          const double share = s < 20 ? 0 : 1;
+          c.k[s * 20 + l] = number<T>(static_cast<double>(c.k[s * 20 + l]) + share * rise);
+          if (s >= 20) c.v[s * 20 + l] = number<T>(static_cast<double>(c.v[s * 20 + l]) * growth);
+        }
+      check(c);
+    }
+}
+
 namespace {
 
 /// y of a call without lse and average.
@@ -229,6 +247,27 @@ TEST_CASE("the same bits on any number of threads, in any batch, and before keys
     for (std::size_t i = 40 * 150; i < 60 * 150; ++i) last.k[i] *= 20, last.v[i] = std::nanf("");
     const auto changed = run_call(last);
     CHECK(std::equal(changed.begin(), changed.begin() + 40 * 150, alone.begin()));
+  }
+}
+
+TEST_CASE("results that no cache keeps have the bits of small ones") {
+  // 17 MB of y in whole lines; heads within a vector, beyond it and of one channel.
+  for (const auto& [d, H] : {std::array<index_t, 2>{448, 32}, {448, 448}, {448, 2}}) {
+    random_call<float, 2> c{.B = 46, .grid = {14, 15}, .d = d, .hk = d, .H = H, .m = 1};
+    c.draw(7, 1, 1, 9);
+    const auto n = static_cast<std::size_t>(14 * 15 * d), all = static_cast<std::size_t>(c.B) * n;
+    REQUIRE(4 * all >= std::size_t{16} << 20);
+    std::vector<float> memory(all + 16);
+    void* start = memory.data();
+    std::size_t room = memory.size() * sizeof(float);
+    auto* const y = static_cast<float*>(std::align(64, all * sizeof(float), start, room));
+    aft::conv(aft::cpu{.threads = 2}, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
+              tensor_view<float, 4>{y, c.shape(c.queries, d)});
+    random_call<float, 2> last = c;
+    last.B = 1;
+    for (auto* x : {&last.q, &last.k, &last.v}) x->erase(x->begin(), x->begin() + static_cast<std::ptrdiff_t>(all - n));
+    const auto alone = run_call(last, {.threads = 1});
+    CHECK(std::equal(alone.begin(), alone.end(), y + all - n));
   }
 }
 

@@ -62,6 +62,8 @@ class sparse_taps {
 
   /// Extents that a row_place is checked against, and what a sequence adds to its offsets.
   index_t extent(std::size_t axis) const { return on_sequence() ? (axis == 2 ? p_->Tk : 1) : p_->grid[axis]; }
+  /// The grid that queries stand on.
+  std::array<index_t, 3> queries() const { return on_sequence() ? std::array<index_t, 3>{1, 1, p_->Tq} : p_->grid; }
   index_t sequence_first() const { return on_sequence() ? p_->bias.taps.first_query : 0; }
   /// Whether some tap hides its key from the rows that it leads from.
   bool hide() const {
