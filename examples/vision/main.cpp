@@ -14,6 +14,9 @@ namespace {
 using namespace examples;
 using namespace examples::vision;
 
+// On the picture of their keys.
+constexpr index_t images_shown = 3;
+
 result result_of(training& run, const image_set& data, const std::vector<index_t>& grids) {
   result r;
   r.settings = run.settings();
@@ -33,6 +36,7 @@ result result_of(training& run, const image_set& data, const std::vector<index_t
       r.biases.push_back({bias->shape, {values, values + bias->count()}});
     }
   }
+  r.looks = run.look(images_shown);
   return r;
 }
 

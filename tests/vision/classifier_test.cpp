@@ -65,6 +65,57 @@ TEST_CASE("classifier: gradient of every parameter, for every mixer") {
   }
 }
 
+TEST_CASE("classifier: key weights are exp(k) of the first block, as the equations have it") {
+  const image_set data = small_images();
+  const image_set::batch batch = data.training_batch(1, 0, 7);
+  random_classifier<double> m(mixer_kind::conv2d);
+  m.loss(7, batch.pixels.data(), batch.labels.data());
+  const auto named = [&](const std::string& name) -> const buffer<double>& {
+    for (parameter<double>* p : m.parameters())
+      if (p->name == name) return p->value;
+    throw std::logic_error(name);
+  };
+  const index_t d = 16, heads = 4, side = 2, columns = image_columns / side, positions = 24, width = 2 * d + heads;
+  const auto& patches = named("embedding.patches");
+  const auto& project = named("block.0.mixer.project");
+  const index_t image = 3;
+  std::vector<double> keys;
+  for (index_t t = 0; t < positions; ++t) {
+    std::vector<double> x(static_cast<std::size_t>(d));
+    double mean = 0, square = 0;
+    for (index_t c = 0; c < d; ++c) {
+      double sum = named("embedding.bias")[c];
+      for (index_t i = 0; i < side * side; ++i) {
+        const index_t y = t / columns * side + i / side, z = t % columns * side + i % side;
+        sum +=
+            batch.pixels[static_cast<std::size_t>((image * image_rows + y) * image_columns + z)] * patches[i * d + c];
+      }
+      x[static_cast<std::size_t>(c)] = sum;
+      mean += sum / static_cast<double>(d);
+    }
+    for (const double e : x) square += (e - mean) * (e - mean) / static_cast<double>(d);
+    for (index_t h = 0; h < heads; ++h) {
+      double k = 0;
+      for (index_t c = 0; c < d; ++c)
+        k += ((x[static_cast<std::size_t>(c)] - mean) / std::sqrt(square + 1e-5) * named("block.0.mixer.norm.gain")[c] +
+              named("block.0.mixer.norm.bias")[c]) *
+             project[c * width + d + h];
+      keys.push_back(k);
+    }
+  }
+  const std::vector<float> weights = m.key_weights(0, image);
+  REQUIRE(weights.size() == static_cast<std::size_t>(heads * positions));
+  for (index_t h = 0; h < heads; ++h) {
+    double most = -1e300;
+    for (index_t t = 0; t < positions; ++t) most = std::max(most, keys[static_cast<std::size_t>(t * heads + h)]);
+    // Rounded to float at the end; all before is in double, a few hundred operations long.
+    for (index_t t = 0; t < positions; ++t)
+      CHECK(weights[static_cast<std::size_t>(h * positions + t)] ==
+            doctest::Approx(std::exp(keys[static_cast<std::size_t>(t * heads + h)] - most)).epsilon(0x1p-23));
+  }
+  CHECK(random_classifier<double>(mixer_kind::attention).key_weights(0, 0).empty());
+}
+
 TEST_CASE("classifier: gradient of every parameter, for every change of AFT-conv") {
   const image_set data = small_images();
   const image_set::batch batch = data.training_batch(1, 0, 7);

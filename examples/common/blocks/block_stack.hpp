@@ -32,6 +32,7 @@ class block_stack {
   void backward(sequences s, const Real* x, Real* d, const aft::cpu& exec);
 
   mixer<Real>& mixer_of(index_t layer) { return *blocks_[static_cast<std::size_t>(layer)].mix.mix; }
+  const Real* projected_of(index_t layer) const { return blocks_[static_cast<std::size_t>(layer)].mix.projected(); }
   index_t layers() const { return static_cast<index_t>(blocks_.size()); }
   workspace<Real>& work() { return work_; }
   /// Seconds spent in the mixers' operators since the last call.

@@ -18,6 +18,8 @@ class mixing {
   /// `d_out` is the gradient of the output; it becomes that of x.
   void backward(sequences s, const Real* x, Real* d_out, workspace<Real>& work, const aft::cpu& exec);
   void collect(parameter_list<Real>& all);
+  /// What the mixer got in the last forward call, rows of input_width() columns.
+  const Real* projected() const { return projected_.data(); }
 
   /// Seconds inside the operator itself, without the projections that all mixers share.
   double seconds = 0;

@@ -40,6 +40,10 @@ class grid_mixer final : public mixer<Real> {
 
   index_t input_width() const override { return query_channels() + channels_ + key_channels_; }
 
+  typename mixer<Real>::column_range head_keys() const override {
+    return {query_channels(), key_channels_ == heads_ ? heads_ : 0};
+  }
+
   void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) override {
     const Real* filter = operator_bias();
     const Real* k = qkv + query_channels();

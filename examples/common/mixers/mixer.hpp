@@ -83,6 +83,12 @@ class mixer {
 
   /// Columns of the joint projection that yields q, k and v.
   virtual index_t input_width() const = 0;
+  /// Which of them are keys, one for each head; none where keys are not shared by a head's channels.
+  struct column_range {
+    index_t first = 0;
+    index_t count = 0;
+  };
+  virtual column_range head_keys() const { return {}; }
   virtual void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) = 0;
   /// qkv and y as they were in the forward call.
   virtual void backward(sequences s, const Real* qkv, const Real* y, const Real* dy, Real* dqkv,

@@ -2,6 +2,7 @@
 
 #include "vision/model/classifier.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace examples::vision {
@@ -65,6 +66,22 @@ double classifier<Real>::loss_and_gradient(index_t batch, const float* pixels, c
   blocks_.backward(s, embedded_.data(), d, exec_);
   embedding_.backward(batch, d, exec_.threads);
   return total;
+}
+
+template <class Real>
+std::vector<float> classifier<Real>::key_weights(index_t layer, index_t image) {
+  mixer<Real>& mix = mixer_of(layer);
+  const typename mixer<Real>::column_range keys = mix.head_keys();
+  const index_t positions = shape_.grid().count(), width = mix.input_width();
+  const Real* first = blocks_.projected_of(layer) + image * positions * width + keys.first;
+  std::vector<float> weights;
+  for (index_t h = 0; h < keys.count; ++h) {
+    Real most = first[h];
+    for (index_t t = 1; t < positions; ++t) most = std::max(most, first[t * width + h]);
+    for (index_t t = 0; t < positions; ++t)
+      weights.push_back(static_cast<float>(std::exp(first[t * width + h] - most)));
+  }
+  return weights;
 }
 
 template <class Real>

@@ -44,6 +44,10 @@ class classifier {
   /// Of the last call, (batch, classes).
   const Real* logits() const { return head_.logits(); }
 
+  /// exp(k) of the last call's image, (heads, positions), over the largest of its head: by what AFT Eq. 2 weighs a
+  /// position beside its bias. Nothing for mixers whose heads have no key of their own.
+  std::vector<float> key_weights(index_t layer, index_t image);
+
   const parameter_list<Real>& parameters() const { return parameters_; }
   index_t parameter_count() const;
   const classifier_shape& shape() const { return shape_; }

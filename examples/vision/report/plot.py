@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plot.py RESULTS.json DIRECTORY: loss curves, learned filters and what is taken for what, as PNG images."""
+"""plot.py RESULTS.json DIRECTORY: loss curves, learned filters, what the keys look at and what is taken for what, as PNG images."""
 
 import json
 import math
@@ -57,6 +57,37 @@ def plot_filters(run, file):
     plt.close(figure)
 
 
+def plot_keys(run, names, file):
+    """exp(k) as in the papers' Figures 9 to 12: where on an image each head of each layer looks, whatever the query."""
+    looks, heads = run["keys"], min(HEADS, run["heads"])
+    rows, columns = run["grid"]
+    layers = len(looks[0]["layers"])
+    figure = plt.figure(figsize=(0.62 * heads + 1.6, 0.66 * layers * len(looks) + 0.6))
+    grid = figure.add_gridspec(len(looks) * layers, heads + 2, wspace=0.08, hspace=0.12)
+    for place, look in enumerate(looks):
+        image = figure.add_subplot(grid[place * layers:place * layers + min(2, layers), :2])
+        side = run["patch"]
+        width = columns * side
+        image.imshow([look["pixels"][y * width:(y + 1) * width] for y in range(rows * side)], cmap="gray")
+        image.set_title(names[look["label"]], fontsize=8, pad=2)
+        image.axis("off")
+        for layer, weights in enumerate(look["layers"]):
+            for head in range(heads):
+                of_head = weights[head * rows * columns:(head + 1) * rows * columns]
+                axis = figure.add_subplot(grid[place * layers + layer, head + 2])
+                axis.imshow([of_head[y * columns:(y + 1) * columns] for y in range(rows)], cmap="magma", vmin=0,
+                            vmax=100, interpolation="nearest")
+                axis.set_xticks([])
+                axis.set_yticks([])
+                if head == heads - 1:
+                    axis.yaxis.set_label_position("right")
+                    axis.set_ylabel(f"layer {layer + 1}", fontsize=7, rotation=0, labelpad=4, ha="left", va="center")
+    figure.suptitle(f"{NAMES[run['mixer']]}: exp(k) over each image, by layer and head (of {heads}), as a share of "
+                    "the head's largest", fontsize=9, y=0.91)
+    figure.savefig(file, dpi=130, bbox_inches="tight")
+    plt.close(figure)
+
+
 def plot_confusion(run, names, file):
     count = run["classes"]
     rows = [run["confusion"][label * count:(label + 1) * count] for label in range(count)]
@@ -94,6 +125,9 @@ def main():
         if run["mixer"] == "conv2d":
             plot_filters(run, out / "filters.png")
             print(out / "filters.png")
+            if "keys" in run:
+                plot_keys(run, names, out / "keys.png")
+                print(out / "keys.png")
     return 0
 
 

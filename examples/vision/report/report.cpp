@@ -4,6 +4,7 @@
 
 #include "common/report/results_file.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace examples::vision {
@@ -63,6 +64,16 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
                                     {"accuracy", r.accuracy_of(other.tested)},
                                     {"test_bits", other.tested.bits}});
     for (const result::bias& b : r.biases) one["biases"].push_back({{"shape", b.shape}, {"values", b.values}});
+    for (const looked_at& look : r.looks) {
+      nlohmann::json layers = nlohmann::json::array();
+      for (const std::vector<float>& weights : look.layers) {
+        // Percent: what a picture shows.
+        std::vector<int> percent;
+        for (const float w : weights) percent.push_back(static_cast<int>(std::lround(100 * w)));
+        layers.push_back(std::move(percent));
+      }
+      one["keys"].push_back({{"label", look.label}, {"pixels", look.pixels}, {"layers", std::move(layers)}});
+    }
     json["results"].push_back(std::move(one));
   }
   write_results(file, std::move(json));

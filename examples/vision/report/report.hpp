@@ -31,6 +31,7 @@ struct result {
   std::vector<rescaled> others;  // grids
   std::string begun_with;        // the file of another model's weights, where there is one
   std::vector<bias> biases;      // one a layer; none for attention and simple
+  std::vector<looked_at> looks;  // conv2d
   double accuracy() const { return accuracy_of(tested); }
   double accuracy_of(const evaluation& e) const {
     return static_cast<double>(e.right) / static_cast<double>(test_images);

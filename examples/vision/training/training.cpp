@@ -106,6 +106,28 @@ evaluation training::evaluate(classifier<float>& model, pixel_grid size) const {
   return result;
 }
 
+std::vector<looked_at> training::look(index_t count) {
+  std::vector<looked_at> all;
+  std::vector<bool> shown(static_cast<std::size_t>(settings_.shape.classes));
+  const auto size = static_cast<std::size_t>(settings_.shape.rows * settings_.shape.columns);
+  model_.settle();
+  for (index_t i = 0; i < data_.test().count && static_cast<index_t>(all.size()) < count; ++i) {
+    const image_set::batch batch = data_.test_batch(i, 1);
+    const std::size_t label = batch.labels[0];
+    if (shown[label]) continue;
+    shown[label] = true;
+    model_.loss(1, batch.pixels.data(), batch.labels.data());
+    looked_at one{.label = batch.labels[0], .pixels = {}, .layers = {}};
+    for (index_t layer = 0; layer < settings_.shape.layers; ++layer) one.layers.push_back(model_.key_weights(layer, 0));
+    if (one.layers[0].empty()) return {};
+    const std::uint8_t* pixels = data_.test().pixels.data() + static_cast<std::size_t>(i) * size;
+    one.pixels.assign(pixels, pixels + size);
+    all.push_back(std::move(one));
+  }
+  model_.take_mixer_seconds();
+  return all;
+}
+
 void training::save(const std::filesystem::path& path) {
   save_checkpoint(path, settings_, fingerprint_, optimizer_, history_);
 }

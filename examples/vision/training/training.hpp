@@ -15,6 +15,13 @@ struct evaluation {
   std::vector<index_t> confusion;  // (label, prediction), images
 };
 
+/// What the keys of a model look at on one test image.
+struct looked_at {
+  index_t label = 0;
+  std::vector<std::uint8_t> pixels;
+  std::vector<std::vector<float>> layers;  // classifier::key_weights
+};
+
 class training {
  public:
   training(const training_settings& settings, const image_set& data, int threads);
@@ -33,6 +40,8 @@ class training {
   /// The test images with more or fewer pixels, so that their patches are a grid of rows x columns. Only a model
   /// without position embedding has weights for that.
   evaluation test_on_grid(index_t rows, index_t columns);
+  /// Of up to `count` test images, each of another class, in their order; none for mixers without keys for each head.
+  std::vector<looked_at> look(index_t count);
   void save(const std::filesystem::path& path);
 
   const training_settings& settings() const { return settings_; }
