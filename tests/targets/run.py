@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from targets import TARGETS, ZIG, ZIG_WHEEL, CONFORMANCE
+from targets import TARGETS, ZIG, ZIG_WHEEL, CONFORMANCE, LEVEL
 
 SKIPPED = 77
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
@@ -107,10 +107,58 @@ def judge(program, ran):
     return int(found[1])
 
 
+def compiled_library(target, command, source, headers, folder):
+    """aft::compiled of the target, built by CMake as a user builds it; what a program is compiled and linked with."""
+    place = folder / target.name
+    found = place / "xsimd.cmake"
+    place.mkdir(exist_ok=True)
+    # A package's file of this machine would add its folder of headers, and with it those of its C library.
+    found.write_text("if(NOT TARGET xsimd)\n  add_library(xsimd INTERFACE IMPORTED)\n  set_target_properties(xsimd PROPERTIES "
+                     f'INTERFACE_INCLUDE_DIRECTORIES "{headers}")\nendif()\n', encoding="utf-8")
+    system, processor = target.name.split("-")[:2]
+    steps = ([tool("cmake"), "-G", "Ninja", "-S", source, "-B", place / "build", f"-DCMAKE_SYSTEM_NAME={system.capitalize()}",
+              f"-DCMAKE_SYSTEM_PROCESSOR={processor}", f"-DCMAKE_CXX_COMPILER={command[0]}", "-DAFT_BUILD_COMPILED=ON",
+              "-DBUILD_SHARED_LIBS=OFF", "-DAFT_BUILD_TESTS=OFF", "-DAFT_BUILD_BENCH=OFF", "-DAFT_BUILD_EXAMPLES=OFF",
+              "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PROJECT_INCLUDE={found}"],
+             [tool("cmake"), "--build", place / "build", "--target", "aft_compiled"])
+    for step in steps:
+        done = run(step)
+        if done.returncode != 0:
+            sys.exit(f"{step[1]}\n{(done.stdout + done.stderr)[-6000:]}")
+    return (["-DAFT_COMPILED=1", f"-I{source}/backends/compiled/include", f"-I{source}/backends/cpu/include"],
+            [place / "build/backends/compiled/libaft_compiled.a", "-static", "-lgomp"])
+
+
+def run_levels(target, command, start, source, headers, folder):
+    """The programs of a target that has processors: its library chooses by them."""
+    flags, libraries = compiled_library(target, command, source, headers, folder)
+    result = {"compiler": version_of(command), "compiled": True, "linked": True, "ran": True, "compared": 0, "build": ""}
+    for program in (LEVEL, *target.programs):
+        binary = folder / f"{target.name}-{pathlib.Path(program).stem}"
+        built = run([*command, "-std=c++20", "-O1", *WARNINGS, "-isystem", headers, f"-I{source}/include", f"-I{source}/tests",
+                     f"-I{source}/tests/support", *flags, source / program, *libraries, "-o", binary])
+        if built.returncode != 0:
+            sys.exit(f"{program}\n{built.stderr[:6000]}")
+        for processor, level in zip(target.processors, target.levels):
+            emulator = [*start, "-cpu", processor]
+            if program != LEVEL:
+                result["compared"] += judge(program, run([*emulator, binary]))
+                continue
+            asked = run([sys.executable, source / "tests/compiled/check_isa.py", binary, *target.levels],
+                        env={**os.environ, "AFT_RUN": " ".join(map(str, emulator))})
+            chosen = asked.stdout.partition(" runs of ")[0]
+            if asked.returncode != 0 or chosen != level:
+                sys.exit(f"{processor}: {level} should run\n{asked.stdout}{asked.stderr}")
+            result["build"] = asked.stdout.splitlines()[0]
+    return result
+
+
 def build_and_run(target, source, given, folder):
     command, start = compiler(target, folder), runner(target, folder)
     command[0] = pathlib.Path(command[0])
     headers = xsimd(target, source, given, folder)
+    if target.processors:
+        return run_levels(target, command, start, source, headers, folder)
     result = {"compiler": version_of(command), "compiled": True, "linked": target.link, "ran": start is not None, "compared": 0,
               "build": ""}
     for program in target.programs:

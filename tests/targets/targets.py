@@ -12,6 +12,7 @@ ZIG_WHEEL = "ea6cc5d87b033cf0aedfbc8f9549a908cae6c50ac31f1698188fa48a74524b54"
 
 SMOKE = "tests/xsimd/smoke.cpp"
 CONFORMANCE = "tests/targets/conformance.cpp"
+LEVEL = "tests/compiled/level.cpp"
 WINDOWS = "tests/targets/windows.cpp"
 
 
@@ -25,6 +26,10 @@ class Target:
     xsimd: str = ""  # of PyPI's; "": that of the build tree
     full: bool = False  # only with scripts/test --full
     link: bool = True
+    # Processors of the emulator that programs run as, linked with aft::compiled instead of kernels of their own; the
+    # levels that the first and the last of them have.
+    processors: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
 
 
 def zig(target, *flags):
@@ -53,6 +58,10 @@ TARGETS = (
            (CONFORMANCE, WINDOWS), "wine", full=True),
     Target("linux-aarch64-bf16", "Linux arm64, g++, NEON with products of bfloat16",
            ("aarch64-linux-gnu-g++", "-static", "-march=armv8.2-a+bf16"), (CONFORMANCE,), "qemu-aarch64-static", full=True),
+    # QEMU 7.2's `max` has products of bfloat16, no processor with a name has. Both kernels are in one program.
+    Target("linux-aarch64-compiled", "Linux arm64, g++, `aft::compiled`: as a Neoverse N1 on NEON, as QEMU's `max` with products of bfloat16",
+           ("aarch64-linux-gnu-g++",), (CONFORMANCE,), "qemu-aarch64-static", full=True, processors=("neoverse-n1", "max"),
+           levels=("neon", "neon-bf16")),
     # No vectors that Debian's xsimd knows: those of plain numbers.
     Target("linux-riscv64", "Linux riscv64, g++, vectors of plain numbers", ("riscv64-linux-gnu-g++", "-static", "-DAFT_EMULATED_SIMD"),
            (CONFORMANCE,), "qemu-riscv64-static", "13.0.0", full=True),
