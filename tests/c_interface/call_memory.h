@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*! @file call_memory.h  The same calls for C and for C++: their sizes, and where their tensors lie in one block. */
+/*! @file call_memory.h  The same calls for C and for C++: their sizes, and where their tensors lie in one block; on the
+ * host, or in a program that defines AFT_CALLS_ON_DEVICE on a device. */
 #ifndef AFT_TESTS_C_INTERFACE_CALL_MEMORY_H
 #define AFT_TESTS_C_INTERFACE_CALL_MEMORY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -62,6 +64,7 @@ enum {
   AT_MASK,
   AT_LENGTHS,
   AT_OFFSETS,
+  AT_IDS,
   ROOMS
 };
 /*! Bytes: dense biases and maps of double have 2 x 2 x 12 x 12 x 4 elements. */
@@ -86,10 +89,38 @@ static inline int is_grid(int call) {
   return call == CALL_CONV_2 || call == CALL_CONV_3 || call == CALL_CONV_SPARSE;
 }
 
+/*! What AT_IDS holds, of int32: the slots of the batch, one slot to copy and where to. */
+enum { IDS_OF_BATCH = 0, ID_FROM = BATCH, ID_TO, IDS };
+
+/*! DLPack's numbers, for memory that take_memory gives. */
+#if defined(AFT_CALLS_ON_DEVICE)
+enum { DEVICE_TYPE = 2, DEVICE_ID = AFT_CALLS_ON_DEVICE };
+#else
+enum { DEVICE_TYPE = 1, DEVICE_ID = 0 };
+#endif
+/*! Memory where the calls run, aligned to 64 bytes; it lives as long as the program. */
+void* take_memory(size_t bytes);
+void write_memory(void* to, const void* from, size_t bytes);
+/*! Once all calls before are done. */
+void read_memory(void* to, const void* from, size_t bytes);
+/*! A stream of the device, NULL on the host. */
+void* stream_of_calls(void);
+
+/*! What a call works on: `block` and `slots` are of take_memory; offsets of packed sequences are read from `host`. */
+enum { SLOT_MEMORY = 1 << 17 };
+struct call_memory {
+  unsigned char* block;
+  unsigned char* host;
+  void* slots;
+  int64_t positions[SLOTS];
+};
+
 /*! Fills the rooms of inputs with numbers of a type; in C++, which has the types. */
 void fill_block(int type, unsigned char* block);
 /*! The call, forward and backward, by the C++ interface. */
-void call_in_cpp(int call, int type, unsigned char* block);
+void call_in_cpp(int call, int type, struct call_memory* memory);
+/*! How many of all calls do not have the bits of C++; each of them is printed. */
+int failed_calls(void);
 
 #ifdef __cplusplus
 }

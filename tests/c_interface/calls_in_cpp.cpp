@@ -4,16 +4,16 @@
 
 #include <cmath>
 #include <cstring>
-#include <memory>
-#include <vector>
+#include <type_traits>
 
 #include "call_memory.h"
 
 namespace {
 
 using aft::index_t;
+using space = std::conditional_t<DEVICE_TYPE == 1, aft::host_space, aft::device_space>;
 template <class T, std::size_t Rank>
-using view = aft::tensor_view<T, Rank>;
+using view = aft::tensor_view<T, Rank, space>;
 
 template <class T>
 T* room(unsigned char* block, int at) {
@@ -41,6 +41,8 @@ void fill_inputs(unsigned char* block) {
   room<std::int32_t>(block, AT_LENGTHS)[1] = LENGTH - 4;
   const std::int32_t offsets[] = {0, LENGTH, LENGTH + 5, BATCH * LENGTH};
   std::memcpy(room<std::int32_t>(block, AT_OFFSETS), offsets, sizeof offsets);
+  const std::int32_t ids[IDS] = {SLOTS - 1, 0, SLOTS - 1, 1};
+  std::memcpy(room<std::int32_t>(block, AT_IDS), ids, sizeof ids);
 }
 
 template <class T>
@@ -48,8 +50,9 @@ struct typed_calls {
   using W = aft::compute_t<T>;
   static constexpr aft::gate gates[] = {aft::gate::sigmoid, aft::gate::none, aft::gate::identity,
                                         aft::gate::relu,    aft::gate::tanh, aft::gate::silu};
-  unsigned char* block;
+  call_memory& memory;
   int call;
+  unsigned char* block = memory.block;
 
   /// A tensor of the data's shape, (B, positions..., channels).
   template <class E, std::size_t Rank>
@@ -75,7 +78,8 @@ struct typed_calls {
   }
   template <std::size_t Rank>
   aft::options options() const {
-    const view<const std::int32_t, 1> offsets{room<const std::int32_t>(block, AT_OFFSETS), {SEQUENCES + 1}};
+    const aft::tensor_view<const std::int32_t, 1> offsets{room<const std::int32_t>(memory.host, AT_OFFSETS),
+                                                          {SEQUENCES + 1}};
     if (call == CALL_PACKED)
       return {.causal = true,
               .gate_fn = gates[gate_of_call(call)],
@@ -124,26 +128,25 @@ struct typed_calls {
                  aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dfilter, o);
                });
   }
+  /// On the host alone: aft::cuda refuses to compile it.
   void sparse_conv() const {
-    const view<const std::int32_t, 3> taps{sparse_offsets, {HEADS, SPARSE_TAPS, 2}};
-    const view<W, 2> dvalues{room<W>(block, AT_DW), {HEADS, SPARSE_TAPS}};
-    const aft::sparse_filter filter{taps, view<const W, 2>{room<const W>(block, AT_W), {HEADS, SPARSE_TAPS}}};
-    both<4>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); },
-            [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
-              aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dvalues, o);
-            });
+    if constexpr (DEVICE_TYPE == 1) {
+      const view<const std::int32_t, 3> taps{sparse_offsets, {HEADS, SPARSE_TAPS, 2}};
+      const view<W, 2> dvalues{room<W>(block, AT_DW), {HEADS, SPARSE_TAPS}};
+      const aft::sparse_filter filter{taps, view<const W, 2>{room<const W>(block, AT_W), {HEADS, SPARSE_TAPS}}};
+      both<4>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); },
+              [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
+                aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dvalues, o);
+              });
+    }
   }
   /// run(q, k, v, y, options) on both parts of the positions.
   template <class Run>
   void stream(const aft::stream_spec& spec, const Run& run) const {
-    std::vector<std::byte> memory(static_cast<std::size_t>(SLOTS * spec.bytes() + 64));
-    void* first = memory.data();
-    std::size_t size = memory.size();
-    std::align(64, static_cast<std::size_t>(SLOTS * spec.bytes()), first, size);
-    const aft::stream_view slots{spec, first, SLOTS};
-    const aft::cpu exec;
+    const aft::stream_view<space> slots{spec, memory.slots, SLOTS};
+    const aft::default_executor_t<space> exec;
     aft::reset(exec, slots);
-    const std::int32_t ids[] = {SLOTS - 1, 0}, from[] = {SLOTS - 1}, to[] = {1};
+    const auto* const ids = room<const std::int32_t>(block, AT_IDS);
     for (const aft::range part : {aft::range{0, FIRST_PART}, aft::range{FIRST_PART, LENGTH}}) {
       const auto rows = [&](auto x) { return x.subview(aft::all, part, aft::all); };
       run(rows(data<const T, 3>(AT_Q, CHANNELS)), rows(key<3>()), rows(value<3>()), rows(data<T, 3>(AT_Y, CHANNELS)),
@@ -152,10 +155,11 @@ struct typed_calls {
                        .lse = rows(data<W, 3>(AT_LSE, KEY_CHANNELS)),
                        .average = rows(data<T, 3>(AT_AVERAGE, CHANNELS)),
                        .stream = slots,
-                       .slot_ids = view<const std::int32_t, 1>{ids, {BATCH}}});
+                       .slot_ids = view<const std::int32_t, 1>{ids + IDS_OF_BATCH, {BATCH}}});
     }
-    aft::copy(exec, slots, view<const std::int32_t, 1>{from, {1}}, view<const std::int32_t, 1>{to, {1}});
-    for (int slot = 0; slot < SLOTS; ++slot) room<std::int64_t>(block, AT_DQ)[slot] = aft::position(exec, slots, slot);
+    aft::copy(exec, slots, view<const std::int32_t, 1>{ids + ID_FROM, {1}},
+              view<const std::int32_t, 1>{ids + ID_TO, {1}});
+    for (int slot = 0; slot < SLOTS; ++slot) memory.positions[slot] = aft::position(exec, slots, slot);
   }
 
   void reparameterize() const {
@@ -248,6 +252,6 @@ void fill_block(int type, unsigned char* block) {
   with_type(type, [&](auto x) { fill_inputs<decltype(x)>(block); });
 }
 
-void call_in_cpp(int call, int type, unsigned char* block) {
-  with_type(type, [&](auto x) { typed_calls<decltype(x)>{block, call}.run(); });
+void call_in_cpp(int call, int type, call_memory* memory) {
+  with_type(type, [&](auto x) { typed_calls<decltype(x)>{*memory, call}.run(); });
 }

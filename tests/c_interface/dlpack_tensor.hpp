@@ -24,7 +24,7 @@ class c_tensor {
                                                 {0, 32}, {0, 64}, {0, 16}, {1, 16}, {1, 32}, {1, 64}};
     const auto type = static_cast<std::size_t>(v.empty() ? dtype::f32 : v.type());
     value.data = v.data();
-    value.device.type = 1;
+    value.device.type = v.on_device() ? 2 : 1;
     value.ndim = static_cast<std::int32_t>(v.rank());
     value.dtype.code = types[type][0];
     value.dtype.bits = types[type][1];

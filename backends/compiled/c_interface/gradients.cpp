@@ -5,6 +5,7 @@
 
 #include "arguments/biases.hpp"
 #include "arguments/calls.hpp"
+#include "device.hpp"
 #include "errors.hpp"
 
 namespace aft::c_interface {
@@ -15,10 +16,14 @@ namespace {
 template <family F>
 void compute_gradients(operator_call& c) {
   const backward_problem p = checks::prepare(c.record, c.given.exec);
+  const auto in_arithmetic = [&]<class C>(C) {
+    if (done_on_device<C>(c.record.op, c.given.where, [&](const auto& exec) { run_backward<C, F>(p, exec); })) return;
+    run_backward<C, F>(p, c.given.exec);
+  };
   if (c.record.type == dtype::f64) {
-    run_backward<double, F>(p, c.given.exec);
+    in_arithmetic(double{});
   } else {
-    run_backward<float, F>(p, c.given.exec);
+    in_arithmetic(float{});
   }
 }
 
@@ -33,7 +38,16 @@ int aft_full_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor
                       const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv,
                       const aft_bias* dbias, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::full_backward", o);
+    operator_call c("aft::full_backward", o,
+                    {named::query(q),
+                     {"k", k},
+                     {"v", v},
+                     {"bias", bias},
+                     {"dy", dy},
+                     {"dq", dq},
+                     {"dk", dk},
+                     {"dv", dv},
+                     {"dbias", dbias}});
     set_inputs(c, q, k, v, sequence_ranks);
     set_bias(c.record, bias, band_use::refused);
     set_gradients(c, dy, dq, dk, dv, sequence_ranks);
@@ -46,7 +60,16 @@ int aft_local_backward(const aft_tensor* q, const aft_tensor* k, const aft_tenso
                        int64_t before, int64_t after, const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk,
                        const aft_tensor* dv, const aft_bias* dbias, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::local_backward", o);
+    operator_call c("aft::local_backward", o,
+                    {named::query(q),
+                     {"k", k},
+                     {"v", v},
+                     {"bias", bias},
+                     {"dy", dy},
+                     {"dq", dq},
+                     {"dk", dk},
+                     {"dv", dv},
+                     {"dbias", dbias}});
     set_inputs(c, q, k, v, sequence_ranks);
     set_bias(c.record, bias, band_use::allowed);
     set_window(c, before, after);
@@ -59,7 +82,8 @@ int aft_local_backward(const aft_tensor* q, const aft_tensor* k, const aft_tenso
 int aft_simple_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* dy,
                         const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::simple_backward", o);
+    operator_call c("aft::simple_backward", o,
+                    {named::query(q), {"k", k}, {"v", v}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
     set_inputs(c, q, k, v, sequence_ranks);
     set_gradients(c, dy, dq, dk, dv, sequence_ranks);
     compute_gradients<family::simple>(c);
@@ -70,8 +94,17 @@ int aft_conv_backward(const aft_tensor* q, const aft_tensor* k, const aft_tensor
                       const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk, const aft_tensor* dv,
                       const aft_tensor* dfilter, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::conv_backward", o);
-    const rank_range ranks = grid_ranks(c.record.op, filter);
+    operator_call c("aft::conv_backward", o,
+                    {named::query(q),
+                     {"k", k},
+                     {"v", v},
+                     {"filter", filter},
+                     {"dy", dy},
+                     {"dq", dq},
+                     {"dk", dk},
+                     {"dv", dv},
+                     {"dfilter", dfilter}});
+    const rank_range ranks = grid_ranks(c, filter);
     set_inputs(c, q, k, v, ranks);
     set_filter(c.record, filter);
     set_gradients(c, dy, dq, dk, dv, ranks);
@@ -84,8 +117,18 @@ int aft_conv_sparse_backward(const aft_tensor* q, const aft_tensor* k, const aft
                              const aft_tensor* values, const aft_tensor* dy, const aft_tensor* dq, const aft_tensor* dk,
                              const aft_tensor* dv, const aft_tensor* dvalues, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::conv_backward", o);
-    const rank_range ranks = grid_ranks_of_taps(c.record.op, taps, v);
+    operator_call c("aft::conv_backward", o,
+                    {named::query(q),
+                     {"k", k},
+                     {"v", v},
+                     {"taps", taps},
+                     {"values", values},
+                     {"dy", dy},
+                     {"dq", dq},
+                     {"dk", dk},
+                     {"dv", dv},
+                     {"dvalues", dvalues}});
+    const rank_range ranks = grid_ranks_of_taps(c, taps, v);
     set_inputs(c, q, k, v, ranks);
     set_sparse_filter(c.record, taps, values);
     set_gradients(c, dy, dq, dk, dv, ranks);

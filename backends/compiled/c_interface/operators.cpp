@@ -5,6 +5,7 @@
 
 #include "arguments/biases.hpp"
 #include "arguments/calls.hpp"
+#include "device.hpp"
 #include "errors.hpp"
 
 namespace aft::c_interface {
@@ -15,10 +16,14 @@ namespace {
 template <family F>
 void run(operator_call& c) {
   const backward_problem p = checks::prepare(c.record, c.given.exec);
+  const auto in_arithmetic = [&]<class C>(C) {
+    if (done_on_device<C>(c.record.op, c.given.where, [&](const auto& exec) { run_forward<C, F>(p, exec); })) return;
+    run_forward<C, F>(p, c.given.exec);
+  };
   if (c.record.type == dtype::f64) {
-    run_forward<double, F>(p, c.given.exec);
+    in_arithmetic(double{});
   } else {
-    run_forward<float, F>(p, c.given.exec);
+    in_arithmetic(float{});
   }
 }
 
@@ -32,7 +37,7 @@ using aft::family;
 int aft_full(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_bias* bias, const aft_tensor* y,
              const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::full", o);
+    operator_call c("aft::full", o, {named::query(q), {"k", k}, {"v", v}, {"bias", bias}, {"y", y}});
     set_inputs(c, q, k, v, sequence_ranks);
     set_bias(c.record, bias, band_use::refused);
     set_output(c, y, sequence_ranks);
@@ -43,7 +48,7 @@ int aft_full(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, cons
 int aft_local(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_bias* bias, int64_t before,
               int64_t after, const aft_tensor* y, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::local", o);
+    operator_call c("aft::local", o, {named::query(q), {"k", k}, {"v", v}, {"bias", bias}, {"y", y}});
     set_inputs(c, q, k, v, sequence_ranks);
     set_bias(c.record, bias, band_use::allowed);
     set_window(c, before, after);
@@ -55,7 +60,7 @@ int aft_local(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, con
 int aft_simple(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* y,
                const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::simple", o);
+    operator_call c("aft::simple", o, {named::query(q), {"k", k}, {"v", v}, {"y", y}});
     set_inputs(c, q, k, v, sequence_ranks);
     set_output(c, y, sequence_ranks);
     run<family::simple>(c);
@@ -65,8 +70,8 @@ int aft_simple(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, co
 int aft_conv(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* filter,
              const aft_tensor* y, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::conv", o);
-    const rank_range ranks = grid_ranks(c.record.op, filter);
+    operator_call c("aft::conv", o, {named::query(q), {"k", k}, {"v", v}, {"filter", filter}, {"y", y}});
+    const rank_range ranks = grid_ranks(c, filter);
     set_inputs(c, q, k, v, ranks);
     set_filter(c.record, filter);
     set_output(c, y, ranks);
@@ -77,8 +82,9 @@ int aft_conv(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, cons
 int aft_conv_sparse(const aft_tensor* q, const aft_tensor* k, const aft_tensor* v, const aft_tensor* taps,
                     const aft_tensor* values, const aft_tensor* y, const aft_options* o) {
   return guarded([&] {
-    operator_call c("aft::conv", o);
-    const rank_range ranks = grid_ranks_of_taps(c.record.op, taps, v);
+    operator_call c("aft::conv", o,
+                    {named::query(q), {"k", k}, {"v", v}, {"taps", taps}, {"values", values}, {"y", y}});
+    const rank_range ranks = grid_ranks_of_taps(c, taps, v);
     set_inputs(c, q, k, v, ranks);
     set_sparse_filter(c.record, taps, values);
     set_output(c, y, ranks);

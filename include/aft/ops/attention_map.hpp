@@ -142,8 +142,8 @@ inline void run_map(const call& c, const cpu& exec) {
 #endif
 }
 
-/// On the device of a stream.
-template <class K>
+/// On the device of a stream; C is the arithmetic type of the data.
+template <class C>
 void run_map_on_device(const call& c, const cuda& exec) {
   problem p = prepare_map(c);
   const any_view& out = c.y.view;
@@ -154,7 +154,7 @@ void run_map_on_device(const call& c, const cuda& exec) {
   p.y.sb = query_axis == 1 ? out.stride(0) : 0;
   p.y.sx = {0, out.stride(query_axis), out.stride(query_axis + 1)};
   p.y.sc = out.stride(query_axis + 2);
-  run_attention_map<compute_t<typename K::value_type>>(p, exec);
+  run_attention_map<C>(p, exec);
 }
 
 template <class K, class E>
@@ -162,7 +162,7 @@ void run_map_on(const E& exec, const call& c) {
   if constexpr (std::is_same_v<E, cpu>) {
     run_map(c, exec);
   } else {
-    run_map_on_device<K>(c, exec);
+    run_map_on_device<compute_t<typename K::value_type>>(c, exec);
   }
 }
 

@@ -16,7 +16,7 @@ struct operator_call {
   settings given;
   checks::call record;
 
-  operator_call(const char* op, const aft_options* o);
+  operator_call(const char* op, const aft_options* o, std::initializer_list<named> tensors);
   operator_call(const operator_call&) = delete;
   operator_call& operator=(const operator_call&) = delete;
 };
@@ -32,8 +32,8 @@ void set_window(operator_call& c, std::int64_t before, std::int64_t after);
 /// Ranks of sequences, (batch, time, channels) or (time, channels).
 inline constexpr rank_range sequence_ranks{2, 3};
 /// Ranks of what a filter slides over. A grid of several axes has its batch axis: (H, W, d) would read as (B, T, d).
-rank_range grid_ranks(const char* op, const aft_tensor* filter);
+rank_range grid_ranks(const operator_call& c, const aft_tensor* filter);
 /// The same of a sparse filter, whose taps say no more than whether there may be several axes.
-rank_range grid_ranks_of_taps(const char* op, const aft_tensor* taps, const aft_tensor* v);
+rank_range grid_ranks_of_taps(const operator_call& c, const aft_tensor* taps, const aft_tensor* v);
 
 }  // namespace aft::c_interface

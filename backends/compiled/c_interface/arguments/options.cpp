@@ -69,42 +69,50 @@ T to_enum(const char* op, const char* name, std::int32_t value, const T (&all)[N
   return all[value];
 }
 
-any_view to_view(const char* op, const char* name, const aft_tensor* tensor) {
+any_view to_view(const char* op, const char* name, const aft_tensor* tensor, bool on_device) {
   checks::argument a{name};
-  set_tensor(op, a, tensor);
+  set_tensor(op, a, tensor, on_device);
   return a.view;
+}
+
+/// Offsets stay on the host, and are refused elsewhere, as any other tensor in a build without CUDA.
+any_view to_offsets(const char* op, const char* name, const aft_tensor* tensor) {
+  return to_view(op, name, tensor, tensor != nullptr && is_device_memory(*tensor));
 }
 
 }  // namespace
 
-settings read_options(const char* op, const aft_options* o) {
+settings read_options(const char* op, const aft_options* o, std::initializer_list<named> given) {
   static constexpr gate gates[] = {gate::sigmoid, gate::none, gate::identity, gate::relu, gate::tanh, gate::silu};
   static constexpr outside outsides[] = {outside::zero_bias, outside::excluded};
   static constexpr arithmetic arithmetics[] = {arithmetic::automatic, arithmetic::full};
   const aft_options c = to_current(op, o);
   settings s;
+  s.where = find_place(op, c, true, given);
   s.exec.threads = c.threads;
   s.opt.causal = c.causal != 0;
   s.opt.gate_fn = to_enum(op, "gate", c.gate, gates);
   s.opt.outside = to_enum(op, "outside", c.outside, outsides);
   s.opt.arithmetic = to_enum(op, "arithmetic", c.arithmetic, arithmetics);
   s.opt.first_query = c.first_query;
-  if (c.stream != nullptr) s.opt.stream = read_stream(op, c.stream);
-  s.opt.mask = to_view(op, "mask", c.mask);
-  s.opt.key_lengths = to_view(op, "key_lengths", c.key_lengths);
-  s.opt.lse = to_view(op, "lse", c.lse);
-  s.opt.average = to_view(op, "average", c.average);
-  s.opt.query_lengths = to_view(op, "query_lengths", c.query_lengths);
-  s.opt.slot_ids = to_view(op, "slot_ids", c.slot_ids);
-  s.opt.query_offsets = to_view(op, "query_offsets", c.query_offsets);
-  s.opt.key_offsets = to_view(op, "key_offsets", c.key_offsets);
+  if (c.stream != nullptr) s.opt.stream = read_stream(op, c.stream, s.where.on_device);
+  s.opt.mask = to_view(op, "mask", c.mask, s.where.on_device);
+  s.opt.key_lengths = to_view(op, "key_lengths", c.key_lengths, s.where.on_device);
+  s.opt.lse = to_view(op, "lse", c.lse, s.where.on_device);
+  s.opt.average = to_view(op, "average", c.average, s.where.on_device);
+  s.opt.query_lengths = to_view(op, "query_lengths", c.query_lengths, s.where.on_device);
+  s.opt.slot_ids = to_view(op, "slot_ids", c.slot_ids, s.where.on_device);
+  s.opt.query_offsets = to_offsets(op, "query_offsets", c.query_offsets);
+  s.opt.key_offsets = to_offsets(op, "key_offsets", c.key_offsets);
   return s;
 }
 
-cpu read_executor(const char* op, const aft_options* o) {
-  cpu exec;
-  exec.threads = to_current(op, o).threads;
-  return exec;
+settings read_executor(const char* op, const aft_options* o, std::initializer_list<named> given) {
+  const aft_options c = to_current(op, o);
+  settings s;
+  s.where = find_place(op, c, false, given);
+  s.exec.threads = c.threads;
+  return s;
 }
 
 }  // namespace aft::c_interface

@@ -8,17 +8,20 @@
 #include <aft/core/executors.hpp>
 #include <aft/core/problem/options.hpp>
 
+#include "place.hpp"
+
 namespace aft::c_interface {
 
-/// What a C++ caller says in two arguments.
+/// What a C++ caller says in two arguments, and where that is to happen.
 struct settings {
   options opt{};
-  cpu exec{};
+  cpu exec{};  ///< where the place is the host
+  place where{};
 };
 
-/// The whole struct; NULL is the defaults.
-settings read_options(const char* op, const aft_options* o);
+/// The whole struct, of a call that was given these tensors; NULL is the defaults.
+settings read_options(const char* op, const aft_options* o, std::initializer_list<named> given);
 /// Only where to run, for calls that have no options in C++.
-cpu read_executor(const char* op, const aft_options* o);
+settings read_executor(const char* op, const aft_options* o, std::initializer_list<named> given);
 
 }  // namespace aft::c_interface

@@ -42,11 +42,11 @@ stream_spec read_spec(const char* op, const aft_stream_spec* spec) {
   }
 }
 
-stream_view<host_space> read_stream(const char* op, const aft_stream* stream) {
+any_stream read_stream(const char* op, const aft_stream* stream, bool on_device) {
   if (stream == nullptr) fail(op, {"stream"}, "a stream", "a null pointer");
   const stream_spec spec = read_spec(op, stream->spec);
   checks::argument state{"state"};
-  require_tensor(op, state, stream->state);
+  require_tensor(op, state, stream->state, on_device);
   if (state.view.type() != dtype::u8) fail(op, state, "elements of uint8", name_of(state.view.type()));
   require_ranks(op, state, {2, 2});
   checks::require_extent(op, state, 1, "bytes", spec.bytes());
@@ -56,7 +56,8 @@ stream_view<host_space> read_stream(const char* op, const aft_stream* stream) {
     fail(op, state, text("row-major memory, strides (") << spec.bytes() << ", 1)",
          text("strides (") << state.view.stride(0) << ", " << state.view.stride(1) << ")");
   }
-  return {spec, state.view.data(), count};
+  if (on_device) return stream_view<device_space>{spec, state.view.data(), count};
+  return stream_view<host_space>{spec, state.view.data(), count};
 }
 
 }  // namespace aft::c_interface

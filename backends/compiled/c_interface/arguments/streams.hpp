@@ -10,7 +10,7 @@ namespace aft::c_interface {
 
 /// What a spec says in values; members that its operator has no use for are not looked at.
 stream_spec read_spec(const char* op, const aft_stream_spec* spec);
-/// The slots of a stream.
-stream_view<host_space> read_stream(const char* op, const aft_stream* stream);
+/// The slots of a stream, on a device or on the host.
+any_stream read_stream(const char* op, const aft_stream* stream, bool on_device);
 
 }  // namespace aft::c_interface

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensors.hpp"
 
+#include "place.hpp"
+
 #include <aft/core/checks/validation.hpp>
 #include <aft/interop/dlpack.hpp>
 
@@ -11,8 +13,6 @@ using checks::fail;
 using checks::text;
 
 namespace {
-
-constexpr index_t cuda_device = 2;  // kDLCUDA
 
 struct named_type {
   detail::dl_type code;
@@ -44,11 +44,12 @@ dtype type_of(const char* op, const argument& a, const aft_tensor& tensor) {
        detail::dl_name(came, tensor.dtype.lanes).c_str());
 }
 
-/// Devices before everything else: what a description of memory elsewhere says besides is not this build's to judge.
-void require_host(const char* op, const argument& a, const aft_tensor& tensor) {
+/// In a build without CUDA, before everything else: what a description of memory elsewhere says besides is not its to
+/// judge.
+[[maybe_unused]] void require_host(const char* op, const argument& a, const aft_tensor& tensor) {
   const index_t device = tensor.device.type;
   if (detail::dl_space<host_space>(device)) return;
-  if (device == cuda_device) {
+  if (is_device_memory(tensor)) {
     text message(op);
     message << ": argument '" << a.name << "'" << a.owner
             << ": expected memory of the host, as this library was built without CUDA, got device_type " << device;
@@ -77,9 +78,9 @@ dtype compute_type(dtype type) {
 
 }  // namespace
 
-void set_tensor(const char* op, argument& a, const aft_tensor* tensor) {
+void set_tensor(const char* op, argument& a, const aft_tensor* tensor, bool on_device) {
   if (tensor == nullptr) return;
-  require_host(op, a, *tensor);
+  if constexpr (!built_with_cuda<float>) require_host(op, a, *tensor);
   const dtype type = type_of(op, a, *tensor);
   const index_t axes = tensor->ndim;
   if (axes < 0 || axes > static_cast<index_t>(any_view::max_rank)) {
@@ -87,12 +88,12 @@ void set_tensor(const char* op, argument& a, const aft_tensor* tensor) {
   }
   if (axes > 0 && tensor->shape == nullptr) fail(op, a, text("a shape of ") << axes << " axes", "a null pointer");
   a.view = any_view(first_element(op, a, *tensor, type), type, static_cast<std::size_t>(axes), tensor->shape,
-                    tensor->strides);
+                    tensor->strides, on_device);
 }
 
-void require_tensor(const char* op, argument& a, const aft_tensor* tensor) {
+void require_tensor(const char* op, argument& a, const aft_tensor* tensor, bool on_device) {
   if (tensor == nullptr) fail(op, a, "a tensor", "a null pointer");
-  set_tensor(op, a, tensor);
+  set_tensor(op, a, tensor, on_device);
 }
 
 void require_ranks(const char* op, const argument& a, const rank_range& ranks) {

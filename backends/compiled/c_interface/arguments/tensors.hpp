@@ -15,10 +15,10 @@ struct rank_range {
   std::size_t low, high;
 };
 
-/// Describes `tensor` in `a`, or leaves it empty where there is none.
-void set_tensor(const char* op, checks::argument& a, const aft_tensor* tensor);
+/// Describes `tensor` in `a`, as one of the host or of a device, or leaves it empty where there is none.
+void set_tensor(const char* op, checks::argument& a, const aft_tensor* tensor, bool on_device);
 /// The same of one that a call cannot do without.
-void require_tensor(const char* op, checks::argument& a, const aft_tensor* tensor);
+void require_tensor(const char* op, checks::argument& a, const aft_tensor* tensor, bool on_device);
 
 /// That the rank of a tensor, where there is one, is within `ranks`.
 void require_ranks(const char* op, const checks::argument& a, const rank_range& ranks);
