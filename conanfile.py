@@ -2,7 +2,8 @@
 """Conan 2 recipe.
 
 Headers alone unless an option asks for more, and then one package serves every setting; with `compiled` also the library
-with kernels for several instruction sets, static or `shared`; with `cuda` also the headers of the CUDA part.
+with kernels for several instruction sets, static or `shared`; with `cuda` also the headers of the CUDA part; with both the
+library holds the GPU's kernels too, and nvcc is needed.
 """
 
 import os
@@ -91,6 +92,6 @@ class AftRecipe(ConanFile):
             compiled = self.cpp_info.components["compiled"]
             compiled.set_property("pkg_config_name", "aft-compiled")
             compiled.libs = ["aft_compiled"]
-            compiled.defines = ["AFT_COMPILED=1"]
+            compiled.defines = ["AFT_COMPILED=1"] + (["AFT_COMPILED_CUDA=1"] if self.options.cuda else [])
             if not self.options.shared:
                 compiled.sharedlinkflags = compiled.exelinkflags = openmp

@@ -2,6 +2,11 @@
 # The package's component `compiled`; included by aftConfig.cmake. A static library leaves OpenMP to its program.
 if(NOT TARGET aft::compiled)
   include("${CMAKE_CURRENT_LIST_DIR}/aftCompiledTargets.cmake")
+  get_target_property(_aft_links aft::compiled INTERFACE_COMPILE_DEFINITIONS)
+  if(_aft_links MATCHES "AFT_COMPILED_CUDA" AND NOT TARGET CUDA::cudart)
+    include(CMakeFindDependencyMacro)
+    find_dependency(CUDAToolkit)
+  endif()
   get_target_property(_aft_links aft::compiled INTERFACE_LINK_LIBRARIES)
   if(_aft_links MATCHES "OpenMP" AND NOT TARGET OpenMP::OpenMP_CXX)
     include(CMakeFindDependencyMacro)

@@ -47,17 +47,29 @@ if(AFT_BUILD_COMPILED)
   # A shared library holds its runtime libraries; a static one leaves them to the program, which C links without C++'s.
   set(AFT_STATIC_FLAGS "")
   set(AFT_STATIC_LIBRARIES "")
+  set(AFT_CUDA_DEFINITION "")
+  set(_aft_cps_definitions "\"AFT_COMPILED\": \"1\"")
+  if(AFT_ENABLE_CUDA)
+    set(AFT_CUDA_DEFINITION " -DAFT_COMPILED_CUDA=1")
+    string(APPEND _aft_cps_definitions ", \"AFT_COMPILED_CUDA\": \"1\"")
+  endif()
   set(_aft_kind dylib)
   set(_aft_link_flags "")
   set(_aft_location "${CMAKE_SHARED_LIBRARY_PREFIX}aft_compiled${CMAKE_SHARED_LIBRARY_SUFFIX}")
   if(NOT BUILD_SHARED_LIBS)
     set(AFT_STATIC_FLAGS "${AFT_OPENMP_FLAGS}")
+    set(_aft_cps_flags "${AFT_CPS_OPENMP_FLAGS}")
+    if(AFT_ENABLE_CUDA)
+      # The toolkit that the kernels were compiled by: a static library needs its runtime, and no pkg-config file names it.
+      string(APPEND AFT_STATIC_FLAGS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart")
+      string(JOIN ", " _aft_cps_flags ${_aft_cps_flags} "\"-L${CUDAToolkit_LIBRARY_DIR}\"" "\"-lcudart\"")
+    endif()
     set(AFT_STATIC_LIBRARIES "-lstdc++ -lm")
     if(APPLE)
       set(AFT_STATIC_LIBRARIES "-lc++")
     endif()
     set(_aft_kind archive)
-    set(_aft_link_flags "${AFT_CPS_OPENMP_FLAGS}")
+    set(_aft_link_flags "${_aft_cps_flags}")
     set(_aft_location "${CMAKE_STATIC_LIBRARY_PREFIX}aft_compiled${CMAKE_STATIC_LIBRARY_SUFFIX}")
   endif()
   configure_file(packaging/pkgconfig/aft-compiled.pc.in "${CMAKE_CURRENT_BINARY_DIR}/aft-compiled.pc" @ONLY)
@@ -69,7 +81,7 @@ if(AFT_BUILD_COMPILED)
       \"location\": \"${AFT_CPS_LIBDIR}/${_aft_location}\",
       \"includes\": [\"${AFT_CPS_INCLUDEDIR}\"],
       \"compile_features\": [\"c++20\"],
-      \"definitions\": {\"*\": {\"AFT_COMPILED\": \"1\"}},
+      \"definitions\": {\"*\": {${_aft_cps_definitions}}},
       \"link_flags\": [${_aft_link_flags}]
     }")
 endif()

@@ -38,7 +38,7 @@ extern "C" {
 enum {
   AFT_OK = 0,
   AFT_SHAPE_ERROR = 1,   /*!< Arguments that do not fit together: aft::shape_error. Nothing was written. */
-  AFT_DEVICE_ERROR = 2,  /*!< A device's failure, or a tensor on a device that this build knows nothing of. */
+  AFT_DEVICE_ERROR = 2,  /*!< A device's failure, by CUDA's name for it, or a tensor on one in a build without CUDA. */
   AFT_OUT_OF_MEMORY = 3, /*!< No scratch memory. */
   AFT_INTERNAL_ERROR = 4 /*!< Anything else, which is a fault of the library. */
 };
@@ -57,9 +57,12 @@ enum { AFT_FULL, AFT_LOCAL, AFT_SIMPLE, AFT_CONV };
 /*! A tensor of somebody else's memory: DLPack's DLTensor, member for member.
  *
  * The element at index 0 of every axis lies at data + byte_offset, a multiple of the element's size. `data` may be NULL
- * where an extent is 0. device.type is 1, 3 or 13 (kDLCPU, kDLCUDAHost, kDLCUDAManaged); another is AFT_DEVICE_ERROR
- * (kDLCUDA) or AFT_SHAPE_ERROR. dtype.code is 2 for 16, 32 and 64 bits (half, float, double), 4 for bfloat16, 0 and 1
- * for integers, 6 for bool; lanes is 1. `strides` are in elements and may be negative, in inputs 0; NULL is row-major.
+ * where an extent is 0. device.type is 1 or 3 (kDLCPU, kDLCUDAHost) on the host, 2 (kDLCUDA) on the CUDA device
+ * device.id, which is AFT_DEVICE_ERROR where the library was built without CUDA, 13 (kDLCUDAManaged) on either; another
+ * is AFT_SHAPE_ERROR. All tensors of a call are in one place, which is where it runs, but for query_offsets and
+ * key_offsets, which are on the host. dtype.code is 2 for 16, 32 and 64 bits (half, float, double), 4 for bfloat16, 0
+ * and 1 for integers, 6 for bool; lanes is 1. `strides` are in elements and may be negative, in inputs 0; NULL is
+ * row-major.
  */
 typedef struct aft_tensor {
   void* data;
@@ -130,7 +133,8 @@ typedef struct aft_options {
   const aft_tensor* key_offsets;   /*!< The same for k and v; NULL: as query_offsets. */
   const aft_tensor* slot_ids;      /*!< (B) of int64 or int32: the slot of each batch element; -1: none, skip it. */
   const aft_stream* stream;        /*!< The call's rows are the next positions of these sequences. */
-  void* cuda_stream;               /*!< For tensors on a device, which this version has none of: not looked at. */
+  void* cuda_stream;               /*!< A cudaStream_t of the tensors' device, NULL: its default stream. Only looked at
+                                      where tensors are on a device: such a call is then asynchronous on it. */
 } aft_options;
 
 /*! aft::full: w[t,s] for every pair, AFT_DENSE or AFT_FACTORIZED. Writes y; y may be q. */
@@ -177,7 +181,7 @@ AFT_C_API int aft_conv_sparse_backward(const aft_tensor* q, const aft_tensor* k,
                                        const aft_tensor* dvalues, const aft_options* o);
 
 /*! out = gain (r - mean) / std + shift for each head of a filter r; gain and shift are (H), out has the shape of r.
- * Types may differ. Of the options only threads is looked at. */
+ * Types may differ. Of the options threads and cuda_stream are looked at. */
 AFT_C_API int aft_reparameterize(const aft_tensor* r, const aft_tensor* gain, const aft_tensor* shift,
                                  const aft_tensor* out, const aft_options* o);
 /*! Its gradients; dr, dgain and dshift may be NULL. */
@@ -185,7 +189,7 @@ AFT_C_API int aft_reparameterize_backward(const aft_tensor* r, const aft_tensor*
                                           const aft_tensor* dout, const aft_tensor* dr, const aft_tensor* dgain,
                                           const aft_tensor* dshift, const aft_options* o);
 /*! out[h] = -sum p log p with p = softmax(r[h]), the entropy of each head of a filter; out is (H). Types may differ. Of
- * the options only threads is looked at, here and in the four below. */
+ * the options threads and cuda_stream are looked at, here and in the four below. */
 AFT_C_API int aft_filter_entropy(const aft_tensor* r, const aft_tensor* out, const aft_options* o);
 /*! Its gradient; dout is (H), dr has the shape of r and may be NULL. */
 AFT_C_API int aft_filter_entropy_backward(const aft_tensor* r, const aft_tensor* dout, const aft_tensor* dr,
@@ -205,13 +209,13 @@ AFT_C_API int aft_attention_map(const aft_tensor* k, const aft_bias* bias, const
 
 /*! Bytes of one slot. */
 AFT_C_API int aft_stream_bytes(const aft_stream_spec* spec, int64_t* bytes);
-/*! Makes a slot empty, whatever it holds; slot -1: all of them. Of the options only threads is looked at here and in
- * the two below. */
+/*! Makes a slot empty, whatever it holds; slot -1: all of them. Of the options threads and cuda_stream are looked at,
+ * here and in the two below. */
 AFT_C_API int aft_stream_reset(const aft_stream* stream, int64_t slot, const aft_options* o);
 /*! Copies slots `from` to slots `to`, tensors (n) of int64 or int32: none twice in `to`, none in both. */
 AFT_C_API int aft_stream_copy(const aft_stream* stream, const aft_tensor* from, const aft_tensor* to,
                               const aft_options* o);
-/*! How many positions a slot has seen. */
+/*! How many positions a slot has seen. Of one on a device: once all before on the stream is done. */
 AFT_C_API int aft_stream_position(const aft_stream* stream, int64_t slot, int64_t* position, const aft_options* o);
 
 /*! What the last call of this thread that failed has to say: the text that the C++ call throws. Empty before any. Valid

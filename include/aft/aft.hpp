@@ -96,7 +96,12 @@
 #if defined(__CUDACC__)
 #pragma nv_diagnostic pop
 #endif
-#if __has_include(<aft/cuda/backend.hpp>)
+#if defined(AFT_COMPILED) && defined(AFT_COMPILED_CUDA) && __has_include(<aft/compiled/device_backend.hpp>)
+// The target aft::compiled of a build with CUDA says so: the device's kernels are in its library too.
+#include <aft/compiled/device_backend.hpp>
+#elif defined(AFT_COMPILED) && defined(AFT_COMPILED_CUDA)
+#include "../../backends/compiled/include/aft/compiled/device_backend.hpp"
+#elif __has_include(<aft/cuda/backend.hpp>)
 #include <aft/cuda/backend.hpp>
 #elif defined(__CUDACC__) && __has_include("../../backends/cuda/include/aft/cuda/backend.hpp")
 #include "../../backends/cuda/include/aft/cuda/backend.hpp"

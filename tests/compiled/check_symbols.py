@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the shared library exports, and what its levels could take from each other.
 
-check_symbols.py <shared library> <object>...
+check_symbols.py <shared library> <object>...      a library for the CPU, and the objects that it is made of
+check_symbols.py --cuda <shared library>           one with CUDA
 """
 
 import re
@@ -12,6 +13,8 @@ import sys
 ENTRY = re.compile(r"^aft::compiled_v\d+_\d+_\d+(_hooks_[\d_]+)?::compiled_(forward|backward)_f(32|64)\(|"
                    r"^aft::compiled_v\d+_\d+_\d+(_hooks_[\d_]+)?::compiled_(isa\(\)|isas\(\)|build_info\(\)|fill_map\()")
 ENTRIES = 8
+DEVICE_ENTRY = re.compile(r"^aft::compiled_v\d+_\d+_\d+::compiled_cuda_((forward|backward|attention_map)_f(32|64)|filter|reset|copy|read)\(")
+DEVICE_ENTRIES = 10
 LEVEL = re.compile(r"\bcompiled_v\d+_\d+_\d+_(v\d|neon)|\d+compiled_v\d+_\d+_\d+_(v\d|neon)")  # plain or mangled
 
 
@@ -32,9 +35,14 @@ def shared_between_levels(found):
 
 
 def main():
-    library, *objects = sys.argv[1:]
+    with_cuda = sys.argv[1] == "--cuda"
+    library, *objects = sys.argv[2:] if with_cuda else sys.argv[1:]
     wrong = []
     exported = symbols(library, "-D")
+    on_device = [symbol for symbol in exported if DEVICE_ENTRY.match(symbol[1])]
+    if len(on_device) != (DEVICE_ENTRIES if with_cuda else 0):
+        wrong.append(f"{len(on_device)} entries for a device: {on_device}")
+    exported = [symbol for symbol in exported if symbol not in on_device]
     wrong += [f"exported: {name}" for name in exported_wrongly(exported)]
     entries = [name for _, name in exported if ENTRY.match(name)]
     if len(entries) != ENTRIES:
@@ -45,7 +53,7 @@ def main():
         if any(kind in "Ww" and LEVEL.search(name) for kind, name in found):
             levels += 1
             wrong += [f"{path}: {name}" for name in shared_between_levels(found)]
-    if levels == 0:
+    if levels == 0 and not with_cuda:
         wrong.append("none of the objects holds kernels")
     # Both checks have to be able to see.
     assert exported_wrongly([("W", "std::vector<int>::push_back(int const&)")]) and exported_wrongly([("T", "main")])

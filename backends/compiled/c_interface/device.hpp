@@ -6,9 +6,9 @@
 
 namespace aft::c_interface {
 
-/// The device of the tensors is the current one while this lives, and the former one after. Throws device_error where
-/// there is no such device, and shape_error for a stream of another. Made after every other check, so that a call that
-/// is wrong in itself says so on every machine. Whoever builds a library with CUDA defines it.
+/// The device of the tensors is the current one while this lives; then the one before is again. Throws device_error
+/// where there is no such device, and shape_error for a stream of another. Made after every other check, so that a call
+/// that is wrong in itself says so on every machine. Whoever builds a library with CUDA defines it.
 class device_scope {
  public:
   device_scope(const char* op, const place& where);

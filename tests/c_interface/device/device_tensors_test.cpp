@@ -66,7 +66,7 @@ TEST_CASE("every call on a device has the bits of C++") {
 
 TEST_CASE("where a call runs") {
   call c;
-  SUBCASE("on the tensors' device and the caller's stream; afterwards the device is the former one") {
+  SUBCASE("on the tensors' device and the caller's stream; afterwards the device is what it was") {
     for (const int device : {0, 1}) {
       c.set_all(kDLCUDA, device);
       CHECK(c.code() == AFT_OK);

@@ -46,8 +46,8 @@ class any_view {
     }
   }
 
-  /// A tensor whose type, rank and space are values from the start, as other languages describe it: writable, of at most
-  /// max_rank axes, row-major where strides are null.
+  /// A tensor whose type, rank and space are values from the start, as other languages describe it: writable, of at
+  /// most max_rank axes, row-major where strides are null.
   [[gnu::always_inline]] constexpr any_view(void* data, dtype type, std::size_t rank, const index_t* extents,
                                             const index_t* strides, bool on_device = false)
       : data_(data), type_(type), set_(true), writable_(true), on_device_(on_device), rank_(rank) {

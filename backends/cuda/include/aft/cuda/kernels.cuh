@@ -149,6 +149,7 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
 
 }  // namespace aft::inline AFT_ISA::cuda_impl
 
+#if !defined(AFT_COMPILED_LEVEL)  // the compiled library has entries of its own
 // Weak: each file with instantiations brings them, whatever its types are, and they are the same.
 [[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::reset(const aft::stream_ref& all_slots,
                                                                           aft::index_t first, aft::index_t last,
@@ -166,6 +167,7 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
                                                                          aft::index_t bytes, void* stream) {
   aft::cuda_impl::run_read(all_slots, slot, to, bytes, stream);
 }
+#endif
 
 /// In one .cu file of a program: what its other files link against.
 #define AFT_CUDA_INSTANTIATE(C)                                                                               \
