@@ -7,6 +7,7 @@
 #include "../dlpack_tensor.hpp"
 #include "emulated_device.hpp"
 
+#include <device_emulator.hpp>
 #include <dlpack/dlpack.h>
 
 #include <string>
@@ -72,6 +73,7 @@ TEST_CASE("where a call runs") {
       CHECK(c.code() == AFT_OK);
       CHECK(state_of_devices().asked == device);
       CHECK(state_of_devices().stream == &c.stream);
+      CHECK(aft::emulator::memory().stream == &c.stream);
       CHECK(state_of_devices().current == 1);
     }
     CHECK(c.written[0] != 42.0F);

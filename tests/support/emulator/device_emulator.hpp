@@ -134,6 +134,7 @@ bool product_forced();
 struct memory_statistics {
   std::size_t in_use = 0, peak = 0;
   long allocations = 0, launches = 0;
+  void* stream = nullptr;  ///< of the last launch
 };
 memory_statistics& memory();
 void* allocate(std::size_t bytes);  ///< null when this allocation is to fail
@@ -141,6 +142,6 @@ void release(void* p, std::size_t bytes);
 /// From here on the allocation, or the launch, of this number fails (counted from 0); -1: none.
 void fail_allocation(long nth);
 void fail_launch(long nth);
-bool launch_fails();
+bool launch_fails(void* stream);
 
 }  // namespace aft::emulator

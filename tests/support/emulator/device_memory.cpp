@@ -22,7 +22,8 @@ void fail_allocation(long nth) {
 void fail_launch(long nth) {
   failing_launch = nth < 0 ? -1 : statistics.launches + nth;
 }
-bool launch_fails() {
+bool launch_fails(void* stream) {
+  statistics.stream = stream;
   return statistics.launches++ == failing_launch;
 }
 

@@ -39,8 +39,9 @@ inline std::string device_read(void* to, const void* from, std::size_t bytes, vo
 }
 /// `bytes` of dynamic shared memory.
 template <class... P, class... A>
-std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void*, const A&... arguments) {
-  if (emulator::launch_fails()) return "cudaErrorLaunchFailure (unspecified launch failure)";
+std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void* stream,
+                          const A&... arguments) {
+  if (emulator::launch_fails(stream)) return "cudaErrorLaunchFailure (unspecified launch failure)";
   const std::size_t shared = bytes == 0 ? emulator::ordinary_shared_bytes : static_cast<std::size_t>(bytes);
   emulator::run(
       blocks, threads, [&] { kernel(arguments...); }, shared);
