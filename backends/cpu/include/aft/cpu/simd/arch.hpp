@@ -40,6 +40,10 @@
 #error "aft finds no vectors of float and double that this xsimd knows: add -march, or define AFT_EMULATED_SIMD"
 #include "nothing of aft is compiled, see the error above"
 #endif
+#if defined(AFT_EMULATED_SIMD) && defined(XSIMD_NO_SUPPORTED_ARCHITECTURE)
+// Where xsimd knows no vectors of the processor it would leave out those of plain numbers with them.
+#undef XSIMD_NO_SUPPORTED_ARCHITECTURE
+#endif
 #include <xsimd/xsimd.hpp>
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
