@@ -62,11 +62,11 @@ TARGETS = (
     Target("linux-aarch64-compiled", "Linux arm64, g++, `aft::compiled`: as a Neoverse N1 on NEON, as QEMU's `max` with products of bfloat16",
            ("aarch64-linux-gnu-g++",), (CONFORMANCE,), "qemu-aarch64-static", full=True, processors=("neoverse-n1", "max"),
            levels=("neon", "neon-bf16")),
-    # No vectors that Debian's xsimd knows: those of plain numbers.
+    # No vectors that xsimd knows: those of plain numbers, of an older and of the newest version. VSX came with 14.
     Target("linux-riscv64", "Linux riscv64, g++, vectors of plain numbers", ("riscv64-linux-gnu-g++", "-static", "-DAFT_EMULATED_SIMD"),
-           (CONFORMANCE,), "qemu-riscv64-static", "13.0.0", full=True),
+           (CONFORMANCE,), "qemu-riscv64-static", "14.1.0", full=True),
     Target("linux-s390x", "Linux s390x (big-endian), g++, vectors of plain numbers",
            ("s390x-linux-gnu-g++", "-static", "-DAFT_EMULATED_SIMD"), (CONFORMANCE,), "qemu-s390x-static", "13.0.0", full=True),
     Target("linux-ppc64le", "Linux ppc64le, g++, VSX", ("powerpc64le-linux-gnu-g++", "-static", "-mcpu=power8"), (CONFORMANCE,),
-           "qemu-ppc64le-static", "13.0.0", full=True),
+           "qemu-ppc64le-static", "14.1.0", full=True),
 )

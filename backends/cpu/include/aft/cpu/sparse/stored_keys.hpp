@@ -151,14 +151,14 @@ class stored_keys {
   /// Whether keys and values are near their units, powers of two of which any gives the same bits. Marks the channels
   /// in own.failed where not: those alone get others, so that no channel's bits depend on its neighbours.
   bool units_fit() const {
-    const vec<C> most(C(32)), large(C(0x1p32)), small(C(0x1p-32)), zero(C(0)), one(C(1));
+    const vec<C> most(C(32)), above_all(C(0x1p32)), below_all(C(0x1p-32)), zero(C(0)), one(C(1));
     bool fit = true;
     for (index_t l = 0; l < own_.width; l += lanes<C>) {
       const vec<C> size = load(stored_.largest + l) * load(own_.scale + l);
       const vec<C> above = unit_of(load(stored_.highest + l)) - load(own_.unit + l);
-      const auto near = ((xsimd::abs)(above) <= most) & (size <= large) & ((size >= small) | (size == zero));
-      store(own_.failed + l, xsimd::select(near, zero, one));
-      fit = fit && xsimd::all(near);
+      const auto fits = ((xsimd::abs)(above) <= most) & (size <= above_all) & ((size >= below_all) | (size == zero));
+      store(own_.failed + l, xsimd::select(fits, zero, one));
+      fit = fit && xsimd::all(fits);
     }
     return fit;
   }
