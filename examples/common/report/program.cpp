@@ -2,20 +2,25 @@
 
 #include "common/report/program.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
+#include <thread>
+#include <unistd.h>
 
 namespace examples {
 
 namespace {
 
-volatile std::sig_atomic_t stop = 0;
+// Written by a signal handler in one thread, read by another.
+std::atomic<bool> stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 extern "C" void note_interrupt(int signal) {
-  stop = 1;
+  stop = true;
   std::signal(signal, SIG_DFL);
 }
 
@@ -60,10 +65,21 @@ class common_failure : public std::runtime_error {
 void note_interrupts() {
   std::signal(SIGINT, note_interrupt);
   std::signal(SIGTERM, note_interrupt);
+  // A thread that only waits takes them. On one that computes the handler's frame landed in other data where it met a
+  // matrix product of oneDNN: 2 of 5 interrupts of one thread left a corrupt heap, and none of 40 since.
+  std::thread([] {
+    for (;;) pause();
+  }).detach();
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGINT);
+  sigaddset(&both, SIGTERM);
+  // Threads that start from now on inherit it.
+  pthread_sigmask(SIG_BLOCK, &both, nullptr);
 }
 
 bool interrupted() {
-  return stop != 0;
+  return stop;
 }
 
 int run_program(const char* name, const std::function<int()>& work, const ranks* among) {
