@@ -58,12 +58,18 @@ def table(document):
     yield ("| mixer | one rank, seeds " + " | seed ".join(str(seed) for seed in SEEDS) +
            " | two ranks, seed 1 | MB in the operators' calls | MB of losses and gradients |")
     yield "|---|---|---|---|---|---|---|"
+    apart, spreads = [], []
     for mixer in MIXERS:
         own = [run for run in runs if run["mixer"] == mixer]
         [cut] = [run for run in own if "received_in_calls" in run]
         whole = sorted((run for run in own if run is not cut), key=lambda run: run["seed"])
+        apart.append(abs(cut["held_out_bits"] - whole[0]["held_out_bits"]))
+        spreads.append(max(run["held_out_bits"] for run in whole) - min(run["held_out_bits"] for run in whole))
         bits = " | ".join(f"{run['held_out_bits']:.4f}" for run in (*whole, cut))
         yield f"| {NAMES[mixer]} | {bits} | {megabytes(cut['received_in_calls'])} | {megabytes(cut['received_in_sums'])} |"
+    yield ""
+    yield (f"Two ranks end at most {max(apart):.0e} bits from one with the same seed; the three seeds of a mixer lie {min(spreads):.3f} apart or "
+           "more.")
 
 
 if __name__ == "__main__":
