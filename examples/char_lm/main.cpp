@@ -3,6 +3,7 @@
 // char_lm: trains the same language model with several mixers and compares them.
 
 #include "char_lm/data/text.hpp"
+#include "char_lm/ranks/started.hpp"
 #include "char_lm/report/report.hpp"
 #include "common/report/program.hpp"
 #include "common/report/results_file.hpp"
@@ -17,11 +18,12 @@ namespace {
 using namespace examples;
 using namespace examples::char_lm;
 
-/// Writes with the model, and says so if it takes long.
+/// Writes with the model, and says so if it takes long. One rank does so.
 void write(training& run, const command_line& line, result& r) {
   using clock = std::chrono::steady_clock;
   if (line.generate == 0) return;
-  r.decoding = measure_decoding(run.network());
+  model<float>& network = run.whole_network();
+  r.decoding = measure_decoding(network);
   const auto start = clock::now();
   writer<float> text = run.start_writing(line.prompt, line.temperature, line.restart);
   std::optional<progress> display;
@@ -38,10 +40,10 @@ void write(training& run, const command_line& line, result& r) {
   if (display) display->finish();
   r.state_bytes = text.state_bytes();
   r.written = text.text();
-  run.network().take_mixer_seconds();
+  network.take_mixer_seconds();
 }
 
-result result_of(training& run, const command_line& line) {
+result result_of(training& run, const command_line& line, const ranks* all) {
   result r;
   r.settings = run.settings();
   r.parameters = run.network().parameter_count();
@@ -50,53 +52,72 @@ result result_of(training& run, const command_line& line) {
   r.step_milliseconds = run.step_milliseconds();
   r.past = run.past();
   r.held_out_bits = run.held_out_bits();
-  write(run, line, r);
+  if (all != nullptr && all->size() > 1) r.received = all->values(run.received());
+  together(all, [&] {
+    if (is_first(all)) write(run, line, r);
+  });
   for (index_t layer = 0; layer < r.settings.shape.layers; ++layer)
     if (const parameter<float>* bias = run.network().position_bias(layer))
       r.biases.push_back({bias->shape, {bias->value.begin(), bias->value.end()}});
   return r;
 }
 
-std::unique_ptr<training> start(const command_line& line, mixer_kind mixer, const text& data) {
-  if (line.load.empty()) return std::make_unique<training>(settings_for(line, mixer), data, line.threads);
+std::unique_ptr<training> start(const command_line& line, mixer_kind mixer, const text& data, const ranks* all) {
+  if (line.load.empty()) return std::make_unique<training>(settings_for(line, mixer), data, line.threads, all);
   const std::filesystem::path file = file_for(line, line.load, mixer);
   const checkpoint from = read_checkpoint(file, text::checkpoints);
   require_mixer(from, file, mixer);
-  return std::make_unique<training>(from, data, line.threads);
+  return std::make_unique<training>(from, data, line.threads, all);
 }
 
-int run(const command_line& line) {
-  const text data = text::read(line.text);
+/// The first of several ranks names them.
+std::string words_of(const ranks* all, int threads) {
+  const std::string own = std::to_string(threads) + " threads";
+  return all == nullptr || all->size() == 1 ? own : std::to_string(all->size()) + " ranks of " + own;
+}
+
+int run(const command_line& line, const ranks* all) {
+  std::unique_ptr<const text> read;
+  together(all, [&] {
+    read = std::make_unique<const text>(text::read(line.text));
+    if (!line.out.empty() && is_first(all)) std::filesystem::create_directories(line.out);
+  });
+  const text& data = *read;
   const double order1 = entropy(data.bytes(), 1);
-  std::printf("%s: %zu bytes, %lld distinct, entropy %.3f bits (%.3f with the byte before known); %d threads\n",
+  std::printf("%s: %zu bytes, %lld distinct, entropy %.3f bits (%.3f with the byte before known); %s\n",
               line.text.c_str(), data.bytes().size(), static_cast<long long>(data.distinct()), entropy(data.bytes(), 0),
-              order1, line.threads);
-  if (!line.out.empty()) std::filesystem::create_directories(line.out);
+              order1, words_of(all, line.threads).c_str());
   note_interrupts();
+  // A signal reaches ranks at different steps, and all have to stop at the same.
+  const auto stop = [&] { return on_any(all, interrupted()); };
   std::vector<result> results;
   for (const mixer_kind mixer : line.mixers) {
     memory_meter::restart();
-    const std::unique_ptr<training> one = start(line, mixer, data);
+    std::unique_ptr<training> one;
+    together(all, [&] { one = start(line, mixer, data, all); });
+    if (all != nullptr) require_alike(all, one->fingerprint(), "text or other weights");
     const std::filesystem::path save = file_for(line, line.save, mixer);
     if (!line.eval_only)
       train(*one, std::string(name_of(mixer)), {"step", "char", "tokens"},
             static_cast<double>(one->settings().batch * one->settings().shape.context),
-            {.stop_at = line.stop_at, .save_every = line.save_every, .save = save});
-    if (interrupted()) {
+            {.stop_at = line.stop_at, .save_every = line.save_every, .save = save, .stop = stop});
+    if (stop()) {
       std::printf("interrupted at step %lld%s%s\n", static_cast<long long>(one->steps_done()),
                   save.empty() ? "" : "; go on with --load ", save.c_str());
       return exit_interrupted;
     }
-    results.push_back(result_of(*one, line));
-    if (interrupted()) {
+    results.push_back(result_of(*one, line, all));
+    if (stop()) {
       std::printf("interrupted after %zu of %lld characters:\n%s%s\n", results.back().written.size(),
                   static_cast<long long>(line.generate), line.prompt.c_str(),
                   printable(results.back().written).c_str());
       return exit_interrupted;
     }
     // After each mixer: what is finished is not lost with what is not.
-    if (!line.out.empty())
-      write_json(line.out / "results.json", results, line.text.filename().string(), line.threads, order1);
+    together(all, [&] {
+      if (!line.out.empty() && is_first(all))
+        write_json(line.out / "results.json", results, line.text.filename().string(), line.threads, order1);
+    });
   }
   std::printf("\n");
   print_table(stdout, results);
@@ -112,11 +133,19 @@ int run(const command_line& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return examples::run_program("char_lm", [&] {
-    parsed arguments = parse(argc, argv);
-    command_line& line = arguments.line;
-    if (!arguments.finished && line.mixers.empty())
-      line.mixers = {read_checkpoint(line.load, text::checkpoints).settings.shape.mixer};
-    return arguments.finished ? EXIT_SUCCESS : run(line);
-  });
+  const started as(&argc, &argv);
+  return examples::run_program(
+      "char_lm",
+      [&] {
+        parsed arguments;
+        command_line& line = arguments.line;
+        together(as.all(), [&] {
+          arguments = parse(argc, argv);
+          if (!arguments.finished && line.mixers.empty())
+            line.mixers = {read_checkpoint(line.load, text::checkpoints).settings.shape.mixer};
+          if (as.all() != nullptr) require_cuttable(line, as.all()->size());
+        });
+        return arguments.finished ? EXIT_SUCCESS : run(line, as.all());
+      },
+      as.all());
 }

@@ -130,7 +130,7 @@ TEST_CASE("embedding and tied head: gradient of x and of every table") {
   buffer<double> x(s.rows() * channels);
   buffer<double> dx(s.rows() * channels);
   const auto value = [&] {
-    layer.forward(s, 0, bytes.data(), x.data(), threads);
+    layer.forward(s, bytes.data(), x.data(), threads);
     return layer.loss(s, x.data(), next.data(), work, threads) / static_cast<double>(s.rows());
   };
   value();

@@ -53,6 +53,10 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
       one["state_bytes"] = r.state_bytes;
       one["characters"] = r.written.size();
     }
+    for (const training::traffic& t : r.received) {
+      one["received_in_calls"].push_back(t.calls);
+      one["received_in_sums"].push_back(t.sums);
+    }
     for (const result::bias& b : r.biases) one["biases"].push_back({{"shape", b.shape}, {"values", b.values}});
     json["results"].push_back(std::move(one));
   }

@@ -26,7 +26,8 @@ struct result {
     std::vector<index_t> shape;
     std::vector<float> values;
   };
-  std::vector<bias> biases;  // one a layer; none for attention and simple
+  std::vector<training::traffic> received;  // by rank, in a step; empty where no other rank has a part
+  std::vector<bias> biases;                 // one a layer; none for attention and simple
 };
 
 void print_table(std::FILE* out, const std::vector<result>& results);

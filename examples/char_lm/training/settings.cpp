@@ -29,7 +29,9 @@ double default_bias_scale(mixer_kind mixer) {
 parsed parse(int argc, const char* const* argv) {
   parsed result;
   command_line& line = result.line;
-  CLI::App app{"Trains byte-level causal language models that differ in one part, the mixer, and compares them."};
+  CLI::App app{
+      "Trains byte-level causal language models that differ in one part, the mixer, and compares them. Under mpirun\n"
+      "each rank has a part of every sequence, where the program was built with an MPI."};
   const CLI::Validator positive(complaint_unless_positive, "POSITIVE");
   app.add_option("--text", line.text, "The text to learn; its last tenth is held out")->required();
   app.add_option("--context", line.context, "Bytes in a sequence")->check(positive);
@@ -67,6 +69,13 @@ parsed parse(int argc, const char* const* argv) {
   complete(line, {"local", "conv", "attention"}, all_mixers);
   if (line.prompt.empty()) throw user_error("--prompt is empty");
   return result;
+}
+
+void require_cuttable(const command_line& line, int ranks) {
+  if (ranks == 1) return;
+  for (const mixer_kind mixer : line.mixers)
+    require(can_be_cut(mixer), "--mixer " + std::string(name_of(mixer)) + ": its sequences cannot be cut over " +
+                                   std::to_string(ranks) + " ranks; expected local, conv, full or simple");
 }
 
 training_settings settings_for(const command_line& line, mixer_kind mixer) {

@@ -34,6 +34,9 @@ struct parsed {
 /// Throws user_error for anything that cannot be run.
 parsed parse(int argc, const char* const* argv);
 
+/// Throws user_error where several ranks cannot each have a part of a mixer's sequences.
+void require_cuttable(const command_line& line, int ranks);
+
 /// The command line's choice for one mixer, with that mixer's own defaults.
 training_settings settings_for(const command_line& line, mixer_kind mixer);
 

@@ -9,9 +9,8 @@ namespace examples {
 template <class Real>
 block_stack<Real>::block_stack(mixer_kind kind, const mixer_shape& shape, index_t layers, index_t widest, int threads)
     : channels_(shape.channels),
-      work_(shape.max_batch * shape.context, shape.channels, std::max(widest, mlp<Real>::expansion * shape.channels),
-            threads) {
-  const index_t rows = shape.max_batch * shape.context;
+      work_(shape.rows(), shape.channels, std::max(widest, mlp<Real>::expansion * shape.channels), threads) {
+  const index_t rows = shape.rows();
   for (index_t layer = 0; layer < layers; ++layer) {
     const std::string name = "block." + std::to_string(layer);
     blocks_.push_back({mixing<Real>(name + ".mixer", kind, shape), mlp<Real>(name + ".mlp", shape.channels, rows),

@@ -26,13 +26,13 @@ class stopwatch {
 template <class Real>
 mixing<Real>::mixing(const std::string& name, mixer_kind kind, const mixer_shape& shape)
     : mix(make_mixer<Real>(kind, name, shape)),
-      norm(name + ".norm", shape.channels, shape.max_batch * shape.context),
+      norm(name + ".norm", shape.channels, shape.rows()),
       project(name + ".project", {shape.channels, mix->input_width()}, role::matrix),
       output(name + ".output", {shape.channels, shape.channels}, role::matrix),
       channels_(shape.channels),
-      normed_(shape.max_batch * shape.context * shape.channels),
-      projected_(shape.max_batch * shape.context * mix->input_width()),
-      mixed_(shape.max_batch * shape.context * shape.channels) {}
+      normed_(shape.rows() * shape.channels),
+      projected_(shape.rows() * mix->input_width()),
+      mixed_(shape.rows() * shape.channels) {}
 
 template <class Real>
 void mixing<Real>::forward(sequences s, const Real* x, Real* out, const aft::cpu& exec, mixer_stream<Real>* stream) {

@@ -21,28 +21,28 @@ class embedding {
  public:
   embedding(index_t channels, index_t context, index_t max_rows)
       : bytes("embedding.bytes", {vocabulary, channels}, role::matrix),
-        positions("embedding.positions", {context, channels}, role::matrix),
+        positions("embedding.positions", {context, channels}, role::matrix, share::rows),
         norm("head.norm", channels, max_rows),
         channels_(channels),
         normed_(max_rows * channels),
         dlogits_(max_rows * vocabulary),
         loss_(row_pieces(max_rows)) {}
 
-  /// `first` bytes of each sequence came before. Behind the table's end every byte is at its last position: the model
-  /// has learned no other for a byte with so much text before it.
-  void forward(sequences s, index_t first, const std::uint8_t* text, Real* x, int threads) const {
+  /// Behind the table's end every byte is at its last position: the model has learned no other for a byte with so much
+  /// text before it.
+  void forward(sequences s, const std::uint8_t* text, Real* x, int threads) const {
     const index_t d = channels_;
     const index_t last = positions.shape[0] - 1;
     parallel_rows(s.rows(), threads, [&](row_range r) {
       for (index_t row = r.first; row < r.first + r.count; ++row) {
         const Real* e = bytes.value.data() + text[row] * d;
-        const Real* p = positions.value.data() + std::min(first + row % s.time, last) * d;
+        const Real* p = positions.value.data() + std::min(s.first + row % s.time, last) * d;
         for (index_t c = 0; c < d; ++c) x[row * d + c] = e[c] + p[c];
       }
     });
   }
 
-  /// The sum over all rows of -log p(next byte), in nats.
+  /// The sum over the rows that are here of -log p(next byte), in nats.
   double loss(sequences s, const Real* x, const std::uint8_t* next, workspace<Real>& work, int threads) {
     parallel_rows(s.rows(), threads, [&](row_range r) {
       Real* logits = work.of_thread(r.thread);
@@ -57,11 +57,12 @@ class embedding {
     return total_loss(s.rows());
   }
 
-  /// As above, and the gradients of the mean loss: dx is written, the tables' gradients of the head too.
+  /// As above, and the gradients of the mean loss, which is that of all rows, also those of other ranks: dx is written,
+  /// the tables' gradients of the head too.
   double loss_and_gradient(sequences s, const Real* x, const std::uint8_t* next, Real* dx, workspace<Real>& work,
                            int threads) {
     const index_t d = channels_;
-    const Real weight = Real(1) / static_cast<Real>(s.rows());
+    const Real weight = Real(1) / static_cast<Real>(s.rows_of_all());
     parallel_rows(s.rows(), threads, [&](row_range r) {
       Real* logits = dlogits_.data() + r.first * vocabulary;
       logits_of(r, x, logits);
@@ -88,7 +89,7 @@ class embedding {
       const index_t first = piece * row_multiple;
       for (index_t row = 0; row < s.rows(); ++row) {
         Real* e = bytes.grad.data() + text[row] * d + first;
-        Real* p = positions.grad.data() + row % s.time * d + first;
+        Real* p = positions.grad.data() + (s.first + row % s.time) * d + first;
         const Real* g = dx + row * d + first;
         for (index_t c = 0; c < row_multiple; ++c) {
           e[c] += g[c];

@@ -8,26 +8,28 @@ namespace examples::byte_lm {
 
 namespace {
 
-mixer_shape mixer_shape_of(const model_shape& shape, index_t max_batch) {
+mixer_shape mixer_shape_of(const model_shape& shape, index_t max_batch, const ranks* cut) {
   return {.channels = shape.channels,
           .heads = shape.heads,
           .context = shape.context,
           .max_batch = max_batch,
           .window = shape.window,
           .tied_keys = shape.tied_keys,
-          .bias_rank = shape.bias_rank};
+          .bias_rank = shape.bias_rank,
+          .cut = cut};
 }
 
 }  // namespace
 
 template <class Real>
-model<Real>::model(const model_shape& shape, index_t max_batch, int threads)
+model<Real>::model(const model_shape& shape, index_t max_batch, int threads, const ranks* cut)
     : shape_(shape),
+      cut_(cut),
       exec_{threads, &memory_},
-      embedding_(shape.channels, shape.context, max_batch * shape.context),
-      blocks_(shape.mixer, mixer_shape_of(shape, max_batch), shape.layers, vocabulary, threads),
-      embedded_(max_batch * shape.context * shape.channels),
-      gradient_(max_batch * shape.context * shape.channels) {
+      embedding_(shape.channels, shape.context, mixer_shape_of(shape, max_batch, cut).rows()),
+      blocks_(shape.mixer, mixer_shape_of(shape, max_batch, cut), shape.layers, vocabulary, threads),
+      embedded_(mixer_shape_of(shape, max_batch, cut).rows() * shape.channels),
+      gradient_(embedded_.size()) {
   embedding_.collect(parameters_);
   blocks_.collect(parameters_);
 }
@@ -41,27 +43,76 @@ void model<Real>::initialize(std::uint64_t seed) {
 
 template <class Real>
 const Real* model<Real>::run(sequences s, const std::uint8_t* text, model_stream<Real>* stream) {
-  embedding_.forward(s, stream == nullptr ? 0 : stream->position, text, embedded_.data(), exec_.threads);
+  if (stream != nullptr) s.first = stream->position;
+  embedding_.forward(s, text, embedded_.data(), exec_.threads);
   return blocks_.forward(s, embedded_.data(), exec_, stream == nullptr ? nullptr : &stream->layers);
 }
 
 template <class Real>
-double model<Real>::loss(sequences s, const std::uint8_t* text, const std::uint8_t* next) {
-  return embedding_.loss(s, run(s, text), next, blocks_.work(), exec_.threads);
+typename model<Real>::part model<Real>::part_of(sequences s, const std::uint8_t* text, const std::uint8_t* next) const {
+  if (cut_ == nullptr) return {s, text, next, {}};
+  if (s.time != shape_.context) throw std::logic_error("model: a short sequence that is cut");
+  const positions own = cut_->own_part(s.time);
+  part result{{s.batch, own.count, own.first, s.time}, nullptr, nullptr, {}};
+  std::vector<std::uint8_t>& bytes = result.copies;
+  for (const std::uint8_t* all : {text, next})
+    for (index_t b = 0; b < s.batch; ++b)
+      bytes.insert(bytes.end(), all + b * s.time + own.first, all + b * s.time + own.first + own.count);
+  result.text = bytes.data();
+  result.next = bytes.data() + result.s.rows();
+  return result;
 }
 
 template <class Real>
-double model<Real>::loss_and_gradient(sequences s, const std::uint8_t* text, const std::uint8_t* next) {
-  const Real* x = run(s, text);
-  Real* d = gradient_.data();
-  const double total = embedding_.loss_and_gradient(s, x, next, d, blocks_.work(), exec_.threads);
-  blocks_.backward(s, embedded_.data(), d, exec_);
-  embedding_.backward(s, text, d, exec_.threads);
+double model<Real>::loss(sequences s, const std::uint8_t* text, const std::uint8_t* next) {
+  const part own = part_of(s, text, next);
+  double total = embedding_.loss(own.s, run(own.s, own.text), own.next, blocks_.work(), exec_.threads);
+  if (cut_ != nullptr) cut_->add_up(std::span(&total, 1));
   return total;
 }
 
 template <class Real>
+double model<Real>::loss_and_gradient(sequences s, const std::uint8_t* text, const std::uint8_t* next) {
+  const part own = part_of(s, text, next);
+  const Real* x = run(own.s, own.text);
+  Real* d = gradient_.data();
+  double total = embedding_.loss_and_gradient(own.s, x, own.next, d, blocks_.work(), exec_.threads);
+  blocks_.backward(own.s, embedded_.data(), d, exec_);
+  embedding_.backward(own.s, own.text, d, exec_.threads);
+  if (cut_ == nullptr) return total;
+  const index_t before = cut_->received();
+  cut_->add_up(std::span(&total, 1));
+  complete_gradients();
+  received_sums_ = cut_->received() - before;
+  return total;
+}
+
+template <class Real>
+void model<Real>::complete_gradients() {
+  if (cut_->size() == 1) return;
+  // All sums in a few long messages: most parameters are so short that a message each would be all they cost.
+  std::vector<Real> terms;
+  for (parameter<Real>* p : parameters_) {
+    if (p->rank_has == share::terms) terms.insert(terms.end(), p->grad.begin(), p->grad.end());
+    if (p->rank_has == share::rows) cut_->share_rows(p->grad.data(), p->shape[0], p->count() / p->shape[0]);
+  }
+  cut_->add_up(std::span(terms));
+  auto sum = terms.cbegin();
+  for (parameter<Real>* p : parameters_) {
+    if (p->rank_has != share::terms) continue;
+    std::copy(sum, sum + p->count(), p->grad.begin());
+    sum += p->count();
+  }
+}
+
+template <class Real>
+void model<Real>::require_whole() const {
+  if (cut_ != nullptr && cut_->size() > 1) throw std::logic_error("model: only losses of cut sequences");
+}
+
+template <class Real>
 void model<Real>::logits(index_t time, const std::uint8_t* text, index_t t, Real* out) {
+  require_whole();
   const index_t most = unlimited() ? embedded_.size() / shape_.channels : shape_.context;
   if (time > most)
     throw std::length_error("model: " + std::to_string(time) + " bytes are more than the " + std::to_string(most) +
@@ -71,6 +122,7 @@ void model<Real>::logits(index_t time, const std::uint8_t* text, index_t t, Real
 
 template <class Real>
 model_stream<Real> model<Real>::make_stream() {
+  require_whole();
   model_stream<Real> result;
   for (index_t layer = 0; layer < blocks_.layers(); ++layer)
     result.layers.push_back(blocks_.mixer_of(layer).make_stream(1));

@@ -23,15 +23,21 @@ struct model_shape {
 template <class Real>
 class model {
  public:
-  model(const model_shape& shape, index_t max_batch, int threads);
+  /// `cut`: each of these ranks makes such a model, with a part of every sequence and all parameters, and makes the
+  /// same calls; null: all is here. Refers to it. Throws user_error for a mixer that cannot be cut.
+  model(const model_shape& shape, index_t max_batch, int threads, const ranks* cut = nullptr);
 
   /// The same seed gives the same model, whatever the mixer is, up to the mixer's own parameters.
   void initialize(std::uint64_t seed);
 
-  /// Sum of -log p(next[i] | text[..i]) over all bytes, in nats.
+  /// Sum of -log p(next[i] | text[..i]) over all bytes, in nats. Of sequences that are cut, which have `context` bytes,
+  /// every rank passes all and takes its part; losses and gradients are those of all and have the same bits on all
+  /// ranks.
   double loss(sequences s, const std::uint8_t* text, const std::uint8_t* next);
   /// As above; every parameter's `grad` becomes the gradient of the mean.
   double loss_and_gradient(sequences s, const std::uint8_t* text, const std::uint8_t* next);
+  /// What follows is for models of whole sequences: std::logic_error where others have parts.
+  ///
   /// The logits that follow byte t of a text of `time` bytes, which are at most max_batch * context, and at most
   /// context unless the model is unlimited().
   void logits(index_t time, const std::uint8_t* text, index_t t, Real* out);
@@ -47,14 +53,27 @@ class model {
   index_t parameter_count() const;
   const model_shape& shape() const { return shape_; }
   int threads() const { return exec_.threads; }
+  /// Bytes of loss and gradients that came from other ranks in the last step, without those of the operators' calls.
+  index_t received_sums() const { return received_sums_; }
   /// Seconds spent in the mixers' operators since the last call.
   double take_mixer_seconds() { return blocks_.take_mixer_seconds(); }
   parameter<Real>* position_bias(index_t layer) { return blocks_.mixer_of(layer).position_bias(); }
 
  private:
   const Real* run(sequences s, const std::uint8_t* text, model_stream<Real>* stream = nullptr);
+  /// What this rank has of whole sequences; a part is copied, so that its rows follow each other.
+  struct part {
+    sequences s;
+    const std::uint8_t* text;
+    const std::uint8_t* next;
+    std::vector<std::uint8_t> copies;
+  };
+  part part_of(sequences s, const std::uint8_t* text, const std::uint8_t* next) const;
+  void complete_gradients();
+  void require_whole() const;
 
   model_shape shape_;
+  const ranks* cut_;
   metered_memory memory_;
   aft::cpu exec_;
   embedding<Real> embedding_;
@@ -62,6 +81,7 @@ class model {
   buffer<Real> embedded_;
   buffer<Real> gradient_;
   parameter_list<Real> parameters_;
+  index_t received_sums_ = 0;
 };
 
 extern template class model<float>;

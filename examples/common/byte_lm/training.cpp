@@ -2,6 +2,8 @@
 
 #include "common/byte_lm/training.hpp"
 
+#include "common/report/program.hpp"
+#include "common/support/fingerprint.hpp"
 #include "common/support/user_error.hpp"
 #include "common/training/step_times.hpp"
 
@@ -13,8 +15,11 @@ namespace examples::byte_lm {
 namespace {
 
 // Before the model is built: a context that is too long for the data may be too large for the memory as well.
-const source& fitting(const source& data, index_t context) {
+const source& fitting(const source& data, index_t context, const ranks* cut) {
   data.require(context);
+  if (cut != nullptr)
+    require(context >= cut->size(), "--context " + std::to_string(context) + ": fewer bytes than the " +
+                                        std::to_string(cut->size()) + " ranks");
   return data;
 }
 
@@ -24,15 +29,17 @@ double bits(double nats, index_t bytes) {
 
 }  // namespace
 
-training::training(const training_settings& settings, const source& data, int threads)
+training::training(const training_settings& settings, const source& data, int threads, const ranks* cut)
     : settings_(settings),
-      data_(fitting(data, settings.shape.context)),
-      model_(settings.shape, settings.batch, threads),
+      data_(fitting(data, settings.shape.context, cut)),
+      cut_(cut),
+      model_(settings.shape, settings.batch, threads, cut),
       optimizer_(model_.parameters(), optimizer_settings_of(settings)) {
   model_.initialize(settings.seed);
 }
 
-training::training(const checkpoint& from, const source& data, int threads) : training(from.settings, data, threads) {
+training::training(const checkpoint& from, const source& data, int threads, const ranks* cut)
+    : training(from.settings, data, threads, cut) {
   if (from.data_fingerprint != data.fingerprint())
     throw user_error(std::string("checkpoint: it was made from another ") + data.name());
   restore(from.tensors, from.steps_done, optimizer_, history_);
@@ -44,7 +51,9 @@ double training::step() {
   const batch now = data_.training_batch(settings_.seed, static_cast<std::uint64_t>(steps_done()), settings_.batch,
                                          settings_.shape.context);
   const sequences s{settings_.batch, settings_.shape.context};
+  const index_t before = cut_ == nullptr ? 0 : cut_->received();
   const double loss = bits(model_.loss_and_gradient(s, now.bytes.data(), now.next.data()), s.rows());
+  if (cut_ != nullptr) received_ = {cut_->received() - before - model_.received_sums(), model_.received_sums()};
   optimizer_.step(model_.threads());
   step_seconds_.push_back(std::chrono::duration<double>(clock::now() - start).count());
   mixer_seconds_.push_back(model_.take_mixer_seconds());
@@ -66,11 +75,30 @@ double training::held_out_bits() {
 }
 
 void training::save(const std::filesystem::path& path) {
-  save_checkpoint(path, settings_, data_, optimizer_, history_);
+  together(cut_, [&] {
+    if (is_first(cut_)) save_checkpoint(path, settings_, data_, optimizer_, history_);
+  });
+}
+
+model<float>& training::whole_network() {
+  if (cut_ == nullptr || cut_->size() == 1) return model_;
+  if (whole_ == nullptr) whole_ = std::make_unique<model<float>>(settings_.shape, 1, model_.threads());
+  for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
+    const buffer<float>& from = model_.parameters()[i]->value;
+    std::copy(from.begin(), from.end(), whole_->parameters()[i]->value.begin());
+  }
+  return *whole_;
+}
+
+std::uint64_t training::fingerprint() const {
+  std::uint64_t hash = data_.fingerprint();
+  for (const parameter<float>* p : model_.parameters())
+    hash = fold_bytes(hash, p->value.data(), static_cast<std::size_t>(p->count()) * sizeof(float));
+  return hash;
 }
 
 writer<float> training::start_writing(const std::string& prompt, double temperature, bool restart) {
-  return {model_, prompt, {.temperature = temperature, .seed = settings_.seed, .restart = restart}};
+  return {whole_network(), prompt, {.temperature = temperature, .seed = settings_.seed, .restart = restart}};
 }
 
 double training::step_milliseconds() const {

@@ -16,10 +16,22 @@ namespace examples {
 /// a head, and Adam's steps of one size leave it flat next to weights that start 10 times larger.
 enum class role { matrix, vector, position_bias };
 
+/// What a backward call leaves in `grad` where each rank has a part of every sequence, and what is left to do.
+enum class share {
+  terms,  ///< what the rank's own rows add: sums over the ranks are due
+  rows,   ///< the first axis counts positions, and the rank has the rows of its own: the others' rows are due
+  whole   ///< all of it, the same on every rank: the operator has added it up
+};
+
 template <class Real>
 struct parameter {
-  parameter(std::string name_, std::vector<index_t> shape_, role kind_)
-      : name(std::move(name_)), shape(std::move(shape_)), kind(kind_), value(count()), grad(count()) {}
+  parameter(std::string name_, std::vector<index_t> shape_, role kind_, share rank_has_ = share::terms)
+      : name(std::move(name_)),
+        shape(std::move(shape_)),
+        kind(kind_),
+        rank_has(rank_has_),
+        value(count()),
+        grad(count()) {}
 
   index_t count() const {
     index_t n = 1;
@@ -34,6 +46,7 @@ struct parameter {
   std::string name;
   std::vector<index_t> shape;
   role kind;
+  share rank_has;
   buffer<Real> value;
   buffer<Real> grad;
 };

@@ -4,6 +4,8 @@
 
 #include "common/mixers/aft_mixer.hpp"
 
+#include <aft/distributed/split.hpp>
+
 #include <stdexcept>
 #include <utility>
 
@@ -19,6 +21,28 @@ struct projections {
   view<T> q, k, v;
 };
 
+/// Where the operators run: in this process, or on every rank with its part of the sequences.
+struct place {
+  const aft::cpu& exec;
+  const ranks* cut;
+
+  /// call(executor).
+  template <class Call>
+  void run(const Call& call) const {
+    if (cut == nullptr)
+      call(exec);
+    else
+      call(aft::split{exec, ranks_ref{cut}});
+  }
+};
+
+/// The rows of a call among the positions that a bias is for. With a stream these are all that there may come.
+struct rows_of_bias {
+  index_t first;
+  index_t count;
+  index_t whole;
+};
+
 /// What the four share: where q, k, v lie in the joint projection, and the two arrays that a forward
 /// call leaves for its backward.
 template <class Real>
@@ -29,16 +53,17 @@ class aft_mixer : public mixer<Real> {
         key_channels_(key_channels),
         context_(shape.context),
         causal_(shape.causal),
-        lse_(shape.max_batch * shape.context * key_channels),
-        average_(shape.max_batch * shape.context * shape.channels) {}
+        cut_(shape.cut),
+        lse_(shape.rows() * key_channels),
+        average_(shape.rows() * shape.channels) {}
 
   index_t input_width() const final { return 2 * channels_ + key_channels_; }
 
   void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) final {
-    call(exec, s.time, split(s, qkv), whole(s, y), options(s));
+    call({exec, cut_}, rows_of(s), split(s, qkv), whole(s, y), options(s));
   }
   void backward(sequences s, const Real* qkv, const Real*, const Real* dy, Real* dqkv, const aft::cpu& exec) final {
-    call_backward(exec, s.time, split(s, qkv), whole(s, dy), split(s, dqkv), options(s));
+    call_backward({exec, cut_}, rows_of(s), split(s, qkv), whole(s, dy), split(s, dqkv), options(s));
   }
   std::unique_ptr<mixer_stream<Real>> make_stream(index_t count) final {
     if (!causal_) throw std::logic_error("a stream of a mixer whose rows see later ones");
@@ -46,10 +71,9 @@ class aft_mixer : public mixer<Real> {
   }
 
  protected:
-  /// `rows` is the length of the sequences, and with a stream the most that they may come to: what the bias is for.
-  virtual void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
+  virtual void call(const place& at, rows_of_bias rows, projections<const Real> in, view<Real> y,
                     const aft::options& o) = 0;
-  virtual void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
+  virtual void call_backward(const place& at, rows_of_bias rows, projections<const Real> in, view<const Real> dy,
                              projections<Real> d, const aft::options& o) = 0;
   virtual aft::stream_spec spec() const = 0;
 
@@ -65,7 +89,8 @@ class aft_mixer : public mixer<Real> {
     }
     // Neither lse nor average: nobody goes backward from here.
     void forward(sequences s, const Real* qkv, Real* y, const aft::cpu& exec) override {
-      of_.call(exec, of_.context_, of_.split(s, qkv), of_.whole(s, y), aft::options{.causal = true, .stream = stream_});
+      of_.call({exec, nullptr}, {0, of_.context_, of_.context_}, of_.split(s, qkv), of_.whole(s, y),
+               aft::options{.causal = true, .stream = stream_});
     }
     void reset() override { aft::reset(aft::cpu{}, stream_); }
     index_t bytes() const override { return stream_.spec().bytes(); }
@@ -76,6 +101,7 @@ class aft_mixer : public mixer<Real> {
     aft::stream_view<> stream_;
   };
 
+  static rows_of_bias rows_of(sequences s) { return {s.first, s.time, s.whole == 0 ? s.time : s.whole}; }
   // The joint projection is one matrix product; strides make three tensors of its columns.
   template <class T>
   projections<T> split(sequences s, T* qkv) const {
@@ -100,6 +126,7 @@ class aft_mixer : public mixer<Real> {
   index_t key_channels_;
   index_t context_;
   bool causal_;
+  const ranks* cut_;
   buffer<Real> lse_;
   buffer<Real> average_;
 };
@@ -115,12 +142,12 @@ class simple_mixer final : public aft_mixer<Real> {
   aft::stream_spec spec() const override {
     return aft::stream_spec::simple<Real>(this->channels(), this->key_channels());
   }
-  void call(const aft::cpu& exec, index_t, projections<const Real> in, view<Real> y, const aft::options& o) override {
-    aft::simple(exec, in.q, in.k, in.v, y, o);
+  void call(const place& at, rows_of_bias, projections<const Real> in, view<Real> y, const aft::options& o) override {
+    at.run([&](const auto& exec) { aft::simple(exec, in.q, in.k, in.v, y, o); });
   }
-  void call_backward(const aft::cpu& exec, index_t, projections<const Real> in, view<const Real> dy,
+  void call_backward(const place& at, rows_of_bias, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
-    aft::simple_backward(exec, in.q, in.k, in.v, dy, d.q, d.k, d.v, o);
+    at.run([&](const auto& exec) { aft::simple_backward(exec, in.q, in.k, in.v, dy, d.q, d.k, d.v, o); });
   }
 };
 
@@ -128,8 +155,10 @@ class simple_mixer final : public aft_mixer<Real> {
 template <class Real>
 class biased_mixer : public aft_mixer<Real> {
  public:
-  biased_mixer(const mixer_shape& shape, index_t key_channels, const std::string& name, std::vector<index_t> extents)
-      : aft_mixer<Real>(shape, key_channels), bias_(name + ".bias", std::move(extents), role::position_bias) {}
+  biased_mixer(const mixer_shape& shape, index_t key_channels, const std::string& name, std::vector<index_t> extents,
+               share rank_has)
+      : aft_mixer<Real>(shape, key_channels),
+        bias_(name + ".bias", std::move(extents), role::position_bias, rank_has) {}
 
   void collect(parameter_list<Real>& all) final { all.push_back(&bias_); }
   parameter<Real>* position_bias() final { return &bias_; }
@@ -137,7 +166,7 @@ class biased_mixer : public aft_mixer<Real> {
 
  protected:
   const Real* value() const { return bias_.value.data(); }
-  // A short sequence leaves the rest of the bias without a gradient.
+  // A short sequence leaves the rest of the bias without a gradient, and so does a part.
   Real* cleared_gradient() {
     bias_.grad.zero();
     return bias_.grad.data();
@@ -152,24 +181,27 @@ template <class Real>
 class full_mixer final : public biased_mixer<Real> {
  public:
   full_mixer(const std::string& name, const mixer_shape& shape)
-      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, shape.context}), context_(shape.context) {}
+      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, shape.context}, share::rows),
+        context_(shape.context) {}
 
  private:
   aft::stream_spec spec() const override {
     return aft::stream_spec::full<Real>(this->channels(), this->key_channels(), context_);
   }
-  void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
+  void call(const place& at, rows_of_bias rows, projections<const Real> in, view<Real> y,
             const aft::options& o) override {
-    aft::full(exec, in.q, in.k, in.v, bias(rows, this->value()), y, o);
+    at.run([&](const auto& exec) { aft::full(exec, in.q, in.k, in.v, bias(rows, this->value()), y, o); });
   }
-  void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
+  void call_backward(const place& at, rows_of_bias rows, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
-    aft::full_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), dy, d.q, d.k, d.v,
-                       bias(rows, this->cleared_gradient()), o);
+    at.run([&](const auto& exec) {
+      aft::full_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), dy, d.q, d.k, d.v,
+                         bias(rows, this->cleared_gradient()), o);
+    });
   }
   template <class T>
-  auto bias(index_t rows, T* w) const {
-    return aft::dense_bias{aft::tensor_view<T, 2>(w, {rows, rows}, {context_, 1})};
+  auto bias(rows_of_bias rows, T* w) const {
+    return aft::dense_bias{aft::tensor_view<T, 2>(w + rows.first * context_, {rows.count, rows.whole}, {context_, 1})};
   }
   index_t context_;
 };
@@ -180,7 +212,7 @@ template <class Real>
 class local_mixer final : public biased_mixer<Real> {
  public:
   local_mixer(const std::string& name, const mixer_shape& shape)
-      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, width_of(shape)}),
+      : biased_mixer<Real>(shape, shape.channels, name, {shape.context, width_of(shape)}, share::rows),
         window_{.before = shape.window - 1, .after = shape.causal ? 0 : shape.window - 1},
         width_(width_of(shape)) {}
 
@@ -189,18 +221,20 @@ class local_mixer final : public biased_mixer<Real> {
   aft::stream_spec spec() const override {
     return aft::stream_spec::local<Real>(this->channels(), this->key_channels(), window_);
   }
-  void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
+  void call(const place& at, rows_of_bias rows, projections<const Real> in, view<Real> y,
             const aft::options& o) override {
-    aft::local(exec, in.q, in.k, in.v, bias(rows, this->value()), window_, y, o);
+    at.run([&](const auto& exec) { aft::local(exec, in.q, in.k, in.v, bias(rows, this->value()), window_, y, o); });
   }
-  void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
+  void call_backward(const place& at, rows_of_bias rows, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
-    aft::local_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), window_, dy, d.q, d.k, d.v,
-                        bias(rows, this->cleared_gradient()), o);
+    at.run([&](const auto& exec) {
+      aft::local_backward(exec, in.q, in.k, in.v, bias(rows, this->value()), window_, dy, d.q, d.k, d.v,
+                          bias(rows, this->cleared_gradient()), o);
+    });
   }
   template <class T>
-  auto bias(index_t rows, T* w) const {
-    return aft::banded_bias{aft::tensor_view<T, 2>(w, {rows, width_})};
+  auto bias(rows_of_bias rows, T* w) const {
+    return aft::banded_bias{aft::tensor_view<T, 2>(w + rows.first * width_, {rows.count, width_})};
   }
   aft::window window_;  // window::strict, or its causal half
   index_t width_;
@@ -213,8 +247,8 @@ class factored_mixer final : public aft_mixer<Real> {
  public:
   factored_mixer(const std::string& name, const mixer_shape& shape, bool local)
       : aft_mixer<Real>(shape, shape.channels),
-        u_(name + ".bias_u", {shape.context, shape.bias_rank}, role::position_bias),
-        v_(name + ".bias_v", {shape.context, shape.bias_rank}, role::position_bias),
+        u_(name + ".bias_u", {shape.context, shape.bias_rank}, role::position_bias, share::whole),
+        v_(name + ".bias_v", {shape.context, shape.bias_rank}, role::position_bias, share::whole),
         context_(shape.context),
         local_(local),
         window_{.before = shape.window - 1, .after = shape.causal ? 0 : shape.window - 1} {}
@@ -232,14 +266,15 @@ class factored_mixer final : public aft_mixer<Real> {
     return local_ ? aft::stream_spec::local<Real>(this->channels(), this->key_channels(), window_)
                   : aft::stream_spec::full<Real>(this->channels(), this->key_channels(), context_);
   }
-  void call(const aft::cpu& exec, index_t rows, projections<const Real> in, view<Real> y,
+  void call(const place& at, rows_of_bias rows, projections<const Real> in, view<Real> y,
             const aft::options& o) override {
     if (local_)
-      aft::local(exec, in.q, in.k, in.v, bias(rows, u_.value, v_.value), window_, y, o);
+      at.run(
+          [&](const auto& exec) { aft::local(exec, in.q, in.k, in.v, bias(rows, u_.value, v_.value), window_, y, o); });
     else
-      aft::full(exec, in.q, in.k, in.v, bias(rows, u_.value, v_.value), y, o);
+      at.run([&](const auto& exec) { aft::full(exec, in.q, in.k, in.v, bias(rows, u_.value, v_.value), y, o); });
   }
-  void call_backward(const aft::cpu& exec, index_t rows, projections<const Real> in, view<const Real> dy,
+  void call_backward(const place& at, rows_of_bias rows, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
     // A short sequence leaves the rest without a gradient.
     u_.grad.zero();
@@ -247,14 +282,15 @@ class factored_mixer final : public aft_mixer<Real> {
     const auto w = bias(rows, u_.value, v_.value);
     const auto dw = bias(rows, u_.grad, v_.grad);
     if (local_)
-      aft::local_backward(exec, in.q, in.k, in.v, w, window_, dy, d.q, d.k, d.v, dw, o);
+      at.run(
+          [&](const auto& exec) { aft::local_backward(exec, in.q, in.k, in.v, w, window_, dy, d.q, d.k, d.v, dw, o); });
     else
-      aft::full_backward(exec, in.q, in.k, in.v, w, dy, d.q, d.k, d.v, dw, o);
+      at.run([&](const auto& exec) { aft::full_backward(exec, in.q, in.k, in.v, w, dy, d.q, d.k, d.v, dw, o); });
   }
-  auto bias(index_t rows, buffer<Real>& u, buffer<Real>& v) const {
+  auto bias(rows_of_bias rows, buffer<Real>& u, buffer<Real>& v) const {
     const index_t rank = u_.shape[1];
-    return aft::factorized_bias{aft::tensor_view<Real, 2>(u.data(), {rows, rank}),
-                                aft::tensor_view<Real, 2>(v.data(), {rows, rank})};
+    return aft::factorized_bias{aft::tensor_view<Real, 2>(u.data(), {rows.whole, rank}),
+                                aft::tensor_view<Real, 2>(v.data(), {rows.whole, rank})};
   }
 
   parameter<Real> u_;
@@ -269,7 +305,8 @@ template <class Real>
 class conv_mixer final : public biased_mixer<Real> {
  public:
   conv_mixer(const std::string& name, const mixer_shape& shape)
-      : biased_mixer<Real>(shape, shape.tied_keys ? shape.heads : shape.channels, name, {shape.heads, shape.window}),
+      : biased_mixer<Real>(shape, shape.tied_keys ? shape.heads : shape.channels, name, {shape.heads, shape.window},
+                           share::whole),
         heads_(shape.heads),
         taps_(shape.window) {}
 
@@ -281,13 +318,15 @@ class conv_mixer final : public biased_mixer<Real> {
   aft::stream_spec spec() const override {
     return aft::stream_spec::conv<Real>(this->channels(), this->key_channels(), taps_);
   }
-  void call(const aft::cpu& exec, index_t, projections<const Real> in, view<Real> y, const aft::options& o) override {
-    aft::conv(exec, in.q, in.k, in.v, filter(this->value()), y, o);
+  void call(const place& at, rows_of_bias, projections<const Real> in, view<Real> y, const aft::options& o) override {
+    at.run([&](const auto& exec) { aft::conv(exec, in.q, in.k, in.v, filter(this->value()), y, o); });
   }
-  void call_backward(const aft::cpu& exec, index_t, projections<const Real> in, view<const Real> dy,
+  void call_backward(const place& at, rows_of_bias, projections<const Real> in, view<const Real> dy,
                      projections<Real> d, const aft::options& o) override {
-    aft::conv_backward(exec, in.q, in.k, in.v, filter(this->value()), dy, d.q, d.k, d.v,
-                       filter(this->cleared_gradient()), o);
+    at.run([&](const auto& exec) {
+      aft::conv_backward(exec, in.q, in.k, in.v, filter(this->value()), dy, d.q, d.k, d.v,
+                         filter(this->cleared_gradient()), o);
+    });
   }
   template <class T>
   auto filter(T* r) const {

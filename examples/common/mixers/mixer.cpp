@@ -23,6 +23,18 @@ std::string_view name_of(mixer_kind kind) {
   return "";
 }
 
+bool can_be_cut(mixer_kind kind) {
+  switch (kind) {
+    case mixer_kind::local:
+    case mixer_kind::simple:
+    case mixer_kind::conv:
+    case mixer_kind::full: return true;
+    case mixer_kind::attention:
+    case mixer_kind::conv2d: break;
+  }
+  return false;
+}
+
 std::optional<mixer_kind> mixer_named(std::string_view name, std::span<const mixer_kind> among) {
   for (const mixer_kind kind : among)
     if (name_of(kind) == name) return kind;
@@ -59,6 +71,8 @@ std::filesystem::path file_of_mixer(const std::filesystem::path& file, mixer_kin
 
 template <class Real>
 std::unique_ptr<mixer<Real>> make_mixer(mixer_kind kind, const std::string& name, const mixer_shape& shape) {
+  if (shape.cut != nullptr && shape.cut->size() > 1 && !can_be_cut(kind))
+    throw user_error(std::string(name_of(kind)) + ": its sequences cannot be cut over ranks");
   if (kind == mixer_kind::conv2d) return make_grid_mixer<Real>(name, shape);
   if (kind == mixer_kind::attention) return std::make_unique<attention<Real>>(shape);
   return make_aft_mixer<Real>(kind, name, shape);

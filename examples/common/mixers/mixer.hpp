@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/layers/parameter.hpp"
+#include "common/support/ranks.hpp"
 #include "common/support/rng.hpp"
 
 #include <aft/aft.hpp>
@@ -29,6 +30,9 @@ std::optional<mixer_kind> mixer_named(std::string_view name, std::span<const mix
 /// Of a command line, each once, in their order; "all" names all of them. Throws user_error.
 std::vector<mixer_kind> mixers_named(const std::vector<std::string>& names, std::span<const mixer_kind> among);
 
+/// Whether each of several ranks can have a part of its sequences.
+bool can_be_cut(mixer_kind kind);
+
 /// model.safetensors becomes model-conv.safetensors; an empty path stays empty.
 std::filesystem::path file_of_mixer(const std::filesystem::path& file, mixer_kind kind);
 
@@ -52,13 +56,20 @@ struct mixer_shape {
   index_t columns = 0;         // conv2d: of the grid whose rows follow each other in the sequence
   filter_choices filter = {};  // conv2d
   index_t bias_rank = 0;       // full, local: of the factors u, v of the bias, AFT Eq. 7; 0: it is learned whole
+  const ranks* cut = nullptr;  // each of them has a part of every sequence; null: all is here
+
+  /// Rows of a batch that are here.
+  index_t rows() const { return max_batch * (cut == nullptr ? context : cut->own_part(context).count); }
 };
 
 /// The sequences of one call, `batch` x `time` rows, one after the other.
 struct sequences {
   index_t batch;
   index_t time;
+  index_t first = 0;  // position of the first row: what came before is on other ranks, or in a stream
+  index_t whole = 0;  // positions of a sequence on all ranks; 0: no more than are here
   index_t rows() const { return batch * time; }
+  index_t rows_of_all() const { return batch * (whole == 0 ? time : whole); }
 };
 
 /// What a mixer remembers of sequences whose rows come in parts. It belongs to the mixer that made it, and reads the
