@@ -69,7 +69,7 @@ def show_or_check(arguments, table):
     return None
 
 
-SHARED = ("data", "training_images", "test_images", "compiler", "products", "threads")
+SHARED = ("data", "training_images", "test_images", "text", "compiler", "products", "threads")
 
 
 def run_missing(command, file, runs, keep, shared=lambda results: {}):
@@ -83,7 +83,7 @@ def run_missing(command, file, runs, keep, shared=lambda results: {}):
             subprocess.run([*command, "--out", folder, *arguments], check=True)
             results = read(pathlib.Path(folder, "results.json"))
         [one] = results["results"]
-        document.update({**{key: results[key] for key in SHARED}, **shared(results)})
+        document.update({**{key: results[key] for key in SHARED if key in results}, **shared(results)})
         document["runs"][name] = keep(one)
         write(file, document)
     return document

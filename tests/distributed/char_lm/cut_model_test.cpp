@@ -4,7 +4,8 @@
 //
 // Tolerances are those of every other test (tests/support/harness/tolerance.hpp). The oracle is the model in double,
 // the obvious evaluation in the same precision the model of one rank, and the size of a tensor's numbers its largest.
-#include "common/byte_lm/model.hpp"
+#include "char_lm/support.hpp"
+#include "common/support/user_error.hpp"
 
 #include <aft/distributed/in_process.hpp>
 
@@ -16,6 +17,7 @@
 
 using namespace examples;
 using namespace examples::byte_lm;
+using namespace examples::char_lm::test;
 
 namespace {
 
@@ -135,6 +137,26 @@ TEST_CASE("cut model: loss and gradients of two and three ranks are as exact as 
       for (const step& other : steps) check_same(other, steps[0]);
     }
   });
+}
+
+TEST_CASE("cut model: attention, and fewer bytes than ranks, are refused") {
+  const ranks_over<aft::in_process> first(aft::in_process::group(2)[0]);
+  const char_lm::text data = small_text();
+  training_settings s = small_settings(mixer_kind::conv);
+  s.shape.context = s.shape.window = 1;
+  CHECK_THROWS_WITH_AS(training(s, data, 1, &first), "--context 1: fewer bytes than the 2 ranks", user_error);
+  CHECK_THROWS_WITH_AS(training(small_settings(mixer_kind::attention), data, 1, &first),
+                       "attention: its sequences cannot be cut over ranks", user_error);
+}
+
+TEST_CASE("cut model: what only whole sequences have is refused where they are cut") {
+  const ranks_over<aft::in_process> first(aft::in_process::group(2)[0]);
+  model<float> m(shape_of(mixer_kind::conv, 0), 1, 1, &first);
+  const std::vector<std::uint8_t> text = random_text(1);
+  std::vector<float> out(vocabulary);
+  CHECK_THROWS_AS(m.logits(4, text.data(), 3, out.data()), std::logic_error);
+  CHECK_THROWS_AS(m.make_stream(), std::logic_error);
+  CHECK_THROWS_AS(m.loss({1, 4}, text.data(), text.data()), std::logic_error);
 }
 
 TEST_CASE("cut model: the same cut gives the same bits") {
