@@ -166,7 +166,7 @@ def build_and_run(target, source, given, folder):
         # Optimised where it runs long, that is under an emulator; elsewhere optimising would be most of the test's time.
         level = "-O1" if program == CONFORMANCE and target.runner != "native" else "-O0"
         built = run([*command, "-std=c++20", level, *WARNINGS, *(() if target.link else ("-c",)), "-isystem", headers,
-                     f"-I{source}/include", f"-I{source}/tests", f"-I{source}/tests/support", source / program, "-o", binary])
+                     f"-I{source}/include", f"-I{source}/tests", f"-I{source}/tests/support", source / program, *target.libraries, "-o", binary])
         if built.returncode != 0:
             sys.exit(f"{program}\n{built.stderr[:6000]}")
         if start is None:

@@ -26,6 +26,7 @@ class Target:
     xsimd: str = ""  # of PyPI's; "": that of the build tree
     full: bool = False  # only with scripts/test --full
     link: bool = True
+    libraries: tuple[str, ...] = ()
     # Processors of the emulator that programs run as, linked with aft::compiled instead of kernels of their own; the
     # levels that the first and the last of them have.
     processors: tuple[str, ...] = ()
@@ -64,7 +65,9 @@ TARGETS = (
            levels=("neon", "neon-bf16")),
     # No vectors that xsimd knows: those of plain numbers, of an older and of the newest version. VSX came with 14.
     Target("linux-riscv64", "Linux riscv64, g++, vectors of plain numbers", ("riscv64-linux-gnu-g++", "-static", "-DAFT_EMULATED_SIMD"),
-           (CONFORMANCE,), "qemu-riscv64-static", "14.1.0", full=True),
+           (CONFORMANCE,), "qemu-riscv64-static", "14.1.0", full=True,
+           # Atomic bytes, which the processor has no instructions for.
+           libraries=("-latomic",)),
     Target("linux-s390x", "Linux s390x (big-endian), g++, vectors of plain numbers",
            ("s390x-linux-gnu-g++", "-static", "-DAFT_EMULATED_SIMD"), (CONFORMANCE,), "qemu-s390x-static", "13.0.0", full=True),
     Target("linux-ppc64le", "Linux ppc64le, g++, VSX", ("powerpc64le-linux-gnu-g++", "-static", "-mcpu=power8"), (CONFORMANCE,),
