@@ -2,6 +2,7 @@
 /// @file device.hpp  Calls on a device, of a library that was built with CUDA.
 #pragma once
 
+#include "arguments/calls.hpp"
 #include "arguments/place.hpp"
 
 namespace aft::c_interface {
@@ -33,6 +34,20 @@ bool done_on_device(const char* op, const place& where, const F& f) {
     }
   }
   return false;
+}
+
+/// f(C, executor) in the arithmetic of the call's type, where its tensors lie.
+template <class F>
+void run_in_place(const operator_call& c, const F& f) {
+  const auto in_arithmetic = [&]<class C>(C number) {
+    if (done_on_device<C>(c.record.op, c.given.where, [&](const auto& exec) { f(number, exec); })) return;
+    f(number, c.given.exec);
+  };
+  if (c.record.type == dtype::f64) {
+    in_arithmetic(double{});
+  } else {
+    in_arithmetic(float{});
+  }
 }
 
 }  // namespace aft::c_interface

@@ -16,15 +16,7 @@ namespace {
 template <family F>
 void compute_gradients(operator_call& c) {
   const backward_problem p = checks::prepare(c.record, c.given.exec);
-  const auto in_arithmetic = [&]<class C>(C) {
-    if (done_on_device<C>(c.record.op, c.given.where, [&](const auto& exec) { run_backward<C, F>(p, exec); })) return;
-    run_backward<C, F>(p, c.given.exec);
-  };
-  if (c.record.type == dtype::f64) {
-    in_arithmetic(double{});
-  } else {
-    in_arithmetic(float{});
-  }
+  run_in_place(c, [&]<class C>(C, const auto& exec) { run_backward<C, F>(p, exec); });
 }
 
 }  // namespace

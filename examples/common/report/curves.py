@@ -1,5 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a training run."""
+"""Pictures of training runs: what the programs' scripts share."""
+
+import json
+import pathlib
+import sys
+
+
+def results_and_folder(usage):
+    """What a script's two arguments name, results and a folder that is made; other ones end it with its usage."""
+    if len(sys.argv) != 3:
+        print(usage, file=sys.stderr)
+        sys.exit(2)
+    folder = pathlib.Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    return json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")), folder
 
 
 def smoothed(values, weight):

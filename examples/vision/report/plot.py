@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """plot.py RESULTS.json DIRECTORY: loss curves, learned filters, what the keys look at and what is taken for what, as PNG images."""
 
-import json
 import math
 import pathlib
 import sys
@@ -10,7 +9,7 @@ import sys
 import matplotlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "report"))
-from curves import draw_losses  # noqa: E402  (where they are comes first)
+from curves import draw_losses, results_and_folder  # noqa: E402  (where they are comes first)
 from kept_runs import NAMES  # noqa: E402
 
 matplotlib.use("Agg")
@@ -110,12 +109,7 @@ def plot_confusion(run, names, file):
 
 
 def main():
-    if len(sys.argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    data = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
-    out = pathlib.Path(sys.argv[2])
-    out.mkdir(parents=True, exist_ok=True)
+    data, out = results_and_folder(__doc__)
     plot_losses(data, out / "loss.png")
     print(out / "loss.png")
     for run in data["results"]:
