@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors as they come: strides, sizes of 0, types under autocast, devices, and arguments that do not fit."""
 
+import importlib
+import types
+
 import pytest
 import rounding
 import torch
@@ -9,8 +12,8 @@ from tensor_cases import KINDS, names
 import aft
 import aft.torch
 
-# The place of the threads among the arguments of the extension's forward.
-THREADS = 18
+# Places among the arguments of the extension's forward.
+THREADS, CUDA_STREAM = 18, 19
 
 
 def _spread(x, step):
@@ -188,3 +191,20 @@ def test_threads_are_those_of_torch(monkeypatch):
         torch.set_num_threads(threads)
     assert seen == [threads, 1, 3]
     assert all(torch.equal(results[0], result) for result in results)
+
+
+def test_calls_are_on_the_current_stream_of_their_device(monkeypatch):
+    """What is handed over for tensors of a GPU, which need none to be looked at; memory of the host has no stream."""
+    asked, seen = [], []
+    monkeypatch.setattr(torch.cuda, "current_stream",
+                        lambda device: asked.append(device) or types.SimpleNamespace(cuda_stream=4711))
+    kernels = importlib.import_module("aft.torch.ops.kernels")
+    there = torch.device("cuda", 1)
+    assert kernels.cuda_stream_of(types.SimpleNamespace(device=there)) == 4711 and asked == [there]
+    real = aft._core.forward
+    monkeypatch.setattr(aft._core, "forward", lambda *args: seen.append(args[CUDA_STREAM]) or real(*args))
+    q = torch.randn(2, 5, 4)
+    y = aft.torch.simple(q, q, q)
+    monkeypatch.setattr(kernels, "cuda_stream_of", lambda x: 4711)
+    assert torch.equal(aft.torch.simple(q, q, q), y)
+    assert seen == [None, 4711]

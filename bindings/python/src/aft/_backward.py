@@ -63,7 +63,8 @@ def full_backward(q: Any, k: Any, v: Any, bias: Any, dy: Any, *, causal: bool = 
     O(B Tq Tk d) multiply-adds, three times the forward call's.
     """
     return _core.backward(FULL, q, k, v, bias, None, causal, gate, outside, arithmetic, mask, key_lengths,
-                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, dy, lse, average,
+                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, None,
+                          dy, lse, average,
                           *_places("full_backward", out, 4))
 
 
@@ -83,7 +84,8 @@ def local_backward(q: Any, k: Any, v: Any, bias: Any, window: Any, dy: Any, *, c
     Cost: O(B Tq width d) multiply-adds, and O(B (Tq + Tk) d) for everything outside.
     """
     return _core.backward(LOCAL, q, k, v, bias, window, causal, gate, outside, arithmetic, mask, key_lengths,
-                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, dy, lse, average,
+                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, None,
+                          dy, lse, average,
                           *_places("local_backward", out, 4))
 
 
@@ -99,7 +101,8 @@ def simple_backward(q: Any, k: Any, v: Any, dy: Any, *, causal: bool = False, ga
                     threads: int = 0, out: Any = None) -> Any:
     """Gradients of aft.simple (AFT Eq. 5): (dq, dk, dv), as aft.full_backward. Cost: O(B (Tq + Tk) d)."""
     return _core.backward(SIMPLE, q, k, v, None, None, causal, gate, outside, arithmetic, mask, key_lengths,
-                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, dy, lse, average,
+                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, None,
+                          dy, lse, average,
                           *_places("simple_backward", out, 3), None)
 
 
@@ -121,5 +124,6 @@ def conv_backward(q: Any, k: Any, v: Any, filter: Any, dy: Any, *, causal: bool 
     Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside.
     """
     return _core.backward(CONV, q, k, v, filter, None, causal, gate, outside, arithmetic, mask, key_lengths,
-                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, dy, lse, average,
+                          query_lengths, first_query, query_offsets, key_offsets, None, None, threads, None,
+                          dy, lse, average,
                           *_places("conv_backward", out, 4))

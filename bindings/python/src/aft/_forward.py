@@ -81,7 +81,7 @@ def full(q: Any, k: Any, v: Any, bias: Any, *, causal: bool = False, gate: str =
     product. Other Python threads run during the call.
     """
     return _core.forward(FULL, q, k, v, bias, None, causal, gate, outside, arithmetic, mask, key_lengths, query_lengths,
-                         first_query, query_offsets, key_offsets, stream, slot_ids, threads,
+                         first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
                          True if out is None else out, return_lse or None, return_average or None)
 
 
@@ -109,7 +109,7 @@ def local(q: Any, k: Any, v: Any, bias: Any, window: Any, *, causal: bool = Fals
     Cost: O(B Tq width d) multiply-adds, and O(B (Tq + Tk) d) for everything outside.
     """
     return _core.forward(LOCAL, q, k, v, bias, window, causal, gate, outside, arithmetic, mask, key_lengths,
-                         query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads,
+                         query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
                          True if out is None else out, return_lse or None, return_average or None)
 
 
@@ -135,7 +135,7 @@ def simple(q: Any, k: Any, v: Any, *, causal: bool = False, gate: str = "sigmoid
     makes it O(B Tq Tk d).
     """
     return _core.forward(SIMPLE, q, k, v, None, None, causal, gate, outside, arithmetic, mask, key_lengths,
-                         query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads,
+                         query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
                          True if out is None else out, return_lse or None, return_average or None)
 
 
@@ -167,5 +167,5 @@ def conv(q: Any, k: Any, v: Any, filter: Any, *, causal: bool = False, gate: str
     multiply-adds, and O(B T d) for everything outside.
     """
     return _core.forward(CONV, q, k, v, filter, None, causal, gate, outside, arithmetic, mask, key_lengths,
-                         query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads,
+                         query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
                          True if out is None else out, return_lse or None, return_average or None)

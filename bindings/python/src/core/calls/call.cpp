@@ -115,6 +115,10 @@ void options::take(const char* op, PyObject* const* values) {
   c.key_offsets = key_offsets_.tensor();
   c.slot_ids = slot_ids_.tensor();
   c.stream = to_stream({op, "stream"}, values[stream_at]);
+  if (values[cuda_stream_at] != Py_None) {
+    const std::int64_t handle = to_int64({op, "cuda_stream"}, values[cuda_stream_at]);
+    c.cuda_stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));
+  }
 }
 
 call::call(PyObject* const* values, direction way) {

@@ -48,6 +48,7 @@ enum options_argument {
   stream_at,
   slot_ids_at,
   threads_at,
+  cuda_stream_at,  ///< None: the default stream
   options_count
 };
 

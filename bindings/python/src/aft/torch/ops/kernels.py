@@ -33,6 +33,11 @@ def capsule(x: Optional[torch.Tensor]) -> Any:
     return None if x is None else _to_dlpack(x)
 
 
+def cuda_stream_of(x: torch.Tensor) -> Optional[int]:
+    """The handle of PyTorch's current stream on the tensor's device; None on the CPU."""
+    return torch.cuda.current_stream(x.device).cuda_stream if x.device.type == "cuda" else None
+
+
 def stream_of(operator: Operator, args: Arguments, state: Optional[torch.Tensor], capacity: int) -> Any:
     """The stream on these bytes: what a call's tensors and window say is all that its spec is of."""
     if state is None:
@@ -86,7 +91,8 @@ class _Kernels:
             x if x is None else _to_dlpack(x) for x in options[:_FIRST_FLAG]]
         return (self.number, capsule(q), _to_dlpack(k), _to_dlpack(v), bias, window,
                 *options[_FIRST_FLAG:_FIRST_QUERY], mask, key_lengths, query_lengths, options[_FIRST_QUERY],
-                query_offsets, key_offsets, stream, capsule(slot_ids), options[_THREADS] or torch.get_num_threads())
+                query_offsets, key_offsets, stream, capsule(slot_ids), options[_THREADS] or torch.get_num_threads(),
+                cuda_stream_of(v))
 
     def _run(self, args: Arguments, results: Tensors, stream: Any = None,
              slot_ids: Optional[torch.Tensor] = None) -> None:
