@@ -90,8 +90,6 @@ TEST_CASE("cut program: one rank is the plain program, and a cut repeats itself,
     CHECK(two[i]["received_in_calls"].size() == 2);
     CHECK(two[i]["received_in_calls"][1] > 0);
     CHECK(two[i]["received_in_sums"][0] > 0);
-    CHECK(two[i]["held_out_bits"].get<double>() ==
-          doctest::Approx(alone[i]["held_out_bits"].get<double>()).epsilon(0.01));
   }
 }
 
