@@ -57,7 +57,7 @@ def attention_map(k: A, bias: Any, *, channels: int | None = None, causal: bool 
     Raises ValueError as the operators do. Cost: O(B Tq Tk channels) exponentials on one thread.
     """
     result: A = _core.attention_map(k, bias, channels, causal, "sigmoid", "zero_bias", "automatic", mask, key_lengths,
-                                    query_lengths, first_query, None, None, None, None, threads,
+                                    query_lengths, first_query, None, None, None, None, threads, None,
                                     True if out is None else out)
     return result
 
