@@ -15,8 +15,8 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// Up to so many keys. Of the problem alone, since bits depend on it.
 inline constexpr index_t most_stored_keys = 512;
 
-/// Channels side by side that read keys by taps of one head, or one channel each where heads are short. All arrays are
-/// [tap][run].
+/// Channels side by side that read keys by taps of one head, or one channel each where heads are short. All but `start`
+/// are [tap][run].
 struct tap_runs {
   std::int32_t* start;     ///< channel of the block, also [count] where the last one ends
   std::int32_t* first;     ///< the query on the last axis whose tap reads that axis's first key
@@ -38,10 +38,12 @@ struct stored_workspace {
   std::int32_t* places;        ///< where each channel's tap reads
   tap_runs runs;
 
+  static constexpr index_t group = key_sums<C, C>::together;
+
   /// A copy by vectors may read one behind the last number.
   static index_t keys(const problem& p, index_t width) { return (p.Tk + 1) * width + lanes<C>; }
   static index_t size(const problem& p, index_t width) {
-    return 2 * keys(p, width) + 5 * width + 2 * lanes<C> + 2 * (key_sums<C, C>::together) * width;
+    return 2 * keys(p, width) + 5 * width + 2 * lanes<C> + 2 * group * width;
   }
   static index_t integers(const problem& p, index_t width) { return (2 + 5 * p.bias.taps.count) * width + 1; }
 
@@ -54,7 +56,7 @@ struct stored_workspace {
         highest(least + width),
         largest(highest + width),
         k(largest + width),
-        v(k + (key_sums<C, C>::together) * width),
+        v(k + group * width),
         places(numbers) {
     const index_t each = p.bias.taps.count * width;
     runs.start = places + width;
@@ -240,7 +242,7 @@ class stored_keys {
     }
   }
 
-  /// A copy by vectors of a few channels that takes longer than to fetch each of them is left.
+  /// Heads of fewer channels are fetched channel by channel: a vector would be copied for little of it.
   static constexpr index_t shortest_run = lanes<C> < 4 ? lanes<C> : 4;
 
   void place_taps() {
