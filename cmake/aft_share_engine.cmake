@@ -4,6 +4,20 @@
 option(AFT_TRY_PROGRAMS "Examples, benchmark, programs of pages and of the CUDA part with little optimisation: to be run once" OFF)
 mark_as_advanced(AFT_TRY_PROGRAMS)
 
+# The project's own builds take less time by what follows, and nothing of what they make changes.
+if(PROJECT_IS_TOP_LEVEL)
+  # GCC looks for memory to give back whenever it holds a third more than before: a tenth of the time that kernels of one
+  # type take (34.9 s, not 39.4, and 1.1 GB, not 0.6; g++ 12, Zen 4). Up to a gibibyte it need not look.
+  add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1048576>")
+
+  # Each program under AddressSanitizer is 35 MB and takes the GNU linker 0.7 s of a core, LLVM's 0.25.
+  find_program(AFT_LLD NAMES ld.lld)
+  mark_as_advanced(AFT_LLD)
+  if(AFT_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    add_link_options(-fuse-ld=lld)
+  endif()
+endif()
+
 # aft_share_engine(<target> <flag> <source>...): these sources of a target of this directory take the kernels from one
 # object per flag instead of compiling them each. The kernels are most of what a call costs to compile; code that uses
 # them stays written as a user would write it.
