@@ -24,14 +24,26 @@ else()
   set(AFT_TEST_ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endif()
 
-# aft_add_unit_tests(<label> <source>...): one program a file, its cases discovered as single tests.
+# aft_add_unit_tests(<label> <source>...): one program a file, its cases discovered as single tests. Programs that the caller
+# lists in AFT_ON_DEVICE run their cases on the emulated device too; those of AFT_ON_TENSOR_CORES with a matrix product for
+# every size that can have one, also those that are too small for it to be chosen; and those of AFT_ON_WARPGROUPS, which
+# bfloat16 products serve, on the kernel for sm_90a.
 function(aft_add_unit_tests label)
   foreach(source IN LISTS ARGN)
     cmake_path(GET source STEM name)
     add_executable(${name} "${source}")
     target_link_libraries(${name} PRIVATE aft_test_main aft_warnings)
     # Listing the cases runs the program at build time; sanitizers make its start slow on a busy machine.
-    doctest_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES LABELS "${label}" ENVIRONMENT
+    set(places "")
+    if("device" IN_LIST AFT_TEST_SUITES)
+      foreach(place DEVICE TENSOR_CORES WARPGROUPS)
+        if(name IN_LIST AFT_ON_${place})
+          string(TOLOWER "--also-on=${place}" place)
+          list(APPEND places ${place})
+        endif()
+      endforeach()
+    endif()
+    doctest_discover_tests(${name} EXTRA_ARGS ${places} TEST_PREFIX "${name}: " PROPERTIES LABELS "${label}" ENVIRONMENT
                            "${AFT_TEST_ENVIRONMENT}" TIMEOUT 600)
   endforeach()
 endfunction()
@@ -175,33 +187,4 @@ function(aft_need_device_emulator)
   set_property(SOURCE "${aft_SOURCE_DIR}/tests/support/emulator/tensor_unit.cpp" APPEND PROPERTY COMPILE_OPTIONS -O3)
   target_include_directories(aft_device_emulator PUBLIC "${aft_SOURCE_DIR}/backends/cuda/include"
                                                         "${aft_SOURCE_DIR}/tests/support/emulator")
-endfunction()
-
-# aft_repeat_on_device(<program>...): the cases of unit tests once more, on the emulated device.
-function(aft_repeat_on_device)
-  aft_repeat_as(device yes ${ARGN})
-endfunction()
-
-# aft_repeat_on_tensor_cores(<program>...): the same with a matrix product for every size that can have one, also those
-# that are too small for it to be chosen.
-function(aft_repeat_on_tensor_cores)
-  aft_repeat_as(tensor_cores tensor_cores ${ARGN})
-endfunction()
-
-# aft_repeat_on_warpgroups(<program>...): those of them that bfloat16 products serve, on the kernel for sm_90a.
-function(aft_repeat_on_warpgroups)
-  aft_repeat_as(warpgroups warpgroups ${ARGN})
-endfunction()
-
-function(aft_repeat_as prefix value)
-  if(NOT "device" IN_LIST AFT_TEST_SUITES)
-    return()
-  endif()
-  foreach(name IN LISTS ARGN)
-    # A target of its own from the same objects: cases can be discovered once per target only.
-    add_executable(${prefix}_${name} $<TARGET_OBJECTS:${name}>)
-    target_link_libraries(${prefix}_${name} PRIVATE aft_test_main aft_test_harness)
-    doctest_discover_tests(${prefix}_${name} TEST_PREFIX "${prefix}.${name}: " PROPERTIES LABELS "unit" ENVIRONMENT
-                           "AFT_TEST_ON_DEVICE=${value}" TIMEOUT 600)
-  endforeach()
 endfunction()

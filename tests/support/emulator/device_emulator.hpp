@@ -126,8 +126,11 @@ void copy_async(void* to, const void* from);
 void commit_copies();
 void wait_copies(int pending);
 
-/// Whether matrix products serve every size that they can: where the environment says AFT_TEST_ON_DEVICE=tensor_cores
-/// or warpgroups.
+/// Which calls matrix products serve: those for which the backend chooses them; every size that they can; that, and on
+/// the kernel for warpgroups.
+enum class products { chosen, forced, by_warpgroups };
+/// From the start what the environment says: AFT_TEST_ON_DEVICE=tensor_cores or warpgroups.
+products& current_products();
 bool product_forced();
 
 /// Device memory, and a device that can fail. Counts like aft::test::counting_resource.

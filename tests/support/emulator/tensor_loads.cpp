@@ -19,12 +19,18 @@ void load_matrices(std::uint32_t (&words)[4], const void* row, const place& at) 
   }
 }
 
-bool product_forced() {
-  static const bool forced = [] {
+products& current_products() {
+  static products current = [] {
     const char* const device = std::getenv("AFT_TEST_ON_DEVICE");
-    return device != nullptr && (std::strcmp(device, "tensor_cores") == 0 || std::strcmp(device, "warpgroups") == 0);
+    if (device != nullptr && std::strcmp(device, "tensor_cores") == 0) return products::forced;
+    if (device != nullptr && std::strcmp(device, "warpgroups") == 0) return products::by_warpgroups;
+    return products::chosen;
   }();
-  return forced;
+  return current;
+}
+
+bool product_forced() {
+  return current_products() != products::chosen;
 }
 
 }  // namespace aft::emulator

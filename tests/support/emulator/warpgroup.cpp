@@ -232,11 +232,7 @@ void wait_products(int pending) {
 }
 
 bool has_warpgroups() {
-  static const bool chosen = [] {
-    const char* const device = std::getenv("AFT_TEST_ON_DEVICE");
-    return device != nullptr && std::strcmp(device, "warpgroups") == 0;
-  }();
-  return chosen;
+  return current_products() == products::by_warpgroups;
 }
 
 void begin_block_events() {

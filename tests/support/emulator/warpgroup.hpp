@@ -27,7 +27,7 @@ void multiply_group(float (&d)[128], std::uint64_t a, std::uint64_t b);
 void commit_products();
 void wait_products(int pending);
 
-/// Whether a forward call takes the kernel for warpgroups: where the environment says AFT_TEST_ON_DEVICE=warpgroups.
+/// Whether a forward call takes the kernel for warpgroups, see current_products().
 bool has_warpgroups();
 
 /// What goes on between the threads' turns. `random` decides what arrives.

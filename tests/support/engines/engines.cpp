@@ -101,6 +101,13 @@ const all_engines& all() {
 std::size_t run = 0;
 const named_engine* current = nullptr;
 
+/// Small blocks make long sequences slow, and the tree under AddressSanitizer, whose sizes they have, runs all cases.
+int runs_of_engines() {
+  const auto& engines = all().runnable;
+  const bool without_last = engines.size() > 1 && engines.back().name == "blocks";
+  return static_cast<int>(engines.size()) - (without_last ? 1 : 0);
+}
+
 }  // namespace
 
 const std::vector<named_engine>& engines() {
@@ -142,16 +149,18 @@ bool serves(dtype type) {
 extern "C" {
 int aft_test_runs();
 int aft_test_runs() {
-  // Small blocks make long sequences slow, and the tree under AddressSanitizer, whose sizes they have, runs all cases.
-  const auto& all = aft::test::engines();
-  const bool without_last = all.size() > 1 && all.back().name == "blocks";
-  return static_cast<int>(all.size()) - (without_last ? 1 : 0);
+  return aft::test::runs_of_engines() + static_cast<int>(aft::test::places().size()) - 1;
 }
 const char* aft_test_begin_run(int number);
 const char* aft_test_begin_run(int number) {
-  aft::test::run = static_cast<std::size_t>(number);
-  aft::test::current = &aft::test::engines()[aft::test::run];
-  return aft::test::current->name.c_str();
+  using namespace aft::test;
+  const int beyond = number - runs_of_engines();
+  run = beyond < 0 ? static_cast<std::size_t>(number) : 0;
+  current = &engines()[run];
+  begin_run_on(places()[beyond < 0 ? 0 : static_cast<std::size_t>(beyond) + 1]);
+  static std::string name;
+  name = on_device() ? name_of(current_place()) : current->name;
+  return name.c_str();
 }
 // Whether the case runs again with this engine. Of those beside the first each case takes every second one, as each
 // call does that is compared with the reference (harness.cpp); a program that is started by hand, for all cases, takes
@@ -161,6 +170,7 @@ bool aft_test_repeats([[maybe_unused]] int number, [[maybe_unused]] const char* 
 #if defined(AFT_TEST_FULL)
   return true;
 #else
+  if (number >= aft::test::runs_of_engines()) return true;
   int turn = number;
   for (const char* at = test_case; *at != '\0'; ++at) turn += *at;
   return *test_case == '\0' || turn % 2 == 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device_runs.hpp"
 #include "harness/typed_functions.hpp"
 
 namespace aft::test {
@@ -27,8 +28,8 @@ const std::vector<std::string>& engines_left_out();
 /// The one that run_forward and run_backward use.
 const named_engine& current_engine();
 
-/// Whether this is the run of the test cases with the first engine. Its checks against the reference visit all of them,
-/// so that the other runs leave those checks out.
+/// Whether this is the first run of the test cases in the current place. On the processor that is the one with the
+/// first engine, whose checks against the reference visit all of them, so that the other runs leave those checks out.
 bool first_run();
 
 /// Whether sanitizers watch this build: it looks at memory and leaves the numbers, which take most of the time, to the
@@ -50,10 +51,11 @@ class with_engine {
 /// Whether the current engine serves data of this type.
 bool serves(dtype type);
 
-/// Calls f() with every engine that serves the type as the current one.
+/// Calls f() with every engine that serves the type as the current one; on a device with the first, which calls it.
 template <class F>
 void for_each_engine(dtype type, F f) {
   for (const named_engine& each : engines()) {
+    if (on_device() && &each != &engines().front()) return;
     const with_engine current(each);
     if (serves(type)) f();
   }

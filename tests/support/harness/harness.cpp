@@ -3,14 +3,14 @@
 
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
+#include <optional>
 #include <sstream>
 
 #include "call/sequences.hpp"
 #include "engines/engines.hpp"
+#include "engines/turns.hpp"
 #include "typed_functions.hpp"
 
 #if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
@@ -51,138 +51,13 @@ ran_on backend_of(const any_executor& exec) {
 #endif
 }
 
-std::string name_of(const any_executor& exec) {
+std::string name_of_executor(const any_executor& exec) {
   const cpu* host = std::get_if<cpu>(&exec);
-  if (host == nullptr) return "emulated device";
+  if (host == nullptr) return name_of(current_place());
   return current_engine().name + (host->threads == 1 ? ", one thread" : ", several threads");
 }
 
 }  // namespace
-
-bool on_device() {
-#if defined(AFT_TEST_DEVICE)
-  static const bool chosen = std::getenv("AFT_TEST_ON_DEVICE") != nullptr;
-  return chosen;
-#else
-  return false;
-#endif
-}
-
-namespace {
-
-/// A number that differs between calls of a test, of all that tells them apart.
-std::uint64_t mixed(const setup& s) {
-  std::uint64_t all = 0;
-  const auto mix = [&](auto x) { all = (all + static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15u; };
-  for (index_t n : {s.B, s.Tq, s.Tk, s.d, s.hk, s.H, s.n, s.win.before, s.win.after}) mix(n);
-  for (index_t n : s.grid) mix(n);
-  for (index_t n : s.taps) mix(n);
-  for (index_t n : s.packed) mix(n);
-  mix(s.call);
-  mix(s.bias);
-  mix(s.mask);
-  mix(s.gate_fn);
-  mix(s.inputs);
-  mix(s.outputs);
-  mix(s.seed);
-  for (double x : {s.q_scale, s.k_scale, s.v_scale, s.w_scale}) mix(std::bit_cast<std::uint64_t>(x));
-  for (bool x : {s.causal, s.lengths, s.save, s.narrow_average, s.in_place, s.query_lengths, s.narrow_integers}) mix(x);
-  mix(s.first_query);
-  return all;
-}
-
-bool is_narrow(dtype type) {
-  return type == dtype::f16 || type == dtype::bf16;
-}
-
-/// Whether a call is one for this type where one of each kind is enough: float or double, half or bfloat16.
-bool has_turn(dtype type, const setup& s) {
-  const std::uint64_t turn = mixed(s);
-  switch (type) {
-    case dtype::f16: return turn >> 63 == 0;
-    case dtype::bf16: return turn >> 63 == 1;
-    case dtype::f32: return (turn >> 62 & 1) == 0;
-    default: return (turn >> 62 & 1) == 1;
-  }
-}
-
-#if defined(AFT_TEST_FULL)
-constexpr bool all_take_part = true;
-#else
-constexpr bool all_take_part = false;
-#endif
-
-/// Whether the record of what was compared is asked for: by all types, then.
-bool records() {
-  static const bool wanted = std::getenv("AFT_TEST_RECORD") != nullptr;
-  return wanted;
-}
-
-/// Whether one of the engines takes products of bfloat16 numbers for this call, which no other type has.
-bool some_engine_multiplies(const setup& s) {
-  if (!may_multiply_pairs(s)) return false;
-  for (const named_engine& each : engines()) {
-    if (each.functions->bf16 != nullptr && each.functions->bf16->pair_error > 0) return true;
-  }
-  return false;
-}
-
-/// Whether the current engine is asked for this call. The program's own always is. Of the others each call takes every
-/// second one, for they are the same functions by other flags or another compiler: a mistake that one of them has and
-/// the program's own has not is one of many calls. One with products of its own is asked whenever it takes them.
-bool engine_takes_part(dtype type, const setup& s) {
-  const named_engine& current = current_engine();
-  const std::size_t number = static_cast<std::size_t>(&current - engines().data());
-  if (all_take_part || number == 0 || pair_error(type, s) > 0) return true;
-  return ((mixed(s) >> 61) + number) % 2 == 0;
-}
-
-/// Whether a call that is tried with every type is this one's. Float and double are the same kernels with vectors of
-/// another length, and what the emulated device runs takes a hundred times as long as a processor: there one type of
-/// each kernel is enough. Only where all types are asked for, of which one is left; a test that names its types gets
-/// those.
-bool is_its_turn(dtype type, const setup& s) {
-  if (all_take_part || records()) return true;
-  if (!on_device()) return is_narrow(type) || has_turn(type, s);
-#if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
-  const bool first = (mixed(s) >> 60) % 2 == 0;
-  if (emulator::has_warpgroups()) return true;
-  if (!emulator::product_forced()) return pair_error(type, s) > 0 || is_narrow(type) == first;
-  if (type == dtype::f64) return false;
-  const bool multiplies = first && pair_error(dtype::bf16, s) > 0;
-  if (type == dtype::bf16) return multiplies;
-  return !multiplies && is_narrow(type) == has_turn(dtype::f16, s);
-#else
-  return true;
-#endif
-}
-
-}  // namespace
-
-bool concerns(dtype type, const setup& s) {
-  // There it is a dense one.
-  if (on_device() && s.generates()) return false;
-  static const bool quick = std::getenv("AFT_TEST_QUICK") != nullptr;
-  if (quick && !has_turn(type, s)) return false;
-  // On a processor half and bfloat16 are two ways to read and write the numbers of the same kernels for float. Where
-  // addresses are watched and no numbers compared, double is another length of the same vectors.
-  const bool asks_all = all_take_part || records() || on_device();
-  const bool alternates = watched() || (is_narrow(type) && !some_engine_multiplies(s));
-  if (!asks_all && alternates && !has_turn(type, s)) return false;
-#if defined(AFT_TEST_DEVICE) && !defined(AFT_TEST_ON_GPU)
-  if (on_device() && emulator::has_warpgroups()) return pair_error(type, s) > 0;
-  // A kernel's instructions are the same for float and double, and for half and bfloat16, all but the products of
-  // bfloat16 numbers; and one by one they take a hundred times as long as a processor.
-  const bool product = type == dtype::bf16 && pair_error(type, s) > 0;
-  const bool alike = !product && (is_narrow(type) || !emulator::product_forced());
-  if (on_device() && !all_take_part && !records() && alike && !has_turn(type, s)) return false;
-  if (on_device() && emulator::product_forced()) {
-    const bool pair_mask = s.pair_mask() && completed(s).Tq > 1;
-    return type != dtype::f64 && s.call != op::simple && !pair_mask;
-  }
-#endif
-  return true;
-}
 
 any_executor default_executor() {
 #if defined(AFT_TEST_DEVICE)
@@ -309,7 +184,7 @@ void expect_no_damage(dtype type, const setup& s, F call) {
     if (!all_take_part && i % 2 != turn && all.size() > 1) continue;
     const auto& exec = all[i];
     const results got = call(exec);
-    CHECK_MESSAGE(got.damage.empty(), got.damage, '\n', describe(completed(s), type), ' ', name_of(exec));
+    CHECK_MESSAGE(got.damage.empty(), got.damage, '\n', describe(completed(s), type), ' ', name_of_executor(exec));
   }
 }
 
@@ -320,44 +195,93 @@ namespace {
 /// Of engines beside the first, with several threads alone: that one thread gives the same bits is asked of each, by
 /// the tests of determinism among others.
 std::vector<any_executor> executors_to_compare() {
-  if (&current_engine() == &engines().front()) return executors();
+  if (on_device() || &current_engine() == &engines().front()) return executors();
   return {executors().back()};
 }
 
 }  // namespace
 
-void check_forward(dtype type, const setup& s, const numbers& x) {
-  if (!concerns(type, s) || !first_run()) return;
-  if (watched()) return expect_no_damage(type, s, [&](const auto& exec) { return run_forward(type, s, x, exec); });
-  const auto oracle = evaluate_forward(type, s, x);
+namespace {
+
+/// A call in one direction: how the library is asked for it, how the reference is, and what products may add.
+struct direction {
+  bool backward;
+  results (*run)(dtype, const setup&, const numbers&, const any_executor&);
+  oracle_result (*evaluate)(dtype, const setup&, const numbers&);
+  void (*allow)(dtype, const setup&, oracle_result&);
+};
+constexpr direction forward{
+    false, run_forward, evaluate_forward,
+    [](dtype type, const setup& s, oracle_result& oracle) { oracle.pair_error = pair_error(type, s); }};
+constexpr direction backward{true,
+                             [](dtype type, const setup& s, const numbers& x, const any_executor& exec) {
+                               return run_backward(type, s, x, exec);
+                             },
+                             evaluate_backward, allow_products};
+
+/// In the current place, by all of its engines and executors.
+void compare(const direction& way, dtype type, const setup& s, const numbers& x, const oracle_result& oracle) {
   for_each_engine(type, [&] {
     if (!engine_takes_part(type, s)) return;
     auto allowed = oracle;
-    allowed.pair_error = pair_error(type, s);
+    way.allow(type, s, allowed);
     for (const auto& exec : executors_to_compare())
-      expect_within(type, s, run_forward(type, s, x, exec), allowed, name_of(exec));
+      expect_within(type, s, way.run(type, s, x, exec), allowed, name_of_executor(exec));
   });
 }
 
+/// In all of these places that the call concerns. The reference is evaluated once for all.
+void check_in(const std::vector<place>& where, const direction& way, dtype type, const setup& s, const numbers& x) {
+  if (where.empty() || !first_run()) return;
+  std::vector<place> left;
+  // A program of one place meets no call again, and the numbers of a call are long.
+  const std::uint64_t number = places().size() > 1 ? number_of(type, s, x, way.backward) : 0;
+  for (const place each : where) {
+    const with_place now(each);
+    if (concerns(type, s) && (places().size() == 1 || !visited(each, number))) left.push_back(each);
+  }
+  if (left.empty()) return;
+  std::optional<oracle_result> oracle;
+  if (!watched()) oracle = way.evaluate(type, s, x);
+  for (const place each : left) {
+    const bool ahead = each != current_place();
+    const with_place now(each);
+    if (ahead) note_visit(each, number);
+    if (oracle) {
+      compare(way, type, s, x, *oracle);
+    } else {
+      expect_no_damage(type, s, [&](const auto& exec) { return way.run(type, s, x, exec); });
+    }
+  }
+}
+
+/// The current place and those that its run visits.
+std::vector<place> all_visited() {
+  std::vector<place> all = places_beside();
+  all.insert(all.begin(), current_place());
+  return all;
+}
+
+}  // namespace
+
+void check_forward(dtype type, const setup& s, const numbers& x) {
+  check_in(all_visited(), forward, type, s, x);
+}
+
 void check_backward(dtype type, const setup& s, const numbers& x) {
-  if (!concerns(type, s) || !first_run()) return;
-  if (watched()) return expect_no_damage(type, s, [&](const auto& exec) { return run_backward(type, s, x, exec); });
-  const auto oracle = evaluate_backward(type, s, x);
-  for_each_engine(type, [&] {
-    if (!engine_takes_part(type, s)) return;
-    auto allowed = oracle;
-    allow_products(type, s, allowed);
-    for (const auto& exec : executors_to_compare())
-      expect_within(type, s, run_backward(type, s, x, exec), allowed, name_of(exec));
-  });
+  check_in(all_visited(), backward, type, s, x);
 }
 
 void check(const setup& s) {
   const numbers x = random_numbers(s);
   for (dtype type : all_types) {
-    if (!is_its_turn(type, s)) continue;
-    check_forward(type, s, x);
-    if (s.cuts.empty()) check_backward(type, s, x);
+    std::vector<place> turns;
+    for (const place each : all_visited()) {
+      const with_place now(each);
+      if (is_its_turn(type, s)) turns.push_back(each);
+    }
+    check_in(turns, forward, type, s, x);
+    if (s.cuts.empty()) check_in(turns, backward, type, s, x);
   }
 }
 

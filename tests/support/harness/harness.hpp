@@ -9,6 +9,8 @@
 
 #include "call/setup.hpp"
 #include "call_record.hpp"
+#include "engines/device_runs.hpp"
+#include "engines/turns.hpp"
 #include "tolerance.hpp"
 
 namespace aft::test {
@@ -20,12 +22,6 @@ using any_executor = std::variant<cpu, cuda>;
 using any_executor = std::variant<cpu>;
 #endif
 
-/// Whether this run is one on the emulated device: the environment says so, since the programs are the same.
-bool on_device();
-/// Whether this run can say of the call what no other does. On the emulated tensor cores that takes a matrix product,
-/// which no double, no AFT-simple and no mask pair by pair has: the run without them has done those the same way.
-/// The emulated device takes float for some calls and double for the others, and so with half and bfloat16.
-bool concerns(dtype type, const setup& s);
 /// What calls run on where a test does not say.
 any_executor default_executor();
 /// The executors that every check visits.

@@ -49,7 +49,8 @@ TEST_CASE("windows: narrow, one-sided, and away from their query") {
 }
 
 TEST_CASE("windows: widths about those at which a panel's rows begin and end apart, across a block of 512 keys") {
-  if (on_device()) return;  // panels and blocks are the CPU's
+  const processor_alone here;  // panels and blocks are the CPU's
+  if (!here) return;
   unsigned seed = 50;
   for (bool causal : {false, true})
     for (auto hidden : {aft::outside::zero_bias, aft::outside::excluded})
