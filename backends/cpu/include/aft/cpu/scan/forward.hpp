@@ -43,7 +43,7 @@ class forward_pass {
 
   /// Rows and keys of chunk c of a causal column block, after the keys of workspace.before, which then holds this
   /// chunk's too.
-  void causal_chunk(const column_block& x, index_t c, const forward_workspace<C>& workspace) const {
+  AFT_COMPILE_ONCE void causal_chunk(const column_block& x, index_t c, const forward_workspace<C>& workspace) const {
     const index_t t0 = c * scan_tuning<C>::chunk;
     const index_t t1 = min_of(t0 + scan_tuning<C>::chunk, p_.Tq);
     const index_t s1 = max_of(t0, min_of(t1, keys_.end(x)));
@@ -59,7 +59,8 @@ class forward_pass {
   }
 
   /// Rows [t0, t1), which all see the keys of workspace.before.
-  void uniform_rows(const column_block& x, index_t t0, index_t t1, const forward_workspace<C>& workspace) const {
+  AFT_COMPILE_ONCE void uniform_rows(const column_block& x, index_t t0, index_t t1,
+                                     const forward_workspace<C>& workspace) const {
     scan_rows<C> sums;
     sums.average = {workspace.average, 0};
     sums.num = {workspace.num, 0};
@@ -194,8 +195,8 @@ class forward_pass {
     }
   }
 
-  void write_y(const segment& x, index_t t, index_t n, const panel<C>& average,
-               const forward_workspace<C>& workspace) const {
+  AFT_COMPILE_ONCE void write_y(const segment& x, index_t t, index_t n, const panel<C>& average,
+                                const forward_workspace<C>& workspace) const {
     const panel<C> q = p_.gate_fn == gate::none ? panel<C>{workspace.zeros, 0} : q_.read(x, t, n, workspace.q);
     const panel<C> y = y_.open(x, t, workspace.y);
     for (index_t r = 0; r < n; ++r) gate_row(p_.gate_fn, x.width, q.row(r), average.row(r), y.row(r));

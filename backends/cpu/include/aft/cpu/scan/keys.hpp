@@ -67,8 +67,8 @@ class key_scan {
 
   /// workspace.chunk = the sums over keys [s0, s1) of one chunk; the emitter gets the row of every key.
   template <class Emitter>
-  void fold(const column_block& x, index_t s0, index_t s1, const key_workspace<C>& workspace,
-            const Emitter& rows_to) const {
+  AFT_COMPILE_ONCE void fold(const column_block& x, index_t s0, index_t s1, const key_workspace<C>& workspace,
+                             const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     constexpr bool wanted = what != emission::nothing;
     fold_job<C> job{workspace.chunk, workspace.before, workspace.view, {}, uncached_, lowers()};
@@ -101,7 +101,7 @@ class key_scan {
   }
 
   /// workspace.before += all keys, chunk by chunk.
-  void fold_all(const column_block& x, const key_workspace<C>& workspace) const {
+  AFT_COMPILE_ONCE void fold_all(const column_block& x, const key_workspace<C>& workspace) const {
     const index_t last = end(x);
     for (index_t s = 0; s < last; s += scan_tuning<C>::chunk) {
       fold(x, s, min_of(s + scan_tuning<C>::chunk, last), workspace, no_rows{});
@@ -110,12 +110,13 @@ class key_scan {
   }
 
   /// workspace.before += workspace.chunk
-  void advance(const column_block& x, const key_workspace<C>& workspace) const {
+  AFT_COMPILE_ONCE void advance(const column_block& x, const key_workspace<C>& workspace) const {
     merge_folds<C>(workspace.before, workspace.chunk, padded(x));
   }
 
   /// The row that sees exactly the keys of workspace.before, at lane positions of `out`. Changes workspace.chunk.
-  void last_row(const column_block& x, const key_workspace<C>& workspace, const scan_rows<C>& out) const {
+  AFT_COMPILE_ONCE void last_row(const column_block& x, const key_workspace<C>& workspace,
+                                 const scan_rows<C>& out) const {
     const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, uncached_, lowers()};
     job.chunk.clear(padded(x));
     start<true>(x, job);

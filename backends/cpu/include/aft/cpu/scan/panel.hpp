@@ -223,7 +223,7 @@ class columns {
   }
 
   /// With a group, the first of the channels that share an element writes it.
-  void write(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
+  AFT_COMPILE_ONCE void write(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
     for_batches(x, d_, [&](index_t b, index_t c, index_t at, index_t count) {
       if (group_ == 1) return write_strided_rows<C>(rows_of(b, t0, c), n, count, from.data + at, from.stride);
       const index_t kc = ceil_div(c, group_);
