@@ -159,6 +159,19 @@ sparse_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
   }
 }
 
+/// The same sums without a base, where the largest logit is within range: a value far below 0 alone gives a row a base,
+/// and one row with a base makes the sums over all queries, in which gradients of keys begin, no number.
+template <class C>
+AFT_DEVICE row_result<C> without_base(row_result<C> r) {
+  const C x = C(2) * r.base_hi;
+  if (!(r.den > C(0)) || !(magnitude(x) <= number<C>::range)) return r;
+  const split_exp<C> e = exp_split<C>(x);
+  r.den = e.mantissa * fused(r.den, C(2) * r.base_lo, r.den);
+  r.exponent += e.exponent;
+  r.base_hi = r.base_lo = C(0);
+  return r;
+}
+
 template <class C>
 AFT_KERNEL(exact_threads, 2)
 sparse_exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER tap_table<C> table,
@@ -166,7 +179,7 @@ sparse_exact_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ta
   visit_flagged(plan, [&](const flagged_place& at) {
     const index_t b = at.col.b, c = at.col.c;
     const sparse_row_pairs<C> pairs{p, table, b, c / (p.d / table.heads), at.row};
-    row_epilogue(p, b, at.row, c, exact_row_of(p, b, c, pairs));
+    row_epilogue(p, b, at.row, c, without_base(exact_row_of(p, b, c, pairs)));
   });
 }
 
