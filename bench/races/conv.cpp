@@ -2,6 +2,8 @@
 #include "../harness/peers.hpp"
 #include "races.hpp"
 
+#include <random>
+
 namespace aft_bench {
 namespace {
 
@@ -138,6 +140,40 @@ race conv_training(index_t heads) {
   return r;
 }
 
+/// What a filter is that training has made sparse: one tap a head, drawn within the filter's width. Keys are of every
+/// channel, as those of AFT-simple, which reads the same memory as a sequence of 196 positions.
+template <class T>
+race sparse_conv(index_t heads) {
+  struct one_tap : grids<T> {
+    explicit one_tap(index_t n) : grids<T>(channels), values(normal_values<T>(n, 6)) {
+      std::mt19937 random(7);
+      std::uniform_int_distribution<std::int32_t> offset(-taps / 2, taps / 2);
+      for (index_t i = 0; i < 2 * n; ++i) offsets.push_back(offset(random));
+    }
+    std::vector<std::int32_t> offsets;
+    buffer<T> values;
+  };
+  const aft::cpu exec{.threads = run_settings().threads};
+  const auto x = std::make_shared<one_tap>(heads);
+  race r;
+  r.hold(x);
+  r.enter("aft", [=] {
+    const aft::sparse_filter filter{aft::tensor_view<const std::int32_t, 3>{x->offsets.data(), {heads, 1, 2}},
+                                    aft::tensor_view<const T, 2>{x->values.data(), {heads, 1}}};
+    aft::conv(exec, x->in(x->q), x->in(x->k), x->in(x->v), filter, x->out(x->y));
+  });
+  r.enter("simple", [=] {
+    const auto line = [](auto* data) {
+      return aft::tensor_view<std::remove_pointer_t<decltype(data)>, 3>{data, {images, side * side, channels}};
+    };
+    const buffer<T>&q = x->q, &k = x->k, &v = x->v;
+    aft::simple(exec, line(q.data()), line(k.data()), line(v.data()), line(x->y.data()));
+  });
+  for (const char* name : {"bytes.aft", "bytes.simple"})
+    r.note(name, 4.0 * static_cast<double>(sizeof(T)) * static_cast<double>(x->q.size()));
+  return r;
+}
+
 }  // namespace
 
 void add_conv() {
@@ -149,6 +185,10 @@ void add_conv() {
     add_race("conv_backward" + at + "/bfloat16", 5, [=] { return conv_backward<aft::bfloat16>(heads); });
     add_race("conv_training" + at + "/float", 5, [=] { return conv_training<float>(heads); });
     add_race("conv_training" + at + "/bfloat16", 5, [=] { return conv_training<aft::bfloat16>(heads); });
+  }
+  for (const index_t heads : {channels, index_t{32}, index_t{1}}) {
+    const std::string at = "/14x14_m1_B256_d384_H" + std::to_string(heads);
+    add_race("conv_sparse" + at + "/float", 11, [=] { return sparse_conv<float>(heads); });
   }
 }
 

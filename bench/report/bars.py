@@ -18,6 +18,8 @@ AT_LEAST_1024 = (LONG, "B2_T3072_d256", "B1_T4096_d512")
 MEMORY = "B32_T1024_d512"
 CACHE = "B2_T1024_d512"
 CONV = "14x14_k11_B256_d384_H"
+SPARSE = "14x14_m1_B256_d384_H"
+SPARSE_HEADS = (("1", "one head"), ("32", "32 heads"), ("384", "a head for each channel"))
 
 
 # Ratios of one round: `t` holds seconds by contestant, `facts` flops and bytes.
@@ -108,6 +110,9 @@ def ceilings():
     yield from over([CONV + "384"], "conv_backward", "conv backward depthwise", "sgemm's rate", rate("sgemm"), 0.30,
                     0.55)
     yield from over([CONV + "16"], "conv_backward", "conv backward 16 heads", "sgemm's rate", rate("sgemm"), 0.25, 0.45)
+    for heads, name in SPARSE_HEADS:
+        yield from over([SPARSE + heads], "conv_sparse", f"conv, one tap a head, {name}", "simple's time", share("simple"), 1.5,
+                        lower=True)
 
 
 def peers():

@@ -14,7 +14,7 @@ import conclusions
 import inference
 import plots
 import summary
-from results import Result, plain
+from results import Result, plain, quartiles
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = TOP / "bench/results"
@@ -72,6 +72,16 @@ PEERS = (("sdpa", "attention"), ("sdpa_causal", "attention causal"), ("eager", "
 COMPILED = ("compiled", "AFT in PyTorch, compiled")
 
 
+def sparse_filters(result):
+    """One tap a head beside AFT-simple on the same data, where they were raced."""
+    races = [(name, result.races.get(f"conv_sparse/{bars.SPARSE}{heads}/float")) for heads, name in bars.SPARSE_HEADS]
+    cells = [(name, cell(race, "aft"), cell(race, "simple"), plain(quartiles([t["aft"] / t["simple"] for t in race.rounds()])[1]))
+             for name, race in races if race]
+    if cells:
+        yield "\nOne tap a head, as training leaves of a filter that it makes sparse (`aft::sparse_filter`), with a key for every channel:\n"
+        yield bars.aligned([("ms", "aft", "simple", "times simple's"), *cells])
+
+
 def tables(result):
     yield "### full\n"
     yield speeds(result, "full", "float", (*CALL, ("aft_factorized", "aft rank 64"), ("sgemm", "sgemm"), *PEERS,
@@ -120,6 +130,7 @@ def tables(result):
                 cells.append((f"{name}, {kind}", *[cell(race, c) for c in contestants], cell(back, "aft"),
                               *[cell(training, c) for c in (*contestants, "compiled", "compiled_nchw")]))
     yield bars.aligned(cells)
+    yield from sparse_filters(result)
     doubles = [(name.rpartition("/")[0], milliseconds(race.median("aft"))) for name, race in result.races.items()
                if name.endswith("/double")]
     if doubles:

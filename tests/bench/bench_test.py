@@ -13,6 +13,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "bench/report"))
 import bars  # noqa: E402
 import conclusions  # noqa: E402
+import docs  # noqa: E402
 import inference  # noqa: E402
 import plots  # noqa: E402
 import results  # noqa: E402
@@ -135,6 +136,19 @@ class Inference(unittest.TestCase):
         r = result({"prefill_full/B1_T4096_d512/float": ({"aft_uncut": [9.0], "aft_chunks": [10.0], "aft_whole": [1.0]}, {})})
         row, = bars.evaluate(r, bars.inference())
         self.assertEqual((row.median, row.verdict), (0.9, "first bar"))
+
+
+class SparseFilters(unittest.TestCase):
+    def test_beside_simple_in_the_same_round(self):
+        r = result({"conv_sparse/14x14_m1_B256_d384_H32/float": ({"aft": [2e-3, 6e-3, 9e-3], "simple": [1e-3, 2e-3, 9e-3]}, {})})
+        text = "\n".join(docs.sparse_filters(r))
+        self.assertIn("| 32 heads | 6   | 2      | 2 ", text)
+        self.assertNotIn("one head", text)
+        row, = bars.evaluate(r, bars.ceilings())
+        self.assertEqual((row.median, row.verdict), (2.0, "missed"))
+
+    def test_nothing_where_it_was_not_raced(self):
+        self.assertEqual(list(docs.sparse_filters(result({}))), [])
 
 
 class Documents(unittest.TestCase):

@@ -65,6 +65,7 @@ enum {
   AT_LENGTHS,
   AT_OFFSETS,
   AT_IDS,
+  AT_TAPS,
   ROOMS
 };
 /*! Bytes: dense biases and maps of double have 2 x 2 x 12 x 12 x 4 elements. */

@@ -43,6 +43,7 @@ void fill_inputs(unsigned char* block) {
   std::memcpy(room<std::int32_t>(block, AT_OFFSETS), offsets, sizeof offsets);
   const std::int32_t ids[IDS] = {SLOTS - 1, 0, SLOTS - 1, 1};
   std::memcpy(room<std::int32_t>(block, AT_IDS), ids, sizeof ids);
+  std::memcpy(room<std::int32_t>(block, AT_TAPS), sparse_offsets, sizeof sparse_offsets);
 }
 
 template <class T>
@@ -128,17 +129,14 @@ struct typed_calls {
                  aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dfilter, o);
                });
   }
-  /// On the host alone: aft::cuda refuses to compile it.
   void sparse_conv() const {
-    if constexpr (DEVICE_TYPE == 1) {
-      const view<const std::int32_t, 3> taps{sparse_offsets, {HEADS, SPARSE_TAPS, 2}};
-      const view<W, 2> dvalues{room<W>(block, AT_DW), {HEADS, SPARSE_TAPS}};
-      const aft::sparse_filter filter{taps, view<const W, 2>{room<const W>(block, AT_W), {HEADS, SPARSE_TAPS}}};
-      both<4>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); },
-              [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
-                aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dvalues, o);
-              });
-    }
+    const view<const std::int32_t, 3> taps{room<const std::int32_t>(block, AT_TAPS), {HEADS, SPARSE_TAPS, 2}};
+    const view<W, 2> dvalues{room<W>(block, AT_DW), {HEADS, SPARSE_TAPS}};
+    const aft::sparse_filter filter{taps, view<const W, 2>{room<const W>(block, AT_W), {HEADS, SPARSE_TAPS}}};
+    both<4>([&](auto q, auto k, auto v, auto y, const auto& o) { aft::conv(q, k, v, filter, y, o); },
+            [&](auto q, auto k, auto v, auto dy, auto dq, auto dk, auto dv, const auto& o) {
+              aft::conv_backward(q, k, v, filter, dy, dq, dk, dv, dvalues, o);
+            });
   }
   /// run(q, k, v, y, options) on both parts of the positions.
   template <class Run>

@@ -17,14 +17,18 @@ namespace checks {
 template <class E, class T, class Taps, class Values>
 constexpr bool check_sparse_filter() {
   using number = typename Taps::value_type;
-  constexpr bool on_host = std::is_same_v<E, cpu>;
-  static_assert(on_host,
-                "aft::conv: a sparse filter runs on aft::cpu alone: use aft::cpu, or an aft::conv with a view");
+  constexpr bool alone = executor<E>;
+  static_assert(alone,
+                "aft::conv: aft::split does not cut calls with a sparse filter: use aft::cpu or aft::cuda, or an "
+                "aft::conv with a view");
+  // A value of another space than the executor's is refused below.
+  constexpr bool one_space = std::is_same_v<typename Taps::space, typename Values::space>;
+  static_assert(one_space, "aft::sparse_filter: taps and values must be views of one space, that of q, k and v");
   constexpr bool integers = std::is_integral_v<number> && std::is_signed_v<number> && sizeof(number) >= 4;
   static_assert(integers, "aft::sparse_filter: taps must be of int32 or int64, the signed offsets s - t");
   constexpr bool ranks_fit = (Taps::rank() == 2 || Taps::rank() == 3) && Values::rank() == 2;
   static_assert(ranks_fit, "aft::sparse_filter: taps has rank 2 (H, m) or 3 (H, m, axes), values has rank 2 (H, m)");
-  if constexpr (on_host && integers && ranks_fit) {
+  if constexpr (alone && one_space && integers && ranks_fit) {
     return detail::check_bias_tensor<detail::arg::filter, E, T, Values>();
   } else {
     return false;
@@ -150,12 +154,14 @@ void set_filter(call& c, const Filter& filter) {
 /// grid is a shape_error. Cost: O(B T taps d) multiply-adds, and O(B T d) for everything outside the filter.
 ///
 /// A filter may also be an aft::sparse_filter{taps, values}: w[t,s] = values[h, i] where s - t is taps[h, i], 0
-/// elsewhere (AFT, below Eq. 10). On aft::cpu, without streams. An offset twice in a head, one above 0 in a causal call
-/// or beyond 2^61 is a shape_error. Cost: O(B (Tq + Tk) d) as aft::simple, O(B Tq d) for each tap, and scratch that
-/// does not grow with T. A row whose taps, by values below 0, take away more than a quarter of the mass that it sees
-/// costs O(Tk); without options.causal there are fewer of those than 4 taps a channel. So do rows with a value above 40
-/// (500 for double data), all rows of heads with several values of -inf, of calls with a mask for each pair, and of
-/// channels with keys above 4096 in size.
+/// elsewhere (AFT, below Eq. 10). Without streams, and not over aft::split. An offset twice in a head, one above 0 in a
+/// causal call or beyond 2^61 is a shape_error on the host. With aft::cuda the host cannot read taps without waiting:
+/// there rows that read a key through an offset that is twice in their head are NaN, and one above 0 in a causal call
+/// or beyond 2^61 reads nothing and has gradient 0. Cost: O(B (Tq + Tk) d) as aft::simple, O(B Tq d) for each tap, and
+/// scratch that does not grow with T. A row whose taps, by values below 0, take away more than a quarter of the mass
+/// that it sees costs O(Tk); without options.causal there are fewer of those than 4 taps a channel. So do rows with a
+/// value above 40 (500 for double data), all rows of heads with several values of -inf, of calls with a mask for each
+/// pair, and of channels with keys above 4096 in size.
 template <operator_executor E, class Q, class K, class V, class Filter, detail::operand Y>
 void conv(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const Y& y,
           const options& opt = default_options) {
@@ -185,8 +191,9 @@ void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, 
 /// a tap that reaches no key anywhere has gradient 0.
 ///
 /// For an aft::sparse_filter{taps, values} dfilter is a view of the shape of values, (H, m), or an aft::sparse_filter
-/// of such a view, whose taps are not read. These gradients are those of the dense filter that the sparse one is short
-/// for: cost and scratch are a call's with the smallest filter, as wide to either side, that holds all taps.
+/// of such a view, whose taps are not read. On aft::cpu these gradients are those of the dense filter that the sparse
+/// one is short for: cost and scratch are a call's with the smallest filter, as wide to either side, that holds all
+/// taps. On aft::cuda they cost what conv does, of the rows and, transposed, of the keys; scratch is O(B (Tq + Tk) d).
 template <operator_executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV,
           detail::operand DFilter>
 void conv_backward(const E& exec, const Q& q, const K& k, const V& v, const Filter& filter, const DY& dy, const DQ& dq,

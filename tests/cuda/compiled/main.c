@@ -53,18 +53,24 @@ static void call_all(int32_t device, const char* text) {
   const aft_tensor w = tensor(input, device, 2, bias_shape), r = tensor(input, device, 2, filter_shape);
   const aft_tensor number = tensor(input, device, 1, one), out = tensor(written, device, 2, filter_shape);
   const aft_tensor to_number = tensor(written, device, 1, one), map = tensor(written, device, 4, map_shape);
+  const aft_tensor values = tensor(input, device, 2, taps_shape);
   const aft_bias bias = {AFT_DENSE, &w, NULL, NULL};
   const int code = AFT_DEVICE_ERROR;
+  aft_tensor taps = tensor(integers, device, 2, taps_shape);
+  taps.dtype.code = 0;
   expect_refusal(aft_full(&x, &x, &x, &bias, &y, NULL), code, "aft::full", text);
   expect_refusal(aft_local(&x, &x, &x, &bias, 1, 1, &y, NULL), code, "aft::local", text);
   expect_refusal(aft_simple(&x, &x, &x, &y, NULL), code, "aft::simple", text);
   expect_refusal(aft_conv(&x, &x, &x, &r, &y, NULL), code, "aft::conv", text);
+  expect_refusal(aft_conv_sparse(&x, &x, &x, &taps, &values, &y, NULL), code, "aft::conv", text);
   expect_refusal(aft_full_backward(&x, &x, &x, &bias, &x, &y, NULL, NULL, NULL, NULL), code, "aft::full_backward",
                  text);
   expect_refusal(aft_local_backward(&x, &x, &x, &bias, 1, 1, &x, &y, NULL, NULL, NULL, NULL), code,
                  "aft::local_backward", text);
   expect_refusal(aft_simple_backward(&x, &x, &x, &x, &y, NULL, NULL, NULL), code, "aft::simple_backward", text);
   expect_refusal(aft_conv_backward(&x, &x, &x, &r, &x, &y, NULL, NULL, NULL, NULL), code, "aft::conv_backward", text);
+  expect_refusal(aft_conv_sparse_backward(&x, &x, &x, &taps, &values, &x, &y, NULL, NULL, NULL, NULL), code,
+                 "aft::conv_backward", text);
   expect_refusal(aft_reparameterize(&r, &number, &number, &out, NULL), code, "aft::reparameterize", text);
   expect_refusal(aft_reparameterize_backward(&r, &number, &number, &r, &out, NULL, NULL, NULL), code,
                  "aft::reparameterize_backward", text);
@@ -107,12 +113,13 @@ static void call_streams(int32_t device, const char* text) {
 static void call_wrongly(void) {
   const aft_tensor host = tensor(input, -1, 3, data_shape), x = tensor(input, NO_DEVICE, 3, data_shape);
   const aft_tensor other = tensor(input, NO_DEVICE + 1, 3, data_shape), y = tensor(written, NO_DEVICE, 3, data_shape);
-  aft_tensor taps = tensor(integers, NO_DEVICE, 2, taps_shape), values = tensor(input, NO_DEVICE, 2, taps_shape);
+  aft_tensor taps = tensor(integers, -1, 2, taps_shape), values = tensor(input, NO_DEVICE, 2, taps_shape);
   taps.dtype.code = 0;
   expect_refusal(aft_simple(&x, &host, &x, &y, NULL), AFT_SHAPE_ERROR, "aft::simple", "argument 'k'");
   expect_refusal(aft_simple(&x, &x, &other, &y, NULL), AFT_SHAPE_ERROR, "aft::simple", "argument 'v'");
   expect_refusal(aft_simple(&host, &host, &host, &y, NULL), AFT_SHAPE_ERROR, "aft::simple", "argument 'y'");
-  expect_refusal(aft_conv_sparse(&x, &x, &x, &taps, &values, &y, NULL), AFT_SHAPE_ERROR, "aft::conv", "CPU alone");
+  expect_refusal(aft_conv_sparse(&x, &x, &x, &taps, &values, &y, NULL), AFT_SHAPE_ERROR, "aft::conv",
+                 "argument 'taps'");
 }
 
 static void call_host(void) {

@@ -12,7 +12,11 @@ namespace {
 
 using aft::index_t;
 using aft::tensor_view;
+using aft::test::any_executor;
+using aft::test::default_executor;
+using aft::test::sparse::call_conv;
 using aft::test::sparse::number;
+using aft::test::sparse::numbers;
 using aft::test::sparse::random_call;
 using aft::test::sparse::widen;
 
@@ -20,7 +24,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// y, average and lse against the reference.
 template <class T, std::size_t Axes>
-void check(random_call<T, Axes>& c, const aft::cpu& exec = {}) {
+void check(random_call<T, Axes>& c) {
   using C = aft::compute_t<T>;
   const index_t rows = c.B * c.product(c.queries);
   const auto Q = c.query_view(c.q);
@@ -28,13 +32,13 @@ void check(random_call<T, Axes>& c, const aft::cpu& exec = {}) {
   const auto V = c.value_view();
   const auto oracle = aft::reference::sparse_conv<long double>(Q, K, V, c.filter(), c.o);
   const auto naive = aft::reference::sparse_conv<C>(Q, K, V, c.filter(), c.o);
-  std::vector<T> y(static_cast<std::size_t>(rows * c.d), number<T>(42));
-  std::vector<C> average(y.size(), C(42)), lse(static_cast<std::size_t>(rows * c.hk), C(42));
+  numbers<T> y(static_cast<std::size_t>(rows * c.d), number<T>(42));
+  numbers<C> average(y.size(), C(42)), lse(static_cast<std::size_t>(rows * c.hk), C(42));
   aft::options o = c.o;
   o.average = tensor_view<C, Axes + 2>{average.data(), c.shape(c.queries, c.d)};
   const bool has_lse = c.hk % c.H == 0;
   if (has_lse) o.lse = tensor_view<C, Axes + 2>{lse.data(), c.shape(c.queries, c.hk)};
-  aft::conv(exec, Q, K, V, c.filter(), tensor_view<T, Axes + 2>{y.data(), c.shape(c.queries, c.d)}, o);
+  call_conv(default_executor(), Q, K, V, c.filter(), tensor_view<T, Axes + 2>{y.data(), c.shape(c.queries, c.d)}, o);
   const std::vector<long double> none, got_average = widen(average), naive_average = widen(naive.average);
   aft::test::comparison averages{&got_average,   &oracle.average,  &naive_average,  &none,
                                  oracle.largest, aft::dtype_of<C>, aft::dtype_of<C>};
@@ -101,6 +105,19 @@ TEST_CASE_TEMPLATE("causal sequences, other numbers of queries, positions", T, f
       }
 }
 
+TEST_CASE_TEMPLATE("sequences of several chunks of a scan, and more columns than a warp has lanes", T, float, double) {
+  unsigned seed = 150;
+  for (const auto& [tq, tk, first] : {std::array<index_t, 3>{150, 150, 0}, {70, 150, 80}, {150, 70, 0}, {40, 200, 30}})
+    for (bool causal : {false, true})
+      for (const auto& [d, hk, H] : {std::array<index_t, 3>{24, 24, 2}, {24, 6, 24}}) {
+        random_call<T, 1> c{.queries = {tq}, .grid = {tk}, .d = d, .hk = hk, .H = H, .m = 3};
+        c.o.causal = causal;
+        c.o.first_query = first;
+        c.draw(++seed, 2, 2, 90);
+        check(c);
+      }
+}
+
 TEST_CASE_TEMPLATE("gates, masks and lengths", T, float, double) {
   unsigned seed = 200;
   for (auto g :
@@ -110,12 +127,12 @@ TEST_CASE_TEMPLATE("gates, masks and lengths", T, float, double) {
       c.o.gate_fn = g;
       c.o.causal = causal;
       c.draw(++seed, 2, 2);
-      const std::vector<std::int32_t> lengths{7, 0}, rows{10, 4};
+      const numbers<std::int32_t> lengths{7, 0}, rows{10, 4};
       c.o.key_lengths = tensor_view<const std::int32_t, 1>{lengths.data(), {2}};
       check(c);
       c.o.query_lengths = tensor_view<const std::int32_t, 1>{rows.data(), {2}};
       check(c);
-      std::vector<std::uint8_t> keys(10, 1), pairs(100, 1);
+      numbers<std::uint8_t> keys(10, 1), pairs(100, 1);
       keys[2] = keys[9] = 0;
       for (std::size_t i = 0; i < pairs.size(); i += 3) pairs[i] = 0;
       c.o.mask = tensor_view<const std::uint8_t, 1>{keys.data(), {10}};
@@ -222,9 +239,9 @@ namespace {
 
 /// y of a call without lse and average.
 template <class T, std::size_t Axes>
-std::vector<T> run_call(const random_call<T, Axes>& c, const aft::cpu& exec = {}) {
-  std::vector<T> y(static_cast<std::size_t>(c.B * c.product(c.queries) * c.d));
-  aft::conv(exec, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
+numbers<T> run_call(const random_call<T, Axes>& c, const any_executor& exec = default_executor()) {
+  numbers<T> y(static_cast<std::size_t>(c.B * c.product(c.queries) * c.d));
+  call_conv(exec, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
             tensor_view<T, Axes + 2>{y.data(), c.shape(c.queries, c.d)}, c.o);
   return y;
 }
@@ -237,7 +254,7 @@ TEST_CASE("the same bits on any number of threads, in any batch, and before keys
     c.o.causal = causal;
     c.draw(1, 3, 3, 9);
     const auto y = run_call(c);
-    for (int threads : {1, 2, 5}) CHECK(run_call(c, {.threads = threads}) == y);
+    for (const any_executor& exec : aft::test::equivalent_executors()) CHECK(run_call(c, exec) == y);
     random_call<float, 1> last = c;
     last.B = 1;
     for (auto* x : {&last.q, &last.k, &last.v}) x->erase(x->begin(), x->end() - 60 * 150);
@@ -253,20 +270,23 @@ TEST_CASE("the same bits on any number of threads, in any batch, and before keys
 TEST_CASE("results that no cache keeps have the bits of small ones") {
   // 17 MB of y in whole lines; heads within a vector, beyond it and of one channel.
   for (const auto& [d, H] : {std::array<index_t, 2>{448, 32}, {448, 448}, {448, 2}}) {
-    random_call<float, 2> c{.B = 46, .grid = {14, 15}, .d = d, .hk = d, .H = H, .m = 1};
+    // The emulated device has no caches: there a batch of any size will do.
+    random_call<float, 2> c{.B = aft::test::on_device() ? 2 : 46, .grid = {14, 15}, .d = d, .hk = d, .H = H, .m = 1};
     c.draw(7, 1, 1, 9);
     const auto n = static_cast<std::size_t>(14 * 15 * d), all = static_cast<std::size_t>(c.B) * n;
-    REQUIRE(4 * all >= std::size_t{16} << 20);
-    std::vector<float> memory(all + 16);
+    REQUIRE((aft::test::on_device() || 4 * all >= std::size_t{16} << 20));
+    numbers<float> memory(all + 16);
     void* start = memory.data();
     std::size_t room = memory.size() * sizeof(float);
     auto* const y = static_cast<float*>(std::align(64, all * sizeof(float), start, room));
-    aft::conv(aft::cpu{.threads = 2}, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
+    any_executor exec = default_executor();
+    if (auto* const host = std::get_if<aft::cpu>(&exec)) host->threads = 2;
+    call_conv(exec, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
               tensor_view<float, 4>{y, c.shape(c.queries, d)});
     random_call<float, 2> last = c;
     last.B = 1;
     for (auto* x : {&last.q, &last.k, &last.v}) x->erase(x->begin(), x->begin() + static_cast<std::ptrdiff_t>(all - n));
-    const auto alone = run_call(last, {.threads = 1});
+    const auto alone = run_call(last);
     CHECK(std::equal(alone.begin(), alone.end(), y + all - n));
   }
 }
@@ -276,8 +296,8 @@ TEST_CASE("any strides and integers of either width, y in the place of q, packed
   c.draw(7, 1, 2);
   const auto want = run_call(c);
   // Channels before positions, which are transposed, and taps in columns.
-  std::vector<float> q(c.q.size()), k(c.k.size()), v(c.v.size());
-  const auto place = [](std::vector<float>& memory, index_t channels) {
+  numbers<float> q(c.q.size()), k(c.k.size()), v(c.v.size());
+  const auto place = [](numbers<float>& memory, index_t channels) {
     return tensor_view<float, 4>{memory.data(), {2, 4, 3, channels}, {12 * channels, 1, 4, 12}};
   };
   const auto copy = [](const auto& from, const auto& to) {
@@ -292,13 +312,13 @@ TEST_CASE("any strides and integers of either width, y in the place of q, packed
   copy(c.query_view(c.q), place(q, 6));
   copy(c.key_view(), place(k, 3));
   copy(c.value_view(), place(v, 6));
-  std::vector<std::int64_t> taps;
+  numbers<std::int64_t> taps;
   for (index_t a = 0; a < 2; ++a)
     for (index_t i = 0; i < 6; ++i) taps.push_back(c.taps[static_cast<std::size_t>(2 * i + a)]);
   const aft::sparse_filter filter{tensor_view<const std::int64_t, 3>{taps.data(), {3, 2, 2}, {2, 1, 6}},
                                   tensor_view<const float, 2>{c.values.data(), {3, 2}}};
   const tensor_view<const float, 4> in = place(q, 6), keys = place(k, 3), values = place(v, 6);
-  aft::conv(in, keys, values, filter, place(q, 6));
+  call_conv(default_executor(), in, keys, values, filter, place(q, 6));
   for (index_t b = 0; b < 2; ++b)
     for (index_t t = 0; t < 12; ++t)
       for (index_t x = 0; x < 6; ++x)

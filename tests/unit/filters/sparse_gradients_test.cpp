@@ -10,29 +10,34 @@ namespace {
 
 using aft::index_t;
 using aft::tensor_view;
+using aft::test::any_executor;
+using aft::test::default_executor;
+using aft::test::sparse::call_conv;
+using aft::test::sparse::call_conv_backward;
 using aft::test::sparse::number;
+using aft::test::sparse::numbers;
 using aft::test::sparse::random_call;
 using aft::test::sparse::widen;
 
 template <class T>
 struct written_gradients {
-  std::vector<T> dq, dk, dv;
-  std::vector<aft::compute_t<T>> dvalues;
+  numbers<T> dq, dk, dv;
+  numbers<aft::compute_t<T>> dvalues;
 };
 
 /// What the call writes to memory that was not 0; of values to a view, or to a sparse filter of it.
 template <class T, std::size_t Axes>
-written_gradients<T> run_call(const random_call<T, Axes>& c, const std::vector<T>& dy, const aft::cpu& exec = {},
-                              bool as_filter = false) {
+written_gradients<T> run_call(const random_call<T, Axes>& c, const numbers<T>& dy,
+                              const any_executor& exec = default_executor(), bool as_filter = false) {
   using C = aft::compute_t<T>;
-  written_gradients<T> g{std::vector<T>(c.q.size(), number<T>(42)), std::vector<T>(c.k.size(), number<T>(42)),
-                         std::vector<T>(c.v.size(), number<T>(42)), std::vector<C>(c.values.size(), C(42))};
-  const auto view = [&](std::vector<T>& x, const std::array<index_t, Axes>& positions, index_t channels) {
+  written_gradients<T> g{numbers<T>(c.q.size(), number<T>(42)), numbers<T>(c.k.size(), number<T>(42)),
+                         numbers<T>(c.v.size(), number<T>(42)), numbers<C>(c.values.size(), C(42))};
+  const auto view = [&](numbers<T>& x, const std::array<index_t, Axes>& positions, index_t channels) {
     return tensor_view<T, Axes + 2>{x.data(), c.shape(positions, channels)};
   };
   const tensor_view<C, 2> dvalues{g.dvalues.data(), {c.H, c.m}};
   const auto call = [&](const auto& dfilter) {
-    aft::conv_backward(exec, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(), c.query_view(dy),
+    call_conv_backward(exec, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(), c.query_view(dy),
                        view(g.dq, c.queries, c.d), view(g.dk, c.grid, c.hk), view(g.dv, c.grid, c.d), dfilter, c.o);
   };
   if (as_filter) {
@@ -44,10 +49,10 @@ written_gradients<T> run_call(const random_call<T, Axes>& c, const std::vector<T
 }
 
 template <class T, std::size_t Axes>
-std::vector<T> draw_dy(const random_call<T, Axes>& c, unsigned seed) {
+numbers<T> draw_dy(const random_call<T, Axes>& c, unsigned seed) {
   std::mt19937 rng(seed);
   std::normal_distribution<double> normal;
-  std::vector<T> dy;
+  numbers<T> dy;
   for (std::size_t i = 0; i < c.q.size(); ++i) dy.push_back(number<T>(normal(rng)));
   return dy;
 }
@@ -59,13 +64,13 @@ void check(random_call<T, Axes> c, unsigned seed, bool saved = false) {
   using C = aft::compute_t<T>;
   const auto dy = draw_dy(c, seed);
   const index_t rows = c.B * c.product(c.queries);
-  std::vector<C> lse(static_cast<std::size_t>(rows * c.hk)), average(c.q.size());
+  numbers<C> lse(static_cast<std::size_t>(rows * c.hk)), average(c.q.size());
   long double given_error = 0;
   if (saved) {
-    std::vector<T> y(c.q.size());
+    numbers<T> y(c.q.size());
     c.o.lse = tensor_view<C, Axes + 2>{lse.data(), c.shape(c.queries, c.hk)};
     c.o.average = tensor_view<C, Axes + 2>{average.data(), c.shape(c.queries, c.d)};
-    aft::conv(c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
+    call_conv(default_executor(), c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
               tensor_view<T, Axes + 2>{y.data(), c.shape(c.queries, c.d)}, c.o);
     long double most = 1;
     for (C x : lse)
@@ -149,6 +154,20 @@ TEST_CASE_TEMPLATE("sparse gradients: causal sequences, other numbers of queries
     }
 }
 
+TEST_CASE_TEMPLATE("sparse gradients: several chunks of a scan, and more columns than a warp has lanes", T, float,
+                   double) {
+  unsigned seed = 150;
+  for (const auto& [tq, tk, first] : {std::array<index_t, 3>{100, 100, 0}, {70, 130, 60}, {100, 70, 0}})
+    for (bool causal : {false, true})
+      for (const auto& [d, hk, H] : {std::array<index_t, 3>{20, 20, 2}, {20, 5, 20}}) {
+        random_call<T, 1> c{.queries = {tq}, .grid = {tk}, .d = d, .hk = hk, .H = H, .m = 3};
+        c.o.causal = causal;
+        c.o.first_query = first;
+        c.draw(++seed, 2, 2, 60);
+        check(c, seed);
+      }
+}
+
 TEST_CASE_TEMPLATE("sparse gradients: gates, masks and lengths", T, float, double) {
   unsigned seed = 200;
   for (auto g : {aft::gate::none, aft::gate::sigmoid, aft::gate::silu})
@@ -157,13 +176,13 @@ TEST_CASE_TEMPLATE("sparse gradients: gates, masks and lengths", T, float, doubl
       c.o.gate_fn = g;
       c.o.causal = causal;
       c.draw(++seed, 2, 2);
-      const std::vector<std::int32_t> lengths{7, 0}, rows{10, 4};
+      const numbers<std::int32_t> lengths{7, 0}, rows{10, 4};
       c.o.key_lengths = tensor_view<const std::int32_t, 1>{lengths.data(), {2}};
       check(c, seed);
       check(c, seed, true);
       c.o.query_lengths = tensor_view<const std::int32_t, 1>{rows.data(), {2}};
       check(c, seed);
-      std::vector<std::uint8_t> keys(10, 1), pairs(100, 1);
+      numbers<std::uint8_t> keys(10, 1), pairs(100, 1);
       keys[2] = keys[9] = 0;
       for (std::size_t i = 0; i < pairs.size(); i += 3) pairs[i] = 0;
       c.o.mask = tensor_view<const std::uint8_t, 1>{keys.data(), {10}};
@@ -197,16 +216,17 @@ TEST_CASE("sparse gradients: any number of threads, packed sequences, as a filte
   c.draw(1, 2, 2, 9);
   const auto dy = draw_dy(c, 2);
   const auto want = run_call(c, dy);
-  for (int threads : {1, 2, 5}) {
-    const auto again = run_call(c, dy, {.threads = threads}, threads == 2);
+  bool as_filter = false;
+  for (const any_executor& exec : aft::test::equivalent_executors()) {
+    const auto again = run_call(c, dy, exec, as_filter = !as_filter);
     CHECK(again.dk == want.dk);
     CHECK(again.dvalues == want.dvalues);
   }
   {
-    std::vector<float> dv(want.dv.size());
+    numbers<float> dv(want.dv.size());
     const auto one = tensor_view<float, 3>{dv.data(), {3, 14, 70}};
-    aft::conv_backward(aft::cpu{}, c.query_view(c.q), c.key_view(), c.value_view(), c.filter(), c.query_view(dy),
-                       aft::no_grad, aft::no_grad, one, aft::no_grad, c.o);
+    call_conv_backward(default_executor(), c.query_view(c.q), c.key_view(), c.value_view(), c.filter(),
+                       c.query_view(dy), aft::no_grad, aft::no_grad, one, aft::no_grad, c.o);
     CHECK(dv == want.dv);
   }
   // Sequences of 9 and 5 rows one behind the other.
@@ -214,7 +234,7 @@ TEST_CASE("sparse gradients: any number of threads, packed sequences, as a filte
   both.B = first.B = second.B = 1;
   first.grid = first.queries = {9};
   second.grid = second.queries = {5};
-  const auto cut = [](std::vector<float>& x, index_t from, index_t rows) {
+  const auto cut = [](numbers<float>& x, index_t from, index_t rows) {
     x.assign(x.begin() + from * 70, x.begin() + (from + rows) * 70);
   };
   auto all_dy = dy, first_dy = dy, second_dy = dy;

@@ -84,9 +84,6 @@ void set_sparse_filter(call& c, const aft_tensor* taps, const aft_tensor* values
   c.bias.kind = bias_kind::sparse;
   checks::sparse_arguments& filter = c.sparse.emplace();
   require_tensor(c.op, filter.taps, taps, c.on_device);
-  // A view of a device does not compile there in C++.
-  if (c.on_device)
-    fail(c.op, filter.taps, "memory of the host, as a sparse filter runs on the CPU alone", "memory of a CUDA device");
   const dtype type = filter.taps.view.type();
   if (type != dtype::i32 && type != dtype::i64) fail(c.op, filter.taps, "elements of int32 or int64", name_of(type));
   set_bias_tensor(c, filter.values, values, value_ranks);

@@ -52,8 +52,9 @@ inline text tap_text(const std::array<index_t, 3>& tap, index_t axes) {
 }
 
 /// What taps say, read once their memory is known to be there: none twice in a head, and none ahead of a causal query.
+/// Those of a device are settled by its kernels, as a host would have to wait for them.
 [[gnu::cold]] inline void require_taps(const call& c, const problem& p) {
-  if (!c.sparse) return;
+  if (!c.sparse || c.sparse->taps.view.on_device()) return;
   const tap_list& all = p.bias.taps;
   std::vector<std::array<index_t, 3>> taps(static_cast<std::size_t>(all.count));
   for (index_t h = 0; h < p.bias.heads; ++h) {

@@ -35,8 +35,7 @@ struct bias_tensors {
     const index_t rows = p.packed->bias_rows, columns = p.packed->bias_columns;
     switch (d.kind) {
       case bias_kind::none:
-      case bias_kind::generated:
-      case bias_kind::sparse: break;
+      case bias_kind::generated: break;
       case bias_kind::dense: add({d.w, d.heads, rows, columns, true, false, true}); break;
       case bias_kind::banded: add({d.w, d.heads, rows, columns, true, false, false}); break;
       case bias_kind::factorized:
@@ -45,6 +44,9 @@ struct bias_tensors {
         break;
       case bias_kind::filter:
         add({{d.r, d.r_type, d.r_set, 0, d.r_sh, 0, d.r_sj[2]}, d.heads, 1, p.taps[2], false, false, false});
+        break;
+      case bias_kind::sparse:
+        add({{d.r, d.r_type, d.r_set, 0, d.r_sh, 0, d.r_sj[2]}, d.heads, 1, p.bias.taps.count, false, false, false});
         break;
     }
   }

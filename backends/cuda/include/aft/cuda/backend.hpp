@@ -35,7 +35,8 @@ namespace cuda_impl {
 
 /// The call that a problem came from, for error messages.
 inline const char* name_of_call(const problem& p, bool backward) {
-  if (p.bias.kind == bias_kind::filter) return backward ? "aft::conv_backward" : "aft::conv";
+  if (p.bias.kind == bias_kind::filter || p.bias.kind == bias_kind::sparse)
+    return backward ? "aft::conv_backward" : "aft::conv";
   if (p.win.bounded) return backward ? "aft::local_backward" : "aft::local";
   if (p.bias.kind == bias_kind::none) return backward ? "aft::simple_backward" : "aft::simple";
   return backward ? "aft::full_backward" : "aft::full";

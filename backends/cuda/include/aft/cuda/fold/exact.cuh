@@ -16,10 +16,11 @@ struct exact_pair {
   bool seen, within;  ///< within number<C>::range, so that exponents can be added
 };
 
+/// A key of weight w, -inf where the pair is hidden: then nothing of the key is read.
 template <class C>
-AFT_DEVICE exact_pair<C> read_pair(const device_call<C>& p, index_t b, index_t h, index_t c, index_t t, index_t s) {
+AFT_DEVICE exact_pair<C> read_pair(const device_call<C>& p, index_t b, index_t c, index_t s, C w) {
   exact_pair<C> x{};
-  x.weight = visible_weight(p, b, h, t, s);
+  x.weight = w;
   x.key = x.weight == -number<C>::infinity ? x.weight : load_key(p, b, s, c);
   x.seen = x.key != -number<C>::infinity;
   // A NaN fails every comparison, so "not within" also catches it.
@@ -49,14 +50,14 @@ struct row_maximum {
   }
 };
 
-template <class C>
-AFT_DEVICE row_result<C> exact_row(const device_call<C>& p, index_t b, index_t h, index_t c, index_t t) {
-  const span keys = keys_of(p, t, t + 1);
+/// A row by its pairs: pairs.each(visit) calls visit(s, w) for its keys in their order, and is asked twice.
+template <class C, class Pairs>
+AFT_DEVICE row_result<C> exact_row_of(const device_call<C>& p, index_t b, index_t c, const Pairs& pairs) {
   row_maximum<C> most;
-  for (index_t s = keys.lo; s < keys.hi; ++s) {
-    const exact_pair<C> x = read_pair(p, b, h, c, t, s);
+  pairs.each([&](index_t s, C w) {
+    const exact_pair<C> x = read_pair(p, b, c, s, w);
     if (x.seen) most.add(x, load<C>(p.v, p.positions, b, s, c));
-  }
+  });
   row_result<C> result;
   if (most.tainted) {
     result.average = result.den = number<C>::nan;
@@ -67,28 +68,32 @@ AFT_DEVICE row_result<C> exact_row(const device_call<C>& p, index_t b, index_t h
   for (index_t n = 1; n < p.Tk; n *= 2) guard += C(1);
   const C lift = value_exponent(most.value);
   const C scale = pow2<C>(-lift);
-  C num = C(0), den = C(0);
-  // Cut where the fold cuts, so that long sums round no worse than there.
-  for (index_t s0 = keys.lo / tuning::depth * tuning::depth; s0 < keys.hi; s0 += tuning::depth) {
-    C part_num = C(0), part_den = C(0);
-    for (index_t s = max_of(s0, keys.lo); s < s0 + tuning::depth && s < keys.hi; ++s) {
-      const exact_pair<C> x = read_pair(p, b, h, c, t, s);
-      if (!x.seen) continue;
-      C factor;
-      if (most.beyond) {
-        const half_sum<C> z = add_halves<C>(x.key, x.weight);
-        factor = exp_scaled<C>(C(2) * ((z.hi - most.hi) + (z.lo - most.lo)), guard);
-      } else {
-        const split_exp<C> k = exp_split<C>(x.key);
-        const split_exp<C> w = exp_split<C>(x.weight);
-        factor = k.mantissa * w.mantissa * pow2<C>(k.exponent + w.exponent - most.top - guard);
-      }
-      part_num = fused(factor, load<C>(p.v, p.positions, b, s, c) * scale, part_num);
-      part_den += factor;
+  C num = C(0), den = C(0), part_num = C(0), part_den = C(0);
+  index_t end = 0;  // of the part
+  pairs.each([&](index_t s, C w) {
+    const exact_pair<C> x = read_pair(p, b, c, s, w);
+    if (!x.seen) return;
+    // Cut where the fold cuts, so that long sums round no worse than there.
+    if (s >= end) {
+      num += part_num;
+      den += part_den;
+      part_num = part_den = C(0);
+      end = (s / tuning::depth + 1) * tuning::depth;
     }
-    num += part_num;
-    den += part_den;
-  }
+    C factor;
+    if (most.beyond) {
+      const half_sum<C> z = add_halves<C>(x.key, x.weight);
+      factor = exp_scaled<C>(C(2) * ((z.hi - most.hi) + (z.lo - most.lo)), guard);
+    } else {
+      const split_exp<C> k = exp_split<C>(x.key);
+      const split_exp<C> weight = exp_split<C>(x.weight);
+      factor = k.mantissa * weight.mantissa * pow2<C>(k.exponent + weight.exponent - most.top - guard);
+    }
+    part_num = fused(factor, load<C>(p.v, p.positions, b, s, c) * scale, part_num);
+    part_den += factor;
+  });
+  num += part_num;
+  den += part_den;
   if (den == C(0)) return result;
   // The average lies in the hull of the values; where rounding carries it past the largest number it is put back.
   const C ratio = num / den;
@@ -100,6 +105,24 @@ AFT_DEVICE row_result<C> exact_row(const device_call<C>& p, index_t b, index_t h
   result.base_hi = most.beyond ? most.hi : C(0);
   result.base_lo = most.beyond ? most.lo : C(0);
   return result;
+}
+
+/// The pairs of one row under any bias that is stored.
+template <class C>
+struct row_pairs {
+  const device_call<C>& p;
+  index_t b, h, t;
+
+  template <class Visit>
+  AFT_DEVICE void each(const Visit& visit) const {
+    const span keys = keys_of(p, t, t + 1);
+    for (index_t s = keys.lo; s < keys.hi; ++s) visit(s, visible_weight(p, b, h, t, s));
+  }
+};
+
+template <class C>
+AFT_DEVICE row_result<C> exact_row(const device_call<C>& p, index_t b, index_t h, index_t c, index_t t) {
+  return exact_row_of(p, b, c, row_pairs<C>{p, b, h, t});
 }
 
 template <class C>

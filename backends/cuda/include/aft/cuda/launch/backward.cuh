@@ -10,35 +10,9 @@
 #include "bf16_gemm_keys.cuh"
 #include "bias_gradient.cuh"
 #include "forward.cuh"
+#include "sparse_backward.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
-
-/// Where value channels share key channels, dk is first one value for each of them, in scratch.
-template <class C>
-class shared_keys {
- public:
-  shared_keys(const backward_problem& p, device_scratch& memory) : positions_(to_grid(p.grid)) {
-    // The grid is that of the queries; keys in one row may be of another number.
-    if (positions_.n0 == 1 && positions_.n1 == 1) positions_.n2 = p.Tk;
-    if (p.dk.set && p.hk != p.d) memory.reserve(per_channel_, p.B * p.Tk * p.d);
-  }
-  shared_keys(const shared_keys&) = delete;
-  shared_keys& operator=(const shared_keys&) = delete;
-
-  device_call<C> per_channel(const device_call<C>& call) const {
-    device_call<C> own = call;
-    if (per_channel_ != nullptr) own.dk = scratch_tensor(per_channel_, positions_, call.d);
-    return own;
-  }
-  void sum(const device_call<C>& call, const call_stream& stream) const {
-    if (per_channel_ == nullptr) return;
-    stream.launch_each(sum_shared_keys_kernel<C>, call.B * call.Tk * call.hk, shared_key_threads, call, per_channel_);
-  }
-
- private:
-  grid positions_;
-  C* per_channel_ = nullptr;
-};
 
 /// The matrix product for parts of the keys, where tensor cores serve the call.
 template <class C>
@@ -223,13 +197,16 @@ void backward(const backward_problem& p, const call_stream& stream, device_room*
   const bool keys_wanted = (p.dk.set || p.dv.set) && p.B > 0 && p.Tk > 0 && p.d > 0;
   std::optional<key_backward<C>> keys;
   std::optional<scan_key_backward<C>> scanned_keys;
-  if (keys_wanted && is_scan(p)) {
+  std::optional<sparse_backward<C>> sparse;
+  if (p.bias.kind == bias_kind::sparse) {
+    sparse.emplace(p, keys_wanted, memory);
+  } else if (keys_wanted && is_scan(p)) {
     scanned_keys.emplace(p, memory);
   } else if (keys_wanted) {
     keys.emplace(p, memory);
   }
   std::optional<bias_backward<C>> bias;
-  if (p.dbias.kind != bias_kind::none) bias.emplace(p, memory);
+  if (p.dbias.kind != bias_kind::none && !sparse) bias.emplace(p, memory);
   if (!memory.allocate()) return;
 
   if (recomputed && p.B > 0 && p.Tq > 0 && p.d > 0) {
@@ -243,6 +220,7 @@ void backward(const backward_problem& p, const call_stream& stream, device_room*
   stream.launch(gate_gradient_kernel<C>, queries.blocks(), scan_threads, call, queries);
   if (keys) keys->run(call, stream);
   if (scanned_keys) scanned_keys->run(call, stream);
+  if (sparse) sparse->run(call, stream);
   if (bias) bias->run(call, stream);
 }
 

@@ -9,6 +9,7 @@
 #include "../plan/uniform_scan.cuh"
 #include "../split_mma/forward.cuh"
 #include "bf16_gemm.cuh"
+#include "sparse.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -134,7 +135,9 @@ template <class C>
 class any_forward {
  public:
   any_forward(const problem& p, device_scratch& memory, bool exact) {
-    if (is_scan(p)) {
+    if (p.bias.kind == bias_kind::sparse) {
+      sparse_.emplace(p, memory);
+    } else if (is_scan(p)) {
       scan_.emplace(p, memory);
     } else if (sizeof(C) == sizeof(float) && !exact && is_gemm(p)) {
       gemm_.emplace(p, memory);
@@ -150,9 +153,11 @@ class any_forward {
       if (product_) return product_->call;
       if (gemm_) return gemm_->call;
     }
+    if (sparse_) return sparse_->call;
     return scan_ ? scan_->call : pairs_->call;
   }
   void run(const call_stream& stream) const {
+    if (sparse_) return sparse_->run(stream);
     if (scan_) return scan_->run(stream);
     if (product_) return product_->run(stream);
     if (gemm_) return gemm_->run(stream);
@@ -160,6 +165,7 @@ class any_forward {
   }
 
  private:
+  std::optional<sparse_forward<C>> sparse_;
   std::optional<scan_forward<C>> scan_;
   std::optional<product_forward> product_;
   std::optional<gemm_forward> gemm_;

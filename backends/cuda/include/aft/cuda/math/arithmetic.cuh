@@ -90,9 +90,16 @@ struct split_exp {
   C exponent;
 };
 
-/// |x| <= 4096. Error of the mantissa at most 1.2 ulp in float, 1.1 in double; NaN stays.
+/// exp(x) = (1 + rest) * 2^exponent, where the rest alone keeps what is lost beside the 1.
 template <class C>
-AFT_DEVICE split_exp<C> exp_split(C x) {
+struct exp_rest {
+  C rest;
+  C exponent;
+};
+
+/// |x| <= 4096; NaN stays.
+template <class C>
+AFT_DEVICE exp_rest<C> exp_with_rest(C x) {
   using n = number<C>;
   const C i = fused(x, n::log2e, n::magic) - n::magic;
   C f = fused(i, -n::ln2_hi, x);
@@ -117,7 +124,14 @@ AFT_DEVICE split_exp<C> exp_split(C x) {
     q = fused(q, f, 0x1.5555555555556p-3);
     q = fused(q, f, 0x1.0000000000001p-1);
   }
-  return {C(1) + fused(f * f, q, f), i};
+  return {fused(f * f, q, f), i};
+}
+
+/// |x| <= 4096. Error of the mantissa at most 1.2 ulp in float, 1.1 in double; NaN stays.
+template <class C>
+AFT_DEVICE split_exp<C> exp_split(C x) {
+  const exp_rest<C> e = exp_with_rest<C>(x);
+  return {C(1) + e.rest, e.exponent};
 }
 
 /// exp(x) * 2^-shift, 0 where that underflows. x below -4096 counts as -4096; x <= 4096; NaN stays NaN.
