@@ -133,7 +133,7 @@ bool product_forced();
 /// Device memory, and a device that can fail. Counts like aft::test::counting_resource.
 struct memory_statistics {
   std::size_t in_use = 0, peak = 0;
-  long allocations = 0, launches = 0;
+  long allocations = 0, launches = 0, waits = 0;
   void* stream = nullptr;  ///< of the last launch
 };
 memory_statistics& memory();
@@ -143,5 +143,10 @@ void release(void* p, std::size_t bytes);
 void fail_allocation(long nth);
 void fail_launch(long nth);
 bool launch_fails(void* stream);
+/// Whether calls find their stream being captured into a graph, from here on.
+void capture(bool on);
+bool capturing();
+/// Waits for a stream are counted; there is nothing to wait for.
+void wait();
 
 }  // namespace aft::emulator

@@ -10,6 +10,7 @@ namespace {
 thread_local memory_statistics statistics;
 thread_local long failing_allocation = -1;
 thread_local long failing_launch = -1;
+thread_local bool captures = false;
 }  // namespace
 
 memory_statistics& memory() {
@@ -25,6 +26,16 @@ void fail_launch(long nth) {
 bool launch_fails(void* stream) {
   statistics.stream = stream;
   return statistics.launches++ == failing_launch;
+}
+
+void capture(bool on) {
+  captures = on;
+}
+bool capturing() {
+  return captures;
+}
+void wait() {
+  ++statistics.waits;
 }
 
 void* allocate(std::size_t bytes) {

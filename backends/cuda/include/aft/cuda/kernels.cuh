@@ -5,6 +5,7 @@
 #include "launch/backward.cuh"
 #include "launch/forward.cuh"
 #include "launch/packed.cuh"
+#include "launch/requests.cuh"
 #include "launch/stream.cuh"
 #include "maps/attention_map.cuh"
 #include "maps/gumbel_filter.cuh"
@@ -147,6 +148,11 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
   own.throw_on(device_read(to, from, static_cast<std::size_t>(bytes), stream), "reading a slot");
 }
 
+inline void run_serve(device_request& r, void* stream) {
+  const device_guard guard(stream, r.op);
+  serve(r, call_stream(r.op, stream));
+}
+
 }  // namespace aft::inline AFT_ISA::cuda_impl
 
 #if !defined(AFT_COMPILED_LEVEL)  // the compiled library has entries of its own
@@ -166,6 +172,9 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
                                                                          aft::index_t slot, void* to,
                                                                          aft::index_t bytes, void* stream) {
   aft::cuda_impl::run_read(all_slots, slot, to, bytes, stream);
+}
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::serve(aft::device_request& r, void* stream) {
+  aft::cuda_impl::run_serve(r, stream);
 }
 #endif
 

@@ -37,6 +37,17 @@ inline std::string device_read(void* to, const void* from, std::size_t bytes, vo
   std::memcpy(to, from, bytes);
   return {};
 }
+inline std::string device_write(void* to, const void* from, std::size_t bytes, void*) {
+  std::memcpy(to, from, bytes);
+  return {};
+}
+inline std::string device_wait(void*) {
+  emulator::wait();
+  return {};
+}
+inline bool is_capturing(void*) {
+  return emulator::capturing();
+}
 /// `bytes` of dynamic shared memory.
 template <class... P, class... A>
 std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void* stream,
@@ -96,6 +107,13 @@ inline std::string device_clear(void* p, std::size_t bytes, void* stream) {
 inline std::string device_read(void* to, const void* from, std::size_t bytes, void* stream) {
   const std::string error = error_text(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(stream)));
   return error.empty() ? error_text(cudaStreamSynchronize(stream_of(stream))) : error;
+}
+/// From the host, which leaves the memory as it is until it has waited for the stream.
+inline std::string device_write(void* to, const void* from, std::size_t bytes, void* stream) {
+  return error_text(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(stream)));
+}
+inline std::string device_wait(void* stream) {
+  return error_text(cudaStreamSynchronize(stream_of(stream)));
 }
 template <class... P, class... A>
 std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void* stream,
