@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "apart_tensors.hpp"
 #include "call/typed_call.hpp"
 #include "split_call.hpp"
 
@@ -68,6 +69,11 @@ class typed_split {
       : x_(raw, n), cut_(cut), ranks_(cut.queries.size()) {
     const std::size_t ranks = cut.queries.size();
     for (std::size_t r = 0; r < ranks; ++r) du_.push_back(x_.du), df_.push_back(x_.df), dr_.push_back(x_.dr);
+    const auto add = [&](auto&... all) { (apart_.add(all), ...); };
+    add(x_.q, x_.k, x_.v, x_.y, x_.dy, x_.dq, x_.dk, x_.dv, x_.w, x_.u, x_.f, x_.r, x_.dw, x_.narrow_average,
+        x_.wide_average, x_.lse, x_.mask, x_.signed_mask, x_.lengths, x_.query_lengths, x_.short_lengths,
+        x_.short_query_lengths);
+    for (std::size_t r = 0; r < ranks; ++r) add(du_[r], df_[r], dr_[r]);
     out_.thrown.resize(ranks);
     out_.moved.resize(ranks);
   }
@@ -77,12 +83,14 @@ class typed_split {
   /// Calls f(rank) for the ranks of this process and notes what is thrown.
   template <class F>
   void on_all_ranks(const F& f) {
-    ranks_.run([&](std::size_t r) {
-      try {
-        f(r);
-      } catch (const std::exception& e) {
-        out_.thrown[r] = e.what();
-      }
+    apart_.with_all_apart([&] {
+      ranks_.run([&](std::size_t r) {
+        try {
+          f(r);
+        } catch (const std::exception& e) {
+          out_.thrown[r] = e.what();
+        }
+      });
     });
   }
 
@@ -133,16 +141,17 @@ class typed_split {
     return cut_axis(v, 1, sum_before(cut_.keys, r), cut_.keys[r]);
   }
   template <std::size_t R>
-  static auto in(strided<T>& t) {
-    return t.template in<R, Space>();
+  auto in(strided<T>& t) const {
+    return apart_.moved(t.template in<R, Space>());
   }
   template <std::size_t R>
-  static auto out(strided<T>& t) {
-    return t.template view<R, T, Space>();
+  auto out(strided<T>& t) const {
+    return apart_.moved(t.template view<R, T, Space>());
   }
 
   options options_of(std::size_t r, bool backward) {
     options o = x_.call_options(backward);
+    for (any_view* v : {&o.mask, &o.key_lengths, &o.query_lengths, &o.lse, &o.average}) *v = apart_.moved(*v);
     const index_t first = sum_before(cut_.queries, r), n = cut_.queries[r];
     const auto rows = [&](any_view& v, std::size_t axis) {
       if (!v.empty()) v = v.part_of(axis, first, n);
@@ -246,6 +255,7 @@ class typed_split {
   split_lengths cut_;
   Ranks ranks_;
   std::vector<strided<T>> du_, df_, dr_;
+  apart_tensors<Space> apart_;
   split_results out_;
 };
 

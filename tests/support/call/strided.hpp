@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -146,6 +147,9 @@ class strided {
       default: throw std::logic_error("strided::any: unsupported rank");
     }
   }
+
+  /// All of the memory, with what lies around the view.
+  std::span<T> storage() { return storage_; }
 
   /// True when no element outside the view has been written.
   bool surroundings_intact() {

@@ -14,11 +14,11 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
-/// Builds for debugging look at every pointer: a host pointer in a device view is found here by its name, and not by a
-/// fault on the device.
+/// Builds for debugging, and those for the emulated device, look at every pointer: a host pointer in a device view is
+/// found here by its name, and not by a fault on the device.
 inline void require_device_memory([[maybe_unused]] const call_stream& stream,
                                   [[maybe_unused]] const backward_problem& p) {
-#if !defined(NDEBUG)
+#if !defined(NDEBUG) || defined(AFT_DEVICE_EMULATOR)
   const struct {
     const void* data;
     const char* name;
@@ -150,7 +150,13 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
 
 inline void run_serve(device_request& r, void* stream) {
   const device_guard guard(stream, r.op);
-  serve(r, call_stream(r.op, stream));
+  const call_stream own(r.op, stream);
+#if !defined(NDEBUG) || defined(AFT_DEVICE_EMULATOR)
+  for (const void* const p : {r.what == device_action::copy ? r.to.data : nullptr, r.from.data}) {
+    if (p != nullptr) own.throw_on(pointer_error(p), "the memory of a tensor");
+  }
+#endif
+  serve(r, own);
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl
