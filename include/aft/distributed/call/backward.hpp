@@ -27,13 +27,13 @@ struct backward_memory {
     if (x.has_one_average()) return;
     const bool gives_sums = returns.gives_sums();
     if (x.works_on_copies()) staged.emplace(x, at);
-    const index_t pairs = staged ? staged->pairs : 1, rows = p.B * at.queries * p.d * pairs;
+    const index_t pairs = staged ? staged->pairs : 1;
     dk = {x.kernel_memory, p.dk.set ? p.B * at.keys * p.hk : 0};
     dv = {x.kernel_memory, p.dv.set || gives_sums ? p.B * at.keys * p.d * pairs : 0};
     if (!staged) return;
-    if (at.stand_in) y = {x.kernel_memory, rows};
-    dy = {x.kernel_memory, rows};
-    if (p.dq.set) dq = {x.kernel_memory, rows};
+    dy = {x.kernel_memory, p.B * at.queries * p.d * pairs};
+    if (at.stand_in) y = {x.kernel_memory, dy.size()};
+    if (p.dq.set) dq = {x.kernel_memory, dy.size()};
     row = {x.memory, p.d};
   }
 };
