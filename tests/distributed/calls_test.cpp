@@ -65,10 +65,10 @@ setup random_call(op call, unsigned seed) {
 }
 
 void check_random(op call, unsigned first, unsigned count) {
-  constexpr dtype types[] = {dtype::f32, dtype::bf16, dtype::f64};
+  constexpr dtype types[] = {dtype::f32, dtype::bf16, dtype::f64, dtype::f16};
   for (unsigned i = 0; i < count; ++i) {
     const setup s = random_call(call, first + i);
-    check_split(types[i % 3], s, random_numbers(s), random_lengths(s, ranks[i / 3 % 5], first + i));
+    check_split(types[i % 4], s, random_numbers(s), random_lengths(s, ranks[i / 4 % 5], first + i));
   }
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 const split_functions& functions_of(dtype type) {
   if (type == dtype::f64) return split_f64;
+  if (type == dtype::f16) return split_f16;
   return type == dtype::bf16 ? split_bf16 : split_f32;
 }
 
@@ -56,7 +57,8 @@ split_lengths random_lengths(const setup& raw, int ranks, unsigned seed) {
 }
 
 split_results split_forward(dtype type, const setup& s, const numbers& x, const split_lengths& cut) {
-  return functions_of(type).forward(s, x, cut);
+  const split_functions& of = functions_of(type);
+  return (on_device() ? of.device_forward : of.forward)(s, x, cut);
 }
 
 split_results split_backward(dtype type, const setup& s, const numbers& x, const split_lengths& cut) {
@@ -67,7 +69,8 @@ split_results split_backward(dtype type, const setup& s, const numbers& x, const
     forward.arithmetic = arithmetic::full;
     saved = run_forward(type, forward, x);
   }
-  return functions_of(type).backward(s, x, cut, &saved);
+  const split_functions& of = functions_of(type);
+  return (on_device() ? of.device_backward : of.backward)(s, x, cut, &saved);
 }
 
 void check_split(dtype type, const setup& s, const numbers& x, const split_lengths& cut) {

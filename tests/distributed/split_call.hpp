@@ -41,9 +41,14 @@ void check_split(dtype type, const setup& s, const numbers& x, const split_lengt
 
 /// What split_call.cpp needs of a storage type.
 struct split_functions {
-  split_results (*forward)(const setup&, const numbers&, const split_lengths&);
-  split_results (*backward)(const setup&, const numbers&, const split_lengths&, const results* saved);
+  using forward_function = split_results (*)(const setup&, const numbers&, const split_lengths&);
+  using backward_function = split_results (*)(const setup&, const numbers&, const split_lengths&, const results* saved);
+
+  forward_function forward;
+  backward_function backward;
+  forward_function device_forward;  ///< on the emulated device, where the tests have one
+  backward_function device_backward;
 };
-extern const split_functions split_f32, split_f64, split_bf16;
+extern const split_functions split_f32, split_f64, split_f16, split_bf16;
 
 }  // namespace aft::test

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "apart_tensors.hpp"
 #include "call/typed_call.hpp"
 #include "split_call.hpp"
 
@@ -35,8 +36,8 @@ struct counting_communicator {
 };
 
 /// One axis of a view from `first` on.
-template <class T, std::size_t Rank>
-tensor_view<T, Rank> cut_axis(tensor_view<T, Rank> v, std::size_t axis, index_t first, index_t count) {
+template <class T, std::size_t Rank, class Space>
+tensor_view<T, Rank, Space> cut_axis(tensor_view<T, Rank, Space> v, std::size_t axis, index_t first, index_t count) {
   std::array<index_t, Rank> extents = v.extents();
   extents[axis] = count;
   return {v.data() + first * v.stride(axis), extents, v.strides()};
@@ -60,29 +61,36 @@ class thread_ranks {
   std::vector<in_process> group_;
 };
 
-/// A call whose tensors all ranks of this process have parts of.
-template <class T, class Ranks = thread_ranks>
+/// A call whose tensors all ranks of this process have parts of. Those of an emulated device are memory of the host.
+template <class T, class Ranks = thread_ranks, class Space = host_space>
 class typed_split {
  public:
   typed_split(const setup& raw, const numbers& n, const split_lengths& cut)
       : x_(raw, n), cut_(cut), ranks_(cut.queries.size()) {
     const std::size_t ranks = cut.queries.size();
     for (std::size_t r = 0; r < ranks; ++r) du_.push_back(x_.du), df_.push_back(x_.df), dr_.push_back(x_.dr);
+    const auto add = [&](auto&... all) { (apart_.add(all), ...); };
+    add(x_.q, x_.k, x_.v, x_.y, x_.dy, x_.dq, x_.dk, x_.dv, x_.w, x_.u, x_.f, x_.r, x_.dw, x_.narrow_average,
+        x_.wide_average, x_.lse, x_.mask, x_.signed_mask, x_.lengths, x_.query_lengths, x_.short_lengths,
+        x_.short_query_lengths);
+    for (std::size_t r = 0; r < ranks; ++r) add(du_[r], df_[r], dr_[r]);
     out_.thrown.resize(ranks);
     out_.moved.resize(ranks);
   }
 
-  typed_call<T>& call() { return x_; }
+  typed_call<T, Space>& call() { return x_; }
 
   /// Calls f(rank) for the ranks of this process and notes what is thrown.
   template <class F>
   void on_all_ranks(const F& f) {
-    ranks_.run([&](std::size_t r) {
-      try {
-        f(r);
-      } catch (const std::exception& e) {
-        out_.thrown[r] = e.what();
-      }
+    apart_.with_all_apart([&] {
+      ranks_.run([&](std::size_t r) {
+        try {
+          f(r);
+        } catch (const std::exception& e) {
+          out_.thrown[r] = e.what();
+        }
+      });
     });
   }
 
@@ -111,7 +119,13 @@ class typed_split {
   strided<T>& dr(std::size_t r = 0) { return dr_[r]; }
 
  private:
-  auto executor_of(std::size_t r) { return split{cpu{.threads = 1}, ranks_.communicator(r, out_.moved[r])}; }
+  auto executor_of(std::size_t r) {
+    if constexpr (std::is_same_v<Space, device_space>) {
+      return split{cuda{}, ranks_.communicator(r, out_.moved[r])};
+    } else {
+      return split{cpu{.threads = 1}, ranks_.communicator(r, out_.moved[r])};
+    }
+  }
 
   static index_t sum_before(const std::vector<index_t>& lengths, std::size_t r) {
     index_t sum = 0;
@@ -119,24 +133,25 @@ class typed_split {
     return sum;
   }
   template <class U, std::size_t R>
-  tensor_view<U, R> queries(tensor_view<U, R> v, std::size_t r, std::size_t axis = 1) const {
+  tensor_view<U, R, Space> queries(tensor_view<U, R, Space> v, std::size_t r, std::size_t axis = 1) const {
     return cut_axis(v, axis, sum_before(cut_.queries, r), cut_.queries[r]);
   }
   template <class U, std::size_t R>
-  tensor_view<U, R> keys(tensor_view<U, R> v, std::size_t r) const {
+  tensor_view<U, R, Space> keys(tensor_view<U, R, Space> v, std::size_t r) const {
     return cut_axis(v, 1, sum_before(cut_.keys, r), cut_.keys[r]);
   }
   template <std::size_t R>
-  static auto in(strided<T>& t) {
-    return t.template in<R>();
+  auto in(strided<T>& t) const {
+    return apart_.moved(t.template in<R, Space>());
   }
   template <std::size_t R>
-  static auto out(strided<T>& t) {
-    return t.template view<R>();
+  auto out(strided<T>& t) const {
+    return apart_.moved(t.template view<R, T, Space>());
   }
 
   options options_of(std::size_t r, bool backward) {
     options o = x_.call_options(backward);
+    for (any_view* v : {&o.mask, &o.key_lengths, &o.query_lengths, &o.lse, &o.average}) *v = apart_.moved(*v);
     const index_t first = sum_before(cut_.queries, r), n = cut_.queries[r];
     const auto rows = [&](any_view& v, std::size_t axis) {
       if (!v.empty()) v = v.part_of(axis, first, n);
@@ -236,18 +251,19 @@ class typed_split {
     }
   }
 
-  typed_call<T> x_;
+  typed_call<T, Space> x_;
   split_lengths cut_;
   Ranks ranks_;
   std::vector<strided<T>> du_, df_, dr_;
+  apart_tensors<Space> apart_;
   split_results out_;
 };
 
-template <class T>
+template <class T, class Space>
 split_results run_split_forward(const setup& s, const numbers& n, const split_lengths& cut) {
-  typed_split<T> run(s, n, cut);
+  typed_split<T, thread_ranks, Space> run(s, n, cut);
   split_results out = run.forward();
-  typed_call<T>& x = run.call();
+  typed_call<T, Space>& x = run.call();
   results& all = out.joint;
   auto& y = s.in_place ? x.q : x.y;
   all.y = y.read();
@@ -258,10 +274,10 @@ split_results run_split_forward(const setup& s, const numbers& n, const split_le
   return out;
 }
 
-template <class T>
+template <class T, class Space>
 split_results run_split_backward(const setup& s, const numbers& n, const split_lengths& cut, const results* saved) {
-  typed_split<T> run(s, n, cut);
-  typed_call<T>& x = run.call();
+  typed_split<T, thread_ranks, Space> run(s, n, cut);
+  typed_call<T, Space>& x = run.call();
   if (s.save) {
     if (s.narrow_average) {
       x.narrow_average.assign(saved->average);
@@ -286,7 +302,12 @@ split_results run_split_backward(const setup& s, const numbers& n, const split_l
 
 template <class T>
 constexpr split_functions split_functions_of() {
-  return {run_split_forward<T>, run_split_backward<T>};
+#if defined(AFT_TEST_DEVICE)
+  return {run_split_forward<T, host_space>, run_split_backward<T, host_space>, run_split_forward<T, device_space>,
+          run_split_backward<T, device_space>};
+#else
+  return {run_split_forward<T, host_space>, run_split_backward<T, host_space>, nullptr, nullptr};
+#endif
 }
 
 }  // namespace aft::test

@@ -36,7 +36,7 @@ FOLDERS = {
     "core": in_order(". views stream problem checks"),
     "cpu": in_order("simd runtime math tensor softmax gemm epilogue bias_gradient window pairs scan scan/backward "
                     "stencil stencil/grouped stencil/backward stencil/calls sparse packed stream ."),
-    "distributed": in_order("ranks cut exchange call ."),
+    "distributed": in_order("ranks memory cut exchange call ."),
     "cuda": in_order("device math tensor fold scan sparse bias_gradient plan split_mma bf16_gemm maps stream launch ."),
 }
 # The engines of the CPU do not know each other: what two of them need lies in the folders before both.

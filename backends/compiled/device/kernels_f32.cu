@@ -27,5 +27,8 @@ void compiled_cuda_copy(const stream_ref& all_slots, const length_list& from, co
 void compiled_cuda_read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, void* stream) {
   cuda_impl::run_read(all_slots, slot, to, bytes, stream);
 }
+void compiled_cuda_serve(device_request& r, void* stream) {
+  cuda_impl::run_serve(r, stream);
+}
 
 }  // namespace aft::AFT_COMPILED_ENTRIES

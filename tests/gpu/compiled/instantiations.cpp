@@ -54,5 +54,8 @@ void add_with_aft_add_cuda_instantiations<void>::read(const stream_ref& all_slot
                                                       index_t bytes, void* stream) {
   library::compiled_cuda_read(all_slots, slot, to, bytes, stream);
 }
+void add_with_aft_add_cuda_instantiations<void>::serve(device_request& r, void* stream) {
+  library::compiled_cuda_serve(r, stream);
+}
 
 }  // namespace aft

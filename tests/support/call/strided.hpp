@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -150,6 +151,9 @@ class strided {
       default: throw std::logic_error("strided::any: unsupported rank");
     }
   }
+
+  /// All of the memory, with what lies around the view.
+  std::span<T> storage() { return storage_; }
 
   /// True when no element outside the view has been written.
   bool surroundings_intact() {

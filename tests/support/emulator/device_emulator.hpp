@@ -136,7 +136,7 @@ bool product_forced();
 /// Device memory, and a device that can fail. Counts like aft::test::counting_resource.
 struct memory_statistics {
   std::size_t in_use = 0, peak = 0;
-  long allocations = 0, launches = 0;
+  long allocations = 0, launches = 0, waits = 0;
   void* stream = nullptr;  ///< of the last launch
 };
 memory_statistics& memory();
@@ -146,5 +146,27 @@ void release(void* p, std::size_t bytes);
 void fail_allocation(long nth);
 void fail_launch(long nth);
 bool launch_fails(void* stream);
+/// Whether calls find their stream being captured into a graph, from here on.
+void capture(bool on);
+bool capturing();
+/// Waits for a stream are counted; there is nothing to wait for.
+void wait();
+
+/// While device memory is apart, all of it that is allocated lies in pages that only kernels and copies can touch: what
+/// the host reads or writes there ends the program, and a kernel that is given memory of the host is a device_error. Of
+/// all host threads; while one of them runs a kernel the pages are open to the others too.
+void keep_apart(bool on);
+/// Such memory for a caller's tensors, taken and given back while it is not apart.
+void* take_apart(std::size_t bytes);
+void give_apart();
+/// Whether it is, and p is not of it.
+bool is_of_host(const void* p);
+/// The pages are open while this lives.
+struct opened {
+  opened();
+  opened(const opened&) = delete;
+  opened& operator=(const opened&) = delete;
+  ~opened();
+};
 
 }  // namespace aft::emulator

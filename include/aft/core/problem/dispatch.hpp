@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../executors.hpp"
+#include "device_request.hpp"
 #include "filter_problem.hpp"
 #include "problem.hpp"
 
@@ -46,6 +47,9 @@ void cuda_copy(const stream_ref& all_slots, const length_list& from, const lengt
 /// The first `bytes` bytes of a slot, once all before on the CUDA stream is done.
 template <class C>
 void cuda_read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, const cuda& exec);
+/// What a call over several ranks moves.
+template <class C>
+void cuda_serve(device_request& r, const cuda& exec);
 template <class C>
 struct cuda_backend {
   static constexpr bool included = false;

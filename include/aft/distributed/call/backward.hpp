@@ -26,21 +26,21 @@ struct backward_memory {
     const backward_problem& p = x.local;
     if (x.has_one_average()) return;
     const bool gives_sums = returns.gives_sums();
-    if (x.grid || at.stand_in) staged.emplace(x, at);
-    const index_t pairs = staged ? staged->pairs : 1, rows = p.B * at.queries * p.d * pairs;
-    dk = {x.memory, p.dk.set ? p.B * at.keys * p.hk : 0};
-    dv = {x.memory, p.dv.set || gives_sums ? p.B * at.keys * p.d * pairs : 0};
+    if (x.works_on_copies()) staged.emplace(x, at);
+    const index_t pairs = staged ? staged->pairs : 1;
+    dk = {x.kernel_memory, p.dk.set ? p.B * at.keys * p.hk : 0};
+    dv = {x.kernel_memory, p.dv.set || gives_sums ? p.B * at.keys * p.d * pairs : 0};
     if (!staged) return;
-    if (at.stand_in) y = {x.memory, rows};
-    dy = {x.memory, rows};
-    if (p.dq.set) dq = {x.memory, rows};
+    dy = {x.kernel_memory, p.B * at.queries * p.d * pairs};
+    if (at.stand_in) y = {x.kernel_memory, dy.size()};
+    if (p.dq.set) dq = {x.kernel_memory, dy.size()};
     row = {x.memory, p.d};
   }
 };
 
 /// The kernels' share of the rows, by one forward call: averages with the stand-in, and its weight.
 template <class C>
-void find_shares(const part& x, const backward_memory<C>& m, const kernels& run, const cpu& exec) {
+void find_shares(const part& x, const backward_memory<C>& m, const kernels& run) {
   moved_rows moved;
   problem p = x.local;
   place_rows(x, m.at, p, moved);
@@ -49,7 +49,7 @@ void find_shares(const part& x, const backward_memory<C>& m, const kernels& run,
   p.q = field{};
   p.gate_fn = gate::none;
   p.y = contiguous(m.y.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
-  run.forward(p, exec);
+  run.forward(p);
 }
 
 /// Incoming gradients for the kernels. With Z of join_row a weight of the whole is the kernels' a / Z, so that dy / Z
@@ -125,11 +125,11 @@ void split_value_gradient(const part& x, const backward_memory<C>& m) {
 
 /// The kernels' part of a call: gradients of this rank's rows.
 template <class C>
-void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run, const cpu& exec) {
+void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run) {
   if (x.has_one_average()) {
     const far_gradient far_part = m.returns.own_far();
     m.joint.set(m.keys.total());
-    return m.joint.run_backward(run, exec, m.keys.total(), m.returns.gives_sums() ? &far_part : nullptr);
+    return m.joint.run_backward(run, m.keys.total(), m.returns.gives_sums() ? &far_part : nullptr);
   }
   moved_rows moved;
   backward_problem p = x.local;
@@ -140,7 +140,7 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run,
     const far_sum far_part = m.keys.total();
     staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far_part : nullptr);
     staged.fill_queries();
-    if (m.at.stand_in) find_shares(x, m, run, exec);
+    if (m.at.stand_in) find_shares(x, m, run);
     stage_incoming(x, m);
     staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i]); });
     staged.set_operands(p);
@@ -155,7 +155,7 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run,
   p.dk = p.dv = field{};
   if (m.dk.size() > 0) p.dk = contiguous(m.dk.data(), dtype_of<C>, keys, m.at.keys, p.hk);
   if (m.dv.size() > 0) p.dv = contiguous(m.dv.data(), dtype_of<C>, keys, m.at.keys, p.d);
-  run.backward(p, exec);
+  run.backward(p);
   if (!m.staged) return;
   if (p.dq.set) write_query_gradient(x, m);
   if (m.dv.size() > 0) split_value_gradient(x, m);
@@ -163,10 +163,10 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run,
 
 /// Every rank's gradients. What each receives: as forward, then see key_returns and bias_gradient_part::sum.
 template <class C>
-[[gnu::noinline]] void run_cut_backward(const part& x, backward_memory<C>& m, const kernels& run, const cpu& exec,
+[[gnu::noinline]] void run_cut_backward(const part& x, backward_memory<C>& m, const kernels& run,
                                         const communicator_ref& ranks) {
-  m.keys.gather(m.own, run, exec, ranks);
-  if (x.queries().count() > 0) run_near_backward(x, m, run, exec);
+  m.keys.gather(m.own, run, ranks);
+  if (x.queries().count() > 0) run_near_backward(x, m, run);
   const problem& p = x.local;
   const index_t base = m.at.base * x.inner;
   const auto block = [&](const buffer<C>& rows, bool wanted, index_t channels) {
@@ -175,8 +175,8 @@ template <class C>
                      channels * static_cast<index_t>(sizeof(C)), base};
   };
   m.returns.exchange(block(m.dk, x.local.dk.set, p.hk), block(m.dv, x.local.dv.set, p.d), m.bias.key_rows(), m.own, run,
-                     exec, ranks, m.bias.key_sum());
-  m.bias.clear_far_columns();
+                     ranks, m.bias.key_sum());
+  m.bias.clear_far_columns(run);
   m.bias.sum(ranks);
 }
 

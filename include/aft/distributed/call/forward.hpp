@@ -23,12 +23,12 @@ struct forward_memory {
 
   explicit forward_memory(const part& x) : at(x), keys(x), own(x, false), joint(x) {
     const problem& p = x.local;
-    if (x.has_one_average() || (!x.grid && !at.stand_in)) return;
+    if (!x.works_on_copies()) return;
     staged.emplace(x, at);
     const index_t numbers = p.B * at.queries * p.d * staged->pairs;
-    y = {x.memory, numbers};
-    if (p.gate_fn != gate::none) average = {x.memory, numbers};
-    if (p.lse.set) lse = {x.memory, p.B * at.queries * p.hk};
+    y = {x.kernel_memory, numbers};
+    if (p.gate_fn != gate::none) average = {x.kernel_memory, numbers};
+    if (p.lse.set) lse = {x.kernel_memory, p.B * at.queries * p.hk};
     row = {x.memory, p.d};
   }
 };
@@ -80,20 +80,20 @@ void write_results(const part& x, const forward_memory<C>& m) {
 
 /// Every rank's rows. What each receives: see near_keys::gather.
 template <class C>
-[[gnu::noinline]] void run_cut_forward(const part& x, const forward_memory<C>& m, const kernels& run, const cpu& exec,
+[[gnu::noinline]] void run_cut_forward(const part& x, const forward_memory<C>& m, const kernels& run,
                                        const communicator_ref& ranks) {
-  m.keys.gather(m.own, run, exec, ranks);
+  m.keys.gather(m.own, run, ranks);
   if (x.queries().count() == 0) return;
   if (x.has_one_average()) {
     m.joint.set(m.keys.total());
-    return m.joint.run_forward(run, exec);
+    return m.joint.run_forward(run);
   }
   moved_rows moved;
   problem p = x.local;
   place_rows(x, m.at, p, moved);
   if (!m.staged) {
     set_near_keys(x, m.at, m.keys.k, m.keys.v, p);
-    return run.forward(p, exec);
+    return run.forward(p);
   }
   const staged_operands<C>& staged = *m.staged;
   const far_sum far_part = m.keys.total();
@@ -104,7 +104,7 @@ template <class C>
   p.y = contiguous(m.y.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
   if (m.average.size() > 0) p.average = contiguous(m.average.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
   if (m.lse.size() > 0) p.lse = contiguous(m.lse.data(), dtype_of<C>, m.at.grid, m.at.queries, p.hk);
-  run.forward(p, exec);
+  run.forward(p);
   write_results(x, m);
 }
 

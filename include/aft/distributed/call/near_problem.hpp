@@ -72,12 +72,12 @@ class staged_operands {
  public:
   staged_operands(const part& x, const placement& at) : x_(&x), at_(&at), pairs(at.stand_in ? 2 : 1) {
     const problem& p = x.local;
-    k = {x.memory, p.B * at.keys * p.hk};
-    v = {x.memory, p.B * at.keys * p.d * pairs};
-    if (p.gate_fn != gate::none) q = {x.memory, p.B * at.queries * p.d * pairs};
+    k = {x.kernel_memory, p.B * at.keys * p.hk};
+    v = {x.kernel_memory, p.B * at.keys * p.d * pairs};
+    if (p.gate_fn != gate::none) q = {x.kernel_memory, p.B * at.queries * p.d * pairs};
     average = {x.memory, at.stand_in ? p.B * p.d : 0};
     more = {x.memory, at.stand_in ? p.B * p.d : 0};
-    if (p.pair_mask()) mask = {x.memory, masks() * at.queries * at.keys};
+    if (p.pair_mask()) mask = {x.kernel_memory, masks() * at.queries * at.keys};
   }
 
  private:

@@ -16,9 +16,9 @@ class one_average {
   explicit one_average(const part& x) : x_(&x) {
     if (!x.has_one_average()) return;
     const problem& p = x.local;
-    key_ = {x.memory, p.B * p.hk};
-    value_ = {x.memory, p.B * p.d};
-    dv_ = {x.memory, p.B * p.d};
+    key_ = {x.kernel_memory, p.B * p.hk};
+    value_ = {x.kernel_memory, p.B * p.d};
+    dv_ = {x.kernel_memory, p.B * p.d};
   }
 
   void set(const far_sum& all) const {
@@ -31,21 +31,21 @@ class one_average {
     }
   }
 
-  void run_forward(const kernels& run, const cpu& exec) const {
+  void run_forward(const kernels& run) const {
     problem p = x_->local;
     place(p);
-    run.sum_forward(p, exec);
+    run.sum_forward(p);
   }
 
   /// Writes dq, and what this rank's rows give to all keys.
-  void run_backward(const kernels& run, const cpu& exec, const far_sum& all, const far_gradient* to) const {
+  void run_backward(const kernels& run, const far_sum& all, const far_gradient* to) const {
     const problem& local = x_->local;
     backward_problem p = x_->local;
     place(p);
     p.dk = p.dv = p.average = p.lse = field{};
     p.dbias = bias_ref{};
     if (to != nullptr) p.dv = contiguous(dv_.data(), dtype_of<C>, {1, 1, 1}, 1, local.d);
-    run.sum_backward(p, exec);
+    run.sum_backward(p);
     if (to == nullptr) return;
     const index_t group = all.keys > 0 ? all.channels / all.keys : 0;
     std::memcpy(to->max, all.max, static_cast<std::size_t>(all.keys) * sizeof(double));

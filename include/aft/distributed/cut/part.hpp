@@ -4,6 +4,7 @@
 
 #include <aft/core/checks/prepare.hpp>
 
+#include "../memory/device_memory.hpp"
 #include "../ranks/agreement.hpp"
 #include "cut.hpp"
 
@@ -20,9 +21,10 @@ struct part {
   backward_problem local{};
   cut where{};
   int rank = 0;
-  index_t inner = 1;  ///< positions for each index of the outermost axis: 1 for a sequence
-  bool grid = false;  ///< queries and keys are cells of one grid
-  std::pmr::memory_resource* memory = nullptr;
+  index_t inner = 1;                            ///< positions for each index of the outermost axis: 1 for a sequence
+  bool grid = false;                            ///< queries and keys are cells of one grid
+  std::pmr::memory_resource* memory = nullptr;  ///< of the host
+  std::pmr::memory_resource* kernel_memory = nullptr;  ///< the same, or where kernels of a device find a twin
 
   int ranks() const { return where.size(); }
   positions queries() const { return where.queries(rank); }
@@ -33,6 +35,8 @@ struct part {
   bool has_one_average() const {
     return local.bias.kind == bias_kind::none && near_keys().count() == 0 && where.has_far(rank);
   }
+  /// Whether kernels get copies of rows and keys in the arithmetic type: for keys that stand for others, and on a grid.
+  bool works_on_copies() const { return !has_one_average() && (grid || where.has_far(rank)); }
   /// Whether a key of the whole is hidden from all rows; s counts positions.
   bool hides(index_t b, index_t s) const {
     if (s >= local.lengths.of(b, where.all_keys() * inner)) return true;
@@ -98,6 +102,61 @@ struct part {
   }
 }
 
+/// What says which keys are hidden and which rows padding, where a device has it: copies of the host, which has to know
+/// that before any rank can say which keys it needs.
+class hidden_on_host {
+ public:
+  /// Lets the views of c be copies. What no check has passed yet and cannot be read stays as it is, for the checks.
+  void copy(checks::call& c, twin_memory& device) {
+    const dtype mask = c.mask.view.type();
+    if (mask == dtype::u8 || mask == dtype::i8) mask_ = copy_of(c.mask.view, 3, device);
+    for (checks::argument* a : {&c.key_lengths, &c.query_lengths}) {
+      const dtype type = a->view.type();
+      if (type == dtype::i64 || type == dtype::i32)
+        (a == &c.key_lengths ? lengths_ : query_lengths_) = copy_of(a->view, 1, device);
+    }
+  }
+
+  void set(problem& p) const {
+    const auto set_lengths = [](length_list& of, const buffer<std::byte>& copy) {
+      if (copy.size() == 0 || of.data == nullptr) return;
+      of.data = copy.data();
+      if (of.step != 0) of.step = of.wide ? 8 : 4;
+    };
+    set_lengths(p.lengths, lengths_.memory);
+    set_lengths(p.query_lengths, query_lengths_.memory);
+    if (p.mask == nullptr || mask_.memory.size() == 0) return;
+    p.mask = mask_.memory.data();
+    if (p.mask_sb != 0) p.mask_sb = mask_.of.extents[3] * mask_.of.extents[4];
+    if (p.mask_st != 0) p.mask_st = mask_.of.extents[4];
+    if (p.mask_ss != 0) p.mask_ss = 1;
+  }
+
+ private:
+  struct hidden_copy {
+    element_block of{};
+    buffer<std::byte> memory{};
+  };
+
+  static hidden_copy copy_of(any_view& v, std::size_t axes, twin_memory& device) {
+    if (v.empty() || !v.on_device() || v.data() == nullptr || v.rank() < 1 || v.rank() > axes) return {};
+    hidden_copy copy;
+    copy.of.data = static_cast<std::byte*>(v.data());
+    copy.of.size = size_of(v.type());
+    index_t extents[3] = {};
+    for (std::size_t i = 0; i < v.rank(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(element_block::axes) - v.rank() + i;
+      copy.of.extents[at] = extents[i] = v.extent(i);
+      copy.of.strides[at] = v.stride(i);
+    }
+    copy.memory = host_copy(copy.of, device);
+    v = any_view(copy.memory.data(), v.type(), v.rank(), extents, nullptr);
+    return copy;
+  }
+
+  hidden_copy mask_{}, lengths_{}, query_lengths_{};
+};
+
 /// Where the bias of a validated call may be other than 0.
 inline bias_reach reach_of(const checks::call& c) {
   if (c.bias.kind == bias_kind::filter) {
@@ -143,21 +202,27 @@ inline index_t outermost_extent(const any_view& v) {
   x.where = cut(queries, keys, reach, c.opt->causal, c.opt->outside == outside::excluded);
 }
 
-/// Both rounds of messages around the checks of a call. `take` takes the memory that the call of part x
-/// needs. Throws the same on
-/// all ranks, before anything is written and before data moves.
+/// Both rounds of messages around the checks of a call. `take` takes the memory that the call of part x needs, which
+/// has its own memory set; a device's lengths and masks become `hidden`. Throws the same on all ranks, before anything
+/// is written and before data moves.
 template <class Take>
-[[gnu::cold]] void agree(const checks::call& given, const communicator_ref& ranks, std::pmr::memory_resource* memory,
-                         part& x, const Take& take) {
+[[gnu::cold]] void agree(const checks::call& given, const communicator_ref& ranks, twin_memory* device,
+                         hidden_on_host& hidden, part& x, const Take& take) {
   checks::call c = given;
   x.call = &given;
   x.rank = ranks.rank();
-  x.memory = memory;
   introduction own;
   verdict v = verdict_of([&] {
     require_whole_sequences(c);
     checks::require_sane_all(c);
-    own = introduce(c);
+    if (device == nullptr) {
+      own = introduce(c);
+      return;
+    }
+    device->stream().require_waiting();
+    checks::call readable = c;
+    hidden.copy(readable, *device);
+    own = introduce(readable);
   });
   own.failed = v.kind == failure::none ? 0 : 1;
   const std::vector<introduction> all = all_of(ranks, own);
@@ -171,6 +236,7 @@ template <class Take>
       for (std::size_t i = checks::first_position(values) + 1; i + 1 < values.rank(); ++i) x.inner *= values.extent(i);
       set_cut(c, all, x);
       prepare_part(c, x);
+      hidden.set(x.local);
       // Those who want something else would be answered by nobody.
       for (const introduction& one : all)
         if (one.call != own.call) return;

@@ -59,19 +59,23 @@ class bias_gradient_part {
   bias_gradient_part(const part& x, index_t base, index_t cells) : x_(&x), base_(base), cells_(cells) {
     const backward_problem& p = x.local;
     const bias_ref& d = p.dbias;
+    if (d.kind == bias_kind::dense && d.w.set) {
+      zero_ = {x.kernel_memory, 1};
+      zero_.fill(0);
+    }
     if (d.kind == bias_kind::filter) {
       taps_ = d.heads * p.taps[0] * p.taps[1] * p.taps[2];
-      filter_ = {x.memory, taps_};
+      filter_ = {x.kernel_memory, taps_};
       filters_ = {x.memory, taps_ * x.ranks()};
       filter_.fill(C(0));
     }
     if (d.kind != bias_kind::factorized) return;
     if (d.u.set) {
-      u_ = {x.memory, d.u_heads * x.queries().count() * p.bias.rank};
+      u_ = {x.kernel_memory, d.u_heads * x.queries().count() * p.bias.rank};
       others_ = {x.memory, d.u_heads * longest(false) * p.bias.rank};
     }
     if (!d.v.set) return;
-    v_ = {x.memory, d.v_heads * cells * p.bias.rank};
+    v_ = {x.kernel_memory, d.v_heads * cells * p.bias.rank};
     sum_ = {x.memory, d.v_heads * x.keys().count() * p.bias.rank};
     const index_t most = d.v_heads * longest(true) * p.bias.rank;
     if (most > others_.size()) others_ = {x.memory, most};
@@ -103,22 +107,21 @@ class bias_gradient_part {
   const buffer<C>& key_sum() const { return sum_; }
 
   /// Columns of a dense bias that the kernels did not write: their gradient is 0.
-  void clear_far_columns() const {
+  void clear_far_columns(const kernels& run) const {
     const backward_problem& p = x_->local;
     const bias_ref& d = p.dbias;
-    if (d.kind != bias_kind::dense || !d.w.set) return;
-    matrix w = d.w;
-    if (w.data == nullptr) return;
-    w.data -= x_->keys().first * w.sc * size_of(w.type);
-    const C zero(0);
-    for (index_t b = 0; b < d.batch; ++b)
-      for (index_t h = 0; h < d.heads; ++h)
-        for (index_t t = 0; t < p.Tq; ++t)
-          for (index_t s = 0; s < x_->where.all_keys(); ++s) {
-            if (s == base_) s += cells_;
-            if (s >= x_->where.all_keys()) break;
-            store_row(&zero, w.data + (b * w.sb + h * w.sh + t * w.sr + s * w.sc) * size_of(w.type), w.type, 1, 1);
-          }
+    if (zero_.size() == 0 || d.w.data == nullptr) return;
+    const matrix& w = d.w;
+    const index_t all = x_->where.all_keys(), last = min_of(base_ + cells_, all);
+    for (const positions& columns : {positions{0, max_of(base_, index_t{0})}, positions{last, all}}) {
+      if (columns.count() == 0) continue;
+      const index_t size = size_of(w.type);
+      run.clear({w.data + (columns.first - x_->keys().first) * w.sc * size,
+                 size,
+                 {1, d.batch, d.heads, p.Tq, columns.count()},
+                 {0, w.sb, w.sh, w.sr, w.sc}},
+                reinterpret_cast<const std::byte*>(zero_.data()));
+    }
   }
 
   /// Sums in rank order, of what all ranks have whole, into the caller's tensors, with the same bits on all ranks.
@@ -188,6 +191,7 @@ class bias_gradient_part {
   index_t base_, cells_, taps_ = 0;
   moved_rows moved_{};
   buffer<C> filter_, filters_, u_, v_, sum_, others_;
+  buffer<double> zero_;  // of every floating type
 };
 
 }  // namespace distributed

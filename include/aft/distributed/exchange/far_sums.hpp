@@ -3,8 +3,8 @@
 /// their gradients follow from.
 #pragma once
 
-#include "buffer.hpp"
 #include "../cut/part.hpp"
+#include "kernels.hpp"
 #include "rows.hpp"
 
 #include <algorithm>
@@ -103,14 +103,6 @@ struct far_gradient {
   }
 };
 
-/// The functions of a backend that a cut call needs, of one operator and of aft::simple.
-struct kernels {
-  void (*forward)(const problem& p, const cpu& exec);
-  void (*backward)(const backward_problem& p, const cpu& exec);
-  void (*sum_forward)(const problem& p, const cpu& exec);
-  void (*sum_backward)(const backward_problem& p, const cpu& exec);
-};
-
 /// A call of aft::simple with one row over some of a rank's own keys, less the largest of them: then the sum's
 /// logarithm is small, and as exact in the arithmetic type as the sum. So the operator's own kernels give the sums,
 /// relative to the maximum, and no exponential of a key is taken here.
@@ -126,29 +118,29 @@ class own_keys {
     if (!x.where.sends_any(x.rank)) n = 0;
     const problem& p = *p_;
     const index_t B = p.B, one = n > 0 ? 1 : 0;
-    k_ = {x.memory, B * n * p.hk};
-    v_ = {x.memory, B * n * p.d};
-    y_ = {x.memory, one * B * p.d};
-    lse_ = {x.memory, one * B * p.hk};
+    k_ = {x.kernel_memory, B * n * p.hk};
+    v_ = {x.kernel_memory, B * n * p.d};
+    y_ = {x.kernel_memory, one * B * p.d};
+    lse_ = {x.kernel_memory, one * B * p.hk};
     max_ = {x.memory, one * B * p.hk};
     one_ = {x.memory, one * far_sum::size(p)};
     if (!backward) return;
-    dy_ = {x.memory, one * B * max_of(p.d, p.hk)};
+    dy_ = {x.kernel_memory, one * B * max_of(p.d, p.hk)};
     off_ = {x.memory, one * B * p.hk};
-    dk_ = {x.memory, B * n * p.hk};
-    dv_ = {x.memory, B * n * p.d};
-    weights_ = {x.memory, B * n * p.hk};
+    dk_ = {x.kernel_memory, B * n * p.hk};
+    dv_ = {x.kernel_memory, B * n * p.d};
+    weights_ = {x.kernel_memory, B * n * p.hk};
   }
 
   /// Adds the sum over a region to `to`.
-  void fold(const positions& region, const kernels& run, const cpu& exec, const far_sum& to) const {
+  void fold(const positions& region, const kernels& run, const far_sum& to) const {
     const far_sum one(one_.data(), *p_);
     const index_t group = p_->hk > 0 ? p_->d / p_->hk : 0;
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
       find_largest(n);
       subtract_largest(n);
-      run.sum_forward(problem_of(n), exec);
+      run.sum_forward(problem_of(n));
       for (index_t i = 0; i < one.keys; ++i) {
         one.max[i] = static_cast<double>(max_[i]);
         const bool none = max_[i] == -std::numeric_limits<C>::infinity();
@@ -163,15 +155,14 @@ class own_keys {
   /// What rows elsewhere give to the gradients of a region: take(s0, n, dk, dv) gets those of keys s0 to s0 + n of the
   /// whole, (B, n, channels), by chunks.
   template <class Take>
-  void find_gradients(const positions& region, const kernels& run, const cpu& exec, const far_gradient& g,
-                      const Take& take) const {
+  void find_gradients(const positions& region, const kernels& run, const far_gradient& g, const Take& take) const {
     const problem& p = *p_;
     const index_t group = p.hk > 0 ? p.d / p.hk : 0;
     for (index_t i = 0; i < g.keys; ++i) max_[i] = static_cast<C>(g.max[i]);
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
       subtract_largest(n);
-      run.sum_forward(problem_of(n), exec);
+      run.sum_forward(problem_of(n));
       // The call's weights are e^(k - max) / Z, so that with dy = Z slope it gives dv, and of dk all but that its
       // average is not offset / slope: the sum over channels of what that makes is another e^(k - max) times.
       for (index_t i = 0; i < g.keys; ++i) {
@@ -189,7 +180,7 @@ class own_keys {
       b.dy = contiguous(dy_.data(), dtype_of<C>, {1, 1, 1}, 1, p.d);
       b.dk = contiguous(dk_.data(), dtype_of<C>, {1, 1, n}, n, p.hk);
       b.dv = contiguous(dv_.data(), dtype_of<C>, {1, 1, n}, n, p.d);
-      run.sum_backward(b, exec);
+      run.sum_backward(b);
       // e^(k - max) itself, as the gradient of values that are no one's.
       for (index_t i = 0; i < g.keys; ++i) dy_[i] = static_cast<C>(std::exp(static_cast<double>(lse_[i])));
       std::fill_n(v_.data(), p.hk, C(0));
@@ -199,7 +190,7 @@ class own_keys {
       b.dk = field{};
       b.dy = contiguous(dy_.data(), dtype_of<C>, {1, 1, 1}, 1, p.hk);
       b.dv = contiguous(weights_.data(), dtype_of<C>, {1, 1, n}, n, p.hk);
-      run.sum_backward(b, exec);
+      run.sum_backward(b);
       for (index_t i = 0; i < p.B; ++i)
         for (index_t s = 0; s < n; ++s) {
           const index_t at = (i * n + s) * p.hk;

@@ -61,8 +61,10 @@ class near_keys {
   explicit near_keys(const part& x) : x_(&x) {
     const problem& p = x.local;
     const index_t cells = x.near_keys().count() * x.inner;
-    k_bytes_ = {x.memory, p.B * cells * p.hk * size_of(p.k.type)};
-    v_bytes_ = {x.memory, p.B * cells * p.d * size_of(p.v.type)};
+    // Kernels read them where they do not read copies.
+    std::pmr::memory_resource* const from = x.works_on_copies() ? x.memory : x.kernel_memory;
+    k_bytes_ = {from, p.B * cells * p.hk * size_of(p.k.type)};
+    v_bytes_ = {from, p.B * cells * p.d * size_of(p.v.type)};
     k = {k_bytes_.data(), p.B, cells, p.hk * size_of(p.k.type), x.near_keys().first * x.inner};
     v = {v_bytes_.data(), p.B, cells, p.d * size_of(p.v.type), x.near_keys().first * x.inner};
     index_t out = 0, in = 0;
@@ -88,7 +90,7 @@ class near_keys {
   /// Received: each near key that another rank has once, hk + d numbers of the data's type, and B (2 hk + d) doubles
   /// from each rank that has far keys.
   template <class C>
-  void gather(const own_keys<C>& own, const kernels& run, const cpu& exec, const communicator_ref& ranks) const {
+  void gather(const own_keys<C>& own, const kernels& run, const communicator_ref& ranks) const {
     const part& x = *x_;
     const auto regions = x.where.regions(x.rank);
     const bool sends = x.where.sends_any(x.rank);
@@ -96,7 +98,7 @@ class near_keys {
       sum_of(i).clear();
       for (int r = 0; r < x.ranks(); ++r) {
         if (!x.where.is_far(regions[i], r)) continue;
-        own.fold(regions[i], run, exec, sum_of(i));
+        own.fold(regions[i], run, sum_of(i));
         break;
       }
     }

@@ -43,7 +43,7 @@ class key_returns {
 
   /// dk, dv and `factor` are this rank's rows' gradients of its near keys; where one is not wanted it has no data.
   void exchange(const row_block& dk, const row_block& dv, const row_block& factor, const own_keys<C>& keys,
-                const kernels& run, const cpu& exec, const communicator_ref& ranks, const buffer<C>& factor_sum) const {
+                const kernels& run, const communicator_ref& ranks, const buffer<C>& factor_sum) const {
     const int n = x_->ranks();
     for (int shift = 0; shift < n; ++shift) {
       const int to = (x_->rank + shift) % n, from = (x_->rank + n - shift) % n;
@@ -62,7 +62,7 @@ class key_returns {
         std::memcpy(in.data(), outbox_.data(), in.size());
       }
     }
-    sum(keys, run, exec, factor_sum);
+    sum(keys, run, factor_sum);
   }
 
  private:
@@ -90,7 +90,7 @@ class key_returns {
       for (index_t i = 0; i < count * numbers; ++i) to[(o * own + first) * numbers + i] += static_cast<Sum>(*from++);
   }
 
-  void sum(const own_keys<C>& keys, const kernels& run, const cpu& exec, const buffer<C>& factor_sum) const {
+  void sum(const own_keys<C>& keys, const kernels& run, const buffer<C>& factor_sum) const {
     const part& x = *x_;
     const backward_problem& p = x.local;
     const index_t own = x.keys().count() * x.inner;
@@ -110,7 +110,7 @@ class key_returns {
         add_rows(in, p.dbias.v_heads, x.keys().count(), first, count, p.bias.rank, factor_sum.data());
     }
     if (sums_back()) {
-      add_far(far_part, keys, run, exec);
+      add_far(far_part, keys, run);
     } else if (!near_any_) {
       clear({x.keys().first, x.keys().last});
     }
@@ -120,8 +120,7 @@ class key_returns {
   }
 
   /// What far rows give is added to what near ones gave; where there are none it is all, and the caller's at once.
-  void add_far(const std::vector<far_gradient>& far_part, const own_keys<C>& keys, const kernels& run,
-               const cpu& exec) const {
+  void add_far(const std::vector<far_gradient>& far_part, const own_keys<C>& keys, const kernels& run) const {
     for (const positions& region : x_->where.regions(x_->rank)) {
       const far_gradient joint(joint_.data(), x_->local);
       joint.clear();
@@ -135,7 +134,7 @@ class key_returns {
       if (!any) continue;
       const backward_problem& p = x_->local;
       const index_t own = x_->keys().count() * x_->inner, begin = x_->keys().first * x_->inner;
-      keys.find_gradients(region, run, exec, joint, [&](index_t s0, index_t n, const C* dk, const C* dv) {
+      keys.find_gradients(region, run, joint, [&](index_t s0, index_t n, const C* dk, const C* dv) {
         for (index_t b = 0; b < p.B; ++b)
           for (index_t s = 0; s < n; ++s, dk += p.hk, dv += p.d) {
             const index_t to = s0 - begin + s;

@@ -43,7 +43,7 @@ struct introduction {
 };
 
 /// How a rank failed before data moved.
-enum class failure : std::int32_t { none, shape, memory, other };
+enum class failure : std::int32_t { none, shape, memory, device, other };
 
 /// The second message of every rank.
 struct verdict {
@@ -86,6 +86,8 @@ verdict verdict_of(const Prepare& prepare) {
     v.set(failure::shape, e.what());
   } catch (const std::bad_alloc& e) {
     v.set(failure::memory, e.what());
+  } catch (const device_error& e) {
+    v.set(failure::device, e.what());
   } catch (const std::exception& e) {
     v.set(failure::other, e.what());
   }
@@ -102,6 +104,7 @@ verdict verdict_of(const Prepare& prepare) {
     const std::string text = "rank " + std::to_string(r) + ": " + v.text;
     if (v.kind == failure::shape) throw shape_error(text);
     if (v.kind == failure::memory) throw rank_out_of_memory(text);
+    if (v.kind == failure::device) throw device_error(text);
     throw std::runtime_error(text);
   }
   for (std::size_t r = 1; r < all.size(); ++r) {

@@ -58,6 +58,10 @@ template <class C>
 void cuda_read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, const cuda& exec) {
   AFT_COMPILED_ENTRIES::compiled_cuda_read(all_slots, slot, to, bytes, exec.stream);
 }
+template <class C>
+void cuda_serve(device_request& r, const cuda& exec) {
+  AFT_COMPILED_ENTRIES::compiled_cuda_serve(r, exec.stream);
+}
 
 }  // namespace AFT_ISA
 }  // namespace aft

@@ -21,6 +21,7 @@ AFT_OF_LIBRARY void compiled_cuda_copy(const stream_ref& all_slots, const length
                                        index_t n, void* stream);
 AFT_OF_LIBRARY void compiled_cuda_read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes,
                                        void* stream);
+AFT_OF_LIBRARY void compiled_cuda_serve(device_request& r, void* stream);
 #undef AFT_OF_LIBRARY
 
 }  // namespace aft::AFT_COMPILED_ENTRIES

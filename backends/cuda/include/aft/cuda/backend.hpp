@@ -21,13 +21,15 @@ struct add_with_aft_add_cuda_instantiations {
   static void filter(const filter_problem& p, void* stream);
 };
 
-/// The same for slots, whose headers are of no type: any instantiations hold it.
+/// The same for slots, whose headers are of no type, and for what calls over several ranks move: any instantiations
+/// hold it.
 template <>
 struct add_with_aft_add_cuda_instantiations<void> {
   static void reset(const stream_ref& all_slots, index_t first, index_t last, void* stream);
   static void copy(const stream_ref& all_slots, const length_list& from, const length_list& to, index_t n,
                    void* stream);
   static void read(const stream_ref& all_slots, index_t slot, void* to, index_t bytes, void* stream);
+  static void serve(device_request& r, void* stream);
 };
 
 inline namespace AFT_ISA {
@@ -105,6 +107,15 @@ void cuda_read(const stream_ref& all_slots, index_t slot, void* to, index_t byte
   cuda_impl::run_read(all_slots, slot, to, bytes, exec.stream);
 #else
   add_with_aft_add_cuda_instantiations<void>::read(all_slots, slot, to, bytes, exec.stream);
+#endif
+}
+
+template <class C>
+void cuda_serve(device_request& r, const cuda& exec) {
+#if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
+  cuda_impl::run_serve(r, exec.stream);
+#else
+  add_with_aft_add_cuda_instantiations<void>::serve(r, exec.stream);
 #endif
 }
 

@@ -5,6 +5,7 @@
 #include "launch/backward.cuh"
 #include "launch/forward.cuh"
 #include "launch/packed.cuh"
+#include "launch/requests.cuh"
 #include "launch/stream.cuh"
 #include "maps/attention_map.cuh"
 #include "maps/gumbel_filter.cuh"
@@ -13,11 +14,11 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
-/// Builds for debugging look at every pointer: a host pointer in a device view is found here by its name, and not by a
-/// fault on the device.
+/// Builds for debugging, and those for the emulated device, look at every pointer: a host pointer in a device view is
+/// found here by its name, and not by a fault on the device.
 inline void require_device_memory([[maybe_unused]] const call_stream& stream,
                                   [[maybe_unused]] const backward_problem& p) {
-#if !defined(NDEBUG)
+#if !defined(NDEBUG) || defined(AFT_DEVICE_EMULATOR)
   const struct {
     const void* data;
     const char* name;
@@ -149,6 +150,17 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
   own.throw_on(device_read(to, from, static_cast<std::size_t>(bytes), stream), "reading a slot");
 }
 
+inline void run_serve(device_request& r, void* stream) {
+  const device_guard guard(stream, r.op);
+  const call_stream own(r.op, stream);
+#if !defined(NDEBUG) || defined(AFT_DEVICE_EMULATOR)
+  for (const void* const p : {r.what == device_action::copy ? r.to.data : nullptr, r.from.data}) {
+    if (p != nullptr) own.throw_on(pointer_error(p), "the memory of a tensor");
+  }
+#endif
+  serve(r, own);
+}
+
 }  // namespace aft::inline AFT_ISA::cuda_impl
 
 #if !defined(AFT_COMPILED_LEVEL)  // the compiled library has entries of its own
@@ -168,6 +180,9 @@ inline void run_read(const stream_ref& all_slots, index_t slot, void* to, index_
                                                                          aft::index_t slot, void* to,
                                                                          aft::index_t bytes, void* stream) {
   aft::cuda_impl::run_read(all_slots, slot, to, bytes, stream);
+}
+[[gnu::weak]] void aft::add_with_aft_add_cuda_instantiations<void>::serve(aft::device_request& r, void* stream) {
+  aft::cuda_impl::run_serve(r, stream);
 }
 #endif
 

@@ -29,13 +29,27 @@ inline void device_release(void* p, std::size_t bytes, void*) {
   emulator::release(p, bytes);
 }
 inline std::string device_clear(void* p, std::size_t bytes, void*) {
+  const emulator::opened open;
   std::memset(p, 0, bytes);
   return {};
 }
 /// To the host, once everything before on the stream is done.
 inline std::string device_read(void* to, const void* from, std::size_t bytes, void*) {
+  const emulator::opened open;
   std::memcpy(to, from, bytes);
   return {};
+}
+inline std::string device_write(void* to, const void* from, std::size_t bytes, void*) {
+  const emulator::opened open;
+  std::memcpy(to, from, bytes);
+  return {};
+}
+inline std::string device_wait(void*) {
+  emulator::wait();
+  return {};
+}
+inline bool is_capturing(void*) {
+  return emulator::capturing();
 }
 /// `bytes` of dynamic shared memory.
 template <class... P, class... A>
@@ -43,6 +57,7 @@ std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int
                           const A&... arguments) {
   if (emulator::launch_fails(stream)) return "cudaErrorLaunchFailure (unspecified launch failure)";
   const std::size_t shared = bytes == 0 ? emulator::ordinary_shared_bytes : static_cast<std::size_t>(bytes);
+  const emulator::opened open;
   emulator::run(
       blocks, threads, [&] { kernel(arguments...); }, shared);
   return {};
@@ -64,8 +79,9 @@ inline index_t multiprocessors() {
 struct device_guard {
   explicit device_guard(void*, const char*) {}
 };
-inline std::string pointer_error(const void*) {
-  return {};
+/// Memory of the host, where tests keep it apart.
+inline std::string pointer_error(const void* p) {
+  return emulator::is_of_host(p) ? "cudaErrorInvalidValue (a pointer to memory of the host)" : "";
 }
 
 #else
@@ -96,6 +112,13 @@ inline std::string device_clear(void* p, std::size_t bytes, void* stream) {
 inline std::string device_read(void* to, const void* from, std::size_t bytes, void* stream) {
   const std::string error = error_text(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(stream)));
   return error.empty() ? error_text(cudaStreamSynchronize(stream_of(stream))) : error;
+}
+/// From the host, which leaves the memory as it is until it has waited for the stream.
+inline std::string device_write(void* to, const void* from, std::size_t bytes, void* stream) {
+  return error_text(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(stream)));
+}
+inline std::string device_wait(void* stream) {
+  return error_text(cudaStreamSynchronize(stream_of(stream)));
 }
 template <class... P, class... A>
 std::string device_launch(void (*kernel)(P...), index_t blocks, int threads, int bytes, void* stream,
