@@ -20,7 +20,10 @@ object to_tuple(const extents& shape) {
 
 // A capsule says nothing of the library that it came from, and the array interface is NumPy's.
 maker::maker(PyObject* like, const array& as) {
-  if (as.came_by() == protocol::dlpack) from_dlpack_ = find_from_dlpack(like);
+  if (as.came_by() != protocol::dlpack) return;
+  const std::int32_t kind = as.tensor()->device.type;
+  if (kind == cuda_device || kind == managed_device) on_gpu_ = like;
+  from_dlpack_ = find_from_dlpack(like);
 }
 
 void result::want(const place& at, PyObject* wanted, const maker& m, const std::optional<extents>& shape,
@@ -31,11 +34,17 @@ void result::want(const place& at, PyObject* wanted, const maker& m, const std::
     given_.take(at, wanted, access::write);
     python_ = object::shared(wanted);
   } else if (shape && is_floating(type)) {
-    make(m, *shape, type);
+    make(at, m, *shape, type);
   }
 }
 
-void result::make(const maker& m, const extents& shape, element_type type) {
+void result::make(const place& at, const maker& m, const extents& shape, element_type type) {
+  if (m.on_gpu() != nullptr) python_ = empty_beside(m.on_gpu(), to_tuple(shape).get(), type.code, type.bits);
+  if (python_) {
+    given_.take(at, python_.get(), access::write);
+    return;
+  }
+  // Where there is no such array, memory of the host: beside a GPU's the call is refused, by a text that names both.
   if (m.from_dlpack()) {
     block_.emplace(shape, type);
     own_ = block_->tensor();
