@@ -21,7 +21,7 @@ import json
 import pathlib
 import statistics
 
-TURNS, SECONDS, WINDOW, HEADS, HEAD_CHANNELS = 9, 0.2, 32, 8, 64
+TURNS, SECONDS, WINDOW, HEADS, HEAD_CHANNELS = 7, 0.1, 32, 8, 64
 
 
 def eager(torch, q, k, v, w):
