@@ -89,6 +89,7 @@ bool is_jax(PyObject* package) {
 }  // namespace
 
 bool is_numpy_array(PyObject* x) {
+  // Kept for good once it is found: NumPy cannot be imported twice.
   static PyTypeObject* ndarray = nullptr;
   if (ndarray == nullptr) {
     const object key = object::owned(PyUnicode_FromString("numpy"));
@@ -119,11 +120,13 @@ object find_from_dlpack(PyObject* x) {
 
 object empty_beside(PyObject* x, PyObject* shape, std::uint8_t code, std::uint8_t bits) {
   const object own = package_of(reinterpret_cast<PyObject*>(Py_TYPE(x)));
+  // Its arrays are values, which compiled programs may share: none of them is written to.
   if (own && is_jax(own.get())) return {};
   const object library = find_library(x, empty_name.get());
   if (!library) return {};
   const object type = object::owned_or_absent(PyObject_GetAttrString(library.get(), standard_type(code, bits)));
   const object device = object::owned_or_absent(PyObject_GetAttr(x, device_name.get()));
+  // A library without the type or without devices cannot say where its array is to be.
   if (!type || !device) return {};
   const object empty = object::owned(PyObject_GetAttr(library.get(), empty_name.get()));
   const object arguments = object::owned(PyTuple_Pack(1, shape));
@@ -142,6 +145,7 @@ const exchange_functions* find_exchange(PyObject* x) {
   static const exchange_functions* last = nullptr;
   PyTypeObject* const type = Py_TYPE(x);
   if (type == last_type) return last;
+  // The attribute is the type's, so that what an object has under that name does not count.
   const exchange_functions* found = nullptr;
   const object capsule =
       object::owned_or_absent(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), exchange_attribute.get()));
@@ -157,10 +161,12 @@ const exchange_functions* find_exchange(PyObject* x) {
 
 bool is_recorded(PyObject* x) {
   const object asked = object::owned_or_absent(PyObject_GetAttr(x, requires_grad_name.get()));
+  // An array of flags under that name, or none, is no tensor that records.
   if (!asked || asked.get() != Py_True) return false;
   const object enabled = ask_packages(x, [](PyObject* package) {
     return object::owned_or_absent(PyObject_GetAttr(package, is_grad_enabled_name.get()));
   });
+  // A library that cannot be asked may be recording.
   if (!enabled) return true;
   return object::owned(PyObject_CallObject(enabled.get(), nullptr)).get() == Py_True;
 }

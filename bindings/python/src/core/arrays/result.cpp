@@ -30,6 +30,7 @@ void result::want(const place& at, PyObject* wanted, const maker& m, const std::
                   element_type type) {
   if (wanted == Py_None) return;
   wanted_ = true;
+  // A place of the caller's is used whatever its shape: what does not fit the library refuses by name.
   if (wanted != Py_True) {
     given_.take(at, wanted, access::write);
     python_ = object::shared(wanted);
@@ -56,16 +57,19 @@ void result::make(const place& at, const maker& m, const extents& shape, element
 }
 
 std::optional<extents> result::shape() const {
+  // Of a place too, which then tells how many rows the others have.
   return made_ ? std::optional(block_->shape) : shape_of(given_);
 }
 
 object result::to_python(const maker& m) const {
   if (!made_) return python_ ? python_ : object::shared(Py_None);
+  // Imported by the library that it goes to: no element is copied.
   const object memory = make_memory(*block_);
   return object::owned(PyObject_CallFunctionObjArgs(m.from_dlpack().get(), memory.get(), nullptr));
 }
 
 std::optional<extents> shape_of(const array& a) {
+  // Beyond that an array's extents were not read.
   if (!a.given() || a.axes() > array::most_axes) return {};
   return extents(a.tensor()->shape, a.tensor()->shape + a.axes());
 }
