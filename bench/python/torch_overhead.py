@@ -3,7 +3,7 @@
 """What a call of aft.torch costs beside its work: microseconds of calls on one position of 8 channels, with one thread.
 
 torch_overhead.py [<file.json>]          measures: needs the package and PyTorch
-torch_overhead.py --table <file.json>    prints the table of docs/python/torch.md
+torch_overhead.py --table <file.json>    prints the table that page.py puts into a page
 
 Beside them stand an addition and PyTorch's attention on the same tensors, which say how fast the machine is at that
 moment. The calls take turns, and the shortest of all turns counts: what else runs on a machine only makes them longer.
