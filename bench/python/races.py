@@ -106,7 +106,8 @@ def races(length, channels):
 
 def table(record):
     """Lines of the page: how long a call of ours takes, and how many times as long the others do."""
-    yield (f"Causal calls on float tensors (1, {record['length']}, {record['channels']}), {record['threads']} threads of "
+    threads = "one thread" if record["threads"] == 1 else f"{record['threads']} threads"
+    yield (f"Causal calls on float tensors (1, {record['length']}, {record['channels']}), {threads} of "
            f"{record['processor']}, PyTorch {record['torch']}, commit `{record['commit'][:12]}`, {record['date']}, "
            f"load {record['load'][0]:g} before and {record['load'][1]:g} after:")
     yield ""

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which releases of PyTorch the tests of aft.torch passed with, and when.
 
-record.py <python> <folder that holds the package aft> <records.json>   runs them, and puts what passed into the records
-record.py --table <records.json>                                        prints the table of docs/python/torch.md, which
-                                                                        tests/python/arrays/test_documents.py holds to it
+record_torch.py <python> <folder that holds the package aft> <records.json>
+    runs them, and puts what passed into the records
+record_torch.py --table <records.json>
+    prints the table that bench/python/page.py puts into docs/python/torch.md
 """
 
 import json
@@ -45,7 +46,7 @@ def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     python, package, file = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
-    done = subprocess.run(["sh", HERE / "run.sh", python, package], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", HERE / "torch/run.sh", python, package], capture_output=True, text=True, check=False)
     passed, left_out = counts((done.stdout.strip().splitlines() or [""])[-1])
     version, own = said_by(python, "-c", "import platform, torch; print(torch.__version__, platform.python_version())").split()
     records = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
