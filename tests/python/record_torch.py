@@ -46,13 +46,15 @@ def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     python, package, file = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+    # Before the tests, which take so long that somebody may commit meanwhile.
+    commit = said_by("git", "-C", HERE, "rev-parse", "HEAD")
     done = subprocess.run(["sh", HERE / "torch/run.sh", python, package], capture_output=True, text=True, check=False)
     passed, left_out = counts((done.stdout.strip().splitlines() or [""])[-1])
     version, own = said_by(python, "-c", "import platform, torch; print(torch.__version__, platform.python_version())").split()
     records = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     records[version.split("+")[0]] = {"passed": passed, "left_out": left_out, "python": own,
                                       "date": time.strftime("%Y-%m-%d", time.gmtime()),
-                                      "commit": said_by("git", "-C", HERE, "rev-parse", "HEAD")}
+                                      "commit": commit}
     file.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
