@@ -181,6 +181,10 @@ function(aft_need_device_emulator)
                                   PROPERTIES COMPILE_OPTIONS "-fno-sanitize=all" COMPILE_DEFINITIONS AFT_ASAN_FIBERS)
     endforeach()
   endif()
+  # The Python extension on the emulated device is a shared library. What threads have of their own stays as near as in a program.
+  set_target_properties(aft_device_emulator PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                                       VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_options(aft_device_emulator PRIVATE -ftls-model=initial-exec)
   # Kernels are slow enough on a host; where a build asks for less, their checks still see everything.
   target_compile_options(aft_device_emulator PRIVATE -O2)
   # Loops of a few steps that only -O3 unrolls, and little code.

@@ -12,15 +12,15 @@ next to each other meet the same other work on a machine, so that it cancels, an
 """
 
 import argparse
-import json
-import platform
+import contextlib
+import pathlib
 import statistics
 import time
 
 import torch
 
-import aft
 import aft.torch
+from record import measured
 
 TURNS, CALLS = 21, 40
 
@@ -47,7 +47,7 @@ def ratios(product, mix):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", nargs="?")
+    parser.add_argument("file", nargs="?", type=pathlib.Path)
     parser.add_argument("--threads", type=int, help="PyTorch's choice by default")
     line = parser.parse_args()
     if line.threads is not None:
@@ -55,16 +55,12 @@ def main():
     # Calls of some hundred microseconds: long enough for all threads, and short enough for what lies between to count.
     a = torch.randn(256, 256)
     x = torch.randn(1, 512, 256)
-    found = ratios(lambda: a @ a, lambda: aft.torch.simple(x, x, x, causal=True))
-    quarters = statistics.quantiles(found, n=4)
+    with measured(line.file) if line.file else contextlib.nullcontext({}) as record:
+        found = ratios(lambda: a @ a, lambda: aft.torch.simple(x, x, x, causal=True))
+        quarters = statistics.quantiles(found, n=4)
+        record.update(ratio=round(quarters[1], 3), quartiles=[round(q, 3) for q in quarters[::2]], turns=TURNS)
     print(f"alternating over both alone: {quarters[1]:.2f} (half of the turns {quarters[0]:.2f} to {quarters[2]:.2f}), "
           f"{torch.get_num_threads()} threads")
-    if line.file:
-        record = {"ratio": round(quarters[1], 3), "quartiles": [round(q, 3) for q in quarters[::2]], "turns": TURNS,
-                  "threads": torch.get_num_threads(), "date": time.strftime("%Y-%m-%d", time.gmtime()),
-                  "aft": aft.build_info(), "torch": torch.__version__, "python": platform.python_version()}
-        with open(line.file, "w", encoding="utf-8") as file:
-            file.write(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import timeit
 import numpy
 
 import aft
+from record import processor
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPETITIONS, CALLS = 50, 2000
@@ -37,11 +38,6 @@ def of_c(prefix):
         subprocess.run(["cc", "-O2", "-c", HERE / "small_call.c", "-I", prefix / "include", "-o", compiled], check=True)
         subprocess.run(["c++", compiled, library, "-fopenmp", "-o", program], check=True)
         return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
-
-
-def processor():
-    lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), platform.processor())
 
 
 def main():

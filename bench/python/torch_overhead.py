@@ -2,32 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call of aft.torch costs beside its work: microseconds of calls on one position of 8 channels, with one thread.
 
-torch_overhead.py [<file.json>]: needs the package and PyTorch. Beside them stand an addition and PyTorch's attention on
-the same tensors, which say how fast the machine is at that moment. The shortest of several repetitions: what else runs
-on a machine only makes them longer.
+torch_overhead.py [<file.json>]          measures: needs the package and PyTorch
+torch_overhead.py --table <file.json>    prints the table that page.py puts into a page
+
+Beside them stand an addition and PyTorch's attention on the same tensors, which say how fast the machine is at that
+moment. The calls take turns, and the shortest of all turns counts: what else runs on a machine only makes them longer.
 """
 
 import json
-import platform
+import pathlib
 import sys
 import timeit
 
-import numpy
-import torch
-
-import aft
-import aft.torch
-
-REPETITIONS, CALLS = 7, 2000
+# Turns so short that many pass between two interruptions.
+REPETITIONS, CALLS = 200, 100
 
 
-def microseconds(call):
-    call()
-    return round(min(timeit.repeat(call, number=CALLS, repeat=REPETITIONS)) / CALLS * 1e6, 2)
+def shortest(calls):
+    """Microseconds of each call."""
+    turns = []
+    for _ in range(REPETITIONS):
+        turns.append({name: timeit.timeit(call, number=CALLS) / CALLS * 1e6 for name, call in calls.items()})
+    return {name: round(min(turn[name] for turn in turns), 2) for name in calls}
 
 
 def calls():
     """Name and call, from the library's own to a step of training."""
+    import numpy
+    import torch
+
+    import aft
+    import aft.torch
+
     array = numpy.ones((1, 1, 8), numpy.float32)
     x, w = torch.ones(1, 1, 8), torch.ones(1, 1)
     leaf, dy = torch.ones(1, 1, 8, requires_grad=True), torch.ones(1, 1, 8)
@@ -49,17 +55,31 @@ def calls():
     }
 
 
+def table(record):
+    """Lines of the page."""
+    yield (f"Microseconds of a call on one position of 8 channels, one thread of {record['processor']}, PyTorch "
+           f"{record['torch']}, commit `{record['commit'][:12]}`, {record['date']}:")
+    yield ""
+    yield "| call | us |"
+    yield "|---|---|"
+    for name, took in record["microseconds"].items():
+        yield f"| {name} | {took:g} |"
+
+
 def main():
+    if sys.argv[1:2] == ["--table"] and len(sys.argv) == 3:
+        print("\n".join(table(json.loads(pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")))))
+        return
+    if len(sys.argv) > 2:
+        sys.exit(__doc__)
+    import torch
+
+    from record import measured
+
     torch.set_num_threads(1)
-    times = {name: microseconds(call) for name, call in calls().items()}
-    width = max(map(len, times))
-    for name, time in times.items():
-        print(f"{name:{width}}  {time:8.2f} us")
-    if len(sys.argv) > 1:
-        found = {"torch": torch.__version__, "python": platform.python_version(), "aft": aft.__version__,
-                 "isa": aft.isa(), "microseconds": times}
-        with open(sys.argv[1], "w", encoding="utf-8") as file:
-            file.write(json.dumps(found, indent=2) + "\n")
+    with measured(pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else "/dev/null")) as record:
+        times = record["microseconds"] = shortest(calls())
+    print("\n".join(f"{name:{max(map(len, times))}}  {took:8.2f} us" for name, took in times.items()))
 
 
 if __name__ == "__main__":

@@ -44,14 +44,7 @@ void write(training& run, const command_line& line, result& r) {
 }
 
 result result_of(training& run, const command_line& line, const ranks* all) {
-  result r;
-  r.settings = run.settings();
-  r.parameters = run.network().parameter_count();
-  r.peak_bytes = memory_meter::peak();
-  r.mixer_milliseconds = run.mixer_milliseconds();
-  r.step_milliseconds = run.step_milliseconds();
-  r.past = run.past();
-  r.held_out_bits = run.held_out_bits();
+  result r{finish(run), {}, {}, {}, {}};
   if (all != nullptr && all->size() > 1) r.received = all->values(run.received());
   together(all, [&] {
     if (is_first(all)) write(run, line, r);

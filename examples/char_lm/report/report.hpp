@@ -10,18 +10,9 @@
 
 namespace examples::char_lm {
 
-struct result {
-  training_settings settings;
-  index_t parameters = 0;
-  double held_out_bits = 0;
-  double mixer_milliseconds = 0;
-  double step_milliseconds = 0;
-  std::size_t peak_bytes = 0;
-  history past;
+struct result : byte_lm::finished_run {
   std::string written;
   double characters_per_second = 0;  // of `written`; 0 if nothing was
-  decoding_seconds decoding;         // of a character with a full context
-  index_t state_bytes = 0;           // what the streams remember
   struct bias {
     std::vector<index_t> shape;
     std::vector<float> values;

@@ -108,4 +108,16 @@ double training::mixer_milliseconds() const {
   return median_milliseconds(mixer_seconds_);
 }
 
+finished_run finish(training& run) {
+  finished_run r;
+  r.settings = run.settings();
+  r.parameters = run.network().parameter_count();
+  r.peak_bytes = memory_meter::peak();
+  r.mixer_milliseconds = run.mixer_milliseconds();
+  r.step_milliseconds = run.step_milliseconds();
+  r.past = run.past();
+  r.held_out_bits = run.held_out_bits();
+  return r;
+}
+
 }  // namespace examples::byte_lm

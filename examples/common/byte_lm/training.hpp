@@ -63,4 +63,18 @@ class training {
   traffic received_;
 };
 
+/// What is known of a run when its steps are done; a program adds what it does with the model.
+struct finished_run {
+  training_settings settings;
+  index_t parameters = 0;
+  double held_out_bits = 0;  // a byte
+  double mixer_milliseconds = 0;
+  double step_milliseconds = 0;
+  std::size_t peak_bytes = 0;  // before the evaluation
+  history past;
+  decoding_seconds decoding;  // of a byte behind a full context, where the program measures it
+  index_t state_bytes = 0;    // what the streams of what is written remember
+};
+finished_run finish(training& run);
+
 }  // namespace examples::byte_lm

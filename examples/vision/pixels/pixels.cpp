@@ -34,14 +34,7 @@ std::vector<std::uint8_t> continue_image(byte_lm::training& run, const std::vect
 
 pixels_result result_of(byte_lm::training& run, const pixels_line& line, const pixel_rows& data, index_t first) {
   using clock = std::chrono::steady_clock;
-  pixels_result r;
-  r.settings = run.settings();
-  r.parameters = run.network().parameter_count();
-  r.peak_bytes = memory_meter::peak();
-  r.mixer_milliseconds = run.mixer_milliseconds();
-  r.step_milliseconds = run.step_milliseconds();
-  r.past = run.past();
-  r.bits = run.held_out_bits();
+  pixels_result r{byte_lm::finish(run), {}, {}};
   r.decoding = byte_lm::measure_decoding(run.network());
   const auto begin = clock::now();
   for (const index_t image : data.one_of_each())

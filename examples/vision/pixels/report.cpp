@@ -13,8 +13,8 @@ void print_table(std::FILE* out, const std::vector<pixels_result>& results) {
                "whole ms/step", "peak memory", "pixels/s", "state");
   for (const pixels_result& r : results)
     std::fprintf(out, "%-10s %12lld %11.3f %14.1f %14.1f %9.0f MB %10.0f %9.0f kB\n",
-                 std::string(name_of(r.settings.shape.mixer)).c_str(), static_cast<long long>(r.parameters), r.bits,
-                 r.mixer_milliseconds, r.step_milliseconds, static_cast<double>(r.peak_bytes) / 1e6,
+                 std::string(name_of(r.settings.shape.mixer)).c_str(), static_cast<long long>(r.parameters),
+                 r.held_out_bits, r.mixer_milliseconds, r.step_milliseconds, static_cast<double>(r.peak_bytes) / 1e6,
                  r.pixels_per_second, static_cast<double>(r.state_bytes) / 1e3);
 }
 
@@ -39,7 +39,7 @@ void write_json(const std::filesystem::path& file, const std::vector<pixels_resu
         {"window", m.window},
         {"bias_rank", m.bias_rank},
         {"parameters", r.parameters},
-        {"test_bits", r.bits},
+        {"test_bits", r.held_out_bits},
         {"mixer_ms", r.mixer_milliseconds},
         {"step_ms", r.step_milliseconds},
         {"peak_bytes", r.peak_bytes},

@@ -10,18 +10,9 @@
 
 namespace examples::vision {
 
-struct pixels_result {
-  byte_lm::training_settings settings;
-  index_t parameters = 0;
-  double bits = 0;  // a pixel of the test images
-  double mixer_milliseconds = 0;
-  double step_milliseconds = 0;
-  std::size_t peak_bytes = 0;
-  history past;
+struct pixels_result : byte_lm::finished_run {
   std::vector<std::vector<std::uint8_t>> continued;  // images, whole
   double pixels_per_second = 0;                      // of those that were drawn
-  byte_lm::decoding_seconds decoding;                // of a pixel behind a whole image
-  index_t state_bytes = 0;                           // what the streams remember
 };
 
 /// What all runs of a call have in common.

@@ -19,13 +19,7 @@ exact_gradients run_gemm_keys(inputs x, std::vector<float> g, index_t rows_at_on
   saved_inputs saved = saved_of(x);
   exact_gradients result = exact_keys(x, saved, g);
   std::vector<float> dv(result.elements.size(), std::nanf("")), dk(dv);
-  device_call<float> call = dense_call(x);
-  call.dv = sequence_of(x, dv, x.Tk);
-  call.dk = sequence_of(x, dk, x.Tk);
-  call.lse = sequence_of(x, saved.lse, x.Tq);
-  call.average = sequence_of(x, saved.average, x.Tq);
-  call.from_lse = true;
-  call.g = g.data();
+  const device_call<float> call = key_call(x, saved, g, dv, dk);
   const columns cols{1, x.B, x.d, false};
   fold_plan rows = plan_fold(cols, 0, x.Tk);
   std::vector<std::uint32_t> flags(static_cast<std::size_t>(rows.flag_words()), 0xffffffffu);

@@ -82,6 +82,20 @@ inline exact_gradients exact_keys(inputs& x, const saved_inputs& saved, const st
   return result;
 }
 
+/// The call that has to write dv and dk (B, Tk, d) for the gradient g (B, Tq, d), from what the forward call saved; it
+/// refers to all of them.
+inline device_call<float> key_call(inputs& x, saved_inputs& saved, std::vector<float>& g, std::vector<float>& dv,
+                                   std::vector<float>& dk) {
+  device_call<float> call = dense_call(x);
+  call.dv = sequence_of(x, dv, x.Tk);
+  call.dk = sequence_of(x, dk, x.Tk);
+  call.lse = sequence_of(x, saved.lse, x.Tq);
+  call.average = sequence_of(x, saved.average, x.Tq);
+  call.from_lse = true;
+  call.g = g.data();
+  return call;
+}
+
 /// What the call wrote and flagged, beside it.
 inline void take_results(exact_gradients& to, const inputs& x, const fold_plan& rows, const std::vector<float>& dv,
                          const std::vector<float>& dk) {

@@ -48,14 +48,14 @@ class Elsewhere(Exporter):
         return capsule_of(self.array, device=self.device)
 
 
-def capsule_of(array, device=1, code=2, bits=32, lanes=1, version=None, flags=0, freed=None,
+def capsule_of(array, device=1, number=0, code=2, bits=32, lanes=1, version=None, flags=0, freed=None,
                ndim=None, shape=True):
     """A capsule whose description says what it is told to; `freed` collects the calls of its deleter."""
     assert array.flags.c_contiguous
     managed = _Versioned() if version else _Managed()
     tensor = managed.tensor
     extents = (ctypes.c_int64 * array.ndim)(*array.shape)
-    tensor.data, tensor.device[0], tensor.ndim = array.ctypes.data, device, array.ndim if ndim is None else ndim
+    tensor.data, tensor.device[:], tensor.ndim = array.ctypes.data, (device, number), array.ndim if ndim is None else ndim
     tensor.code, tensor.bits, tensor.lanes = code, bits, lanes
     tensor.shape = ctypes.cast(extents, ctypes.c_void_p) if shape else None
 

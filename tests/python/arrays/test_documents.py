@@ -41,28 +41,32 @@ def test_figures_are_those_of_the_record():
     assert shown == record["microseconds"] and record["processor"] in section
 
 
-def table_of_races(record):
-    path = TOP / "bench/python/races.py"
-    spec = importlib.util.spec_from_file_location("races", path)
-    races = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(races)
-    return "\n".join(races.table(record))
-
-
-def test_races_are_those_of_the_record():
-    page = (TOP / "docs/python/torch.md").read_text(encoding="utf-8")
-    section = page.split("## Beside PyTorch's own operations")[1].split("\n## ")[0]
-    path = TOP / "bench/results/python/races.json"
-    if path.exists():
-        assert table_of_races(json.loads(path.read_text(encoding="utf-8"))) in section
-    else:
-        assert "Not measured yet." in section and "|" not in section
+def program(script):
+    """One of bench/python, as a module."""
+    spec = importlib.util.spec_from_file_location(script, TOP / f"bench/python/{script}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_a_table_of_races():
     took = {way: {"aft": first, "eager": first + 1, "attention": first + 2}
             for way, first in (("forward", 1.5), ("training", 6))}
-    table = table_of_races({"length": 512, "channels": 256, "threads": 2, "processor": "P", "torch": "2.13.0",
-                            "commit": "0123456789abcdef", "date": "2026-01-01", "milliseconds": {"full": took}})
-    assert "(1, 512, 256), 2 threads of P, PyTorch 2.13.0, commit `0123456789ab`, 2026-01-01" in table
-    assert table.endswith("| `full` | 1.5 | 2.5 | 3.5 | 6 | 7 | 8 |")
+    record = {"length": 512, "channels": 256, "threads": 2, "processor": "P", "torch": "2.13.0", "date": "2026-01-01",
+              "commit": "0123456789abcdef", "load": [0.5, 2.0], "races": {"full": took}}
+    table = "\n".join(program("races").table(record))
+    assert "(1, 512, 256), 2 threads of P, PyTorch 2.13.0, commit `0123456789ab`, 2026-01-01, load 0.5 before" in table
+    assert table.endswith("| `full` | 1.5 | 2.5 times | 3.5 times | 6 | 7 times | 8 times |")
+
+
+def test_pages_are_held_to_their_records():
+    """A digit of a table that is not the record's is found, and so is a table that has lost its place."""
+    page = program("page")
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.made(text) == text
+    record = "bench/results/python/torch_overhead.json"
+    took = json.loads((TOP / record).read_text(encoding="utf-8"))["microseconds"]["addition"]
+    assert page.made(text.replace(f"| addition | {took:g} |", "| addition | 0 |")) == text
+    assert text.replace(f"| addition | {took:g} |", "| addition | 0 |") != text
+    with pytest.raises(SystemExit, match="0 places for"):
+        page.made(text.replace(f"<!-- {record} -->", ""))

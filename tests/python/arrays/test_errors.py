@@ -117,6 +117,8 @@ def test_devices(device):
     error, text = (aft.DeviceError, "built without CUDA") if device == 2 else (ValueError, "device_type 10")
     with pytest.raises(error, match=text):
         aft.simple(X, Elsewhere(X, device), X)
+    with pytest.raises(error, match=text):
+        aft.simple(Elsewhere(X, device), Elsewhere(X, device), Elsewhere(X, device))
     assert issubclass(aft.DeviceError, RuntimeError)
 
 

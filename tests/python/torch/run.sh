@@ -18,10 +18,7 @@ fi
 folder=$tests
 [ -d "$tests" ] || folder=$(dirname "$tests")
 name=python.$(basename "$folder")
-# Those of CUDA that PyTorch links, where pip put some and a toolkit has the others.
-libraries=$("$python" -c 'import glob, sysconfig; print(":".join(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib")))')
-toolkit=${CUDA_HOME:-/usr/local/cuda}
-LD_LIBRARY_PATH=$libraries:$toolkit/lib64:$toolkit/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+LD_LIBRARY_PATH=$(sh "$(dirname "$0")/../cuda_libraries.sh" "$python")
 export LD_LIBRARY_PATH
 program='import importlib, sys, torch; torch.zeros(1); [importlib.import_module(name) for name in sys.argv[1:]]'
 if ! why=$("$python" -c "$program" "$@" 2>&1); then

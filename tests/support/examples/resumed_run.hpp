@@ -3,6 +3,8 @@
 // That a training run of a program may be interrupted, for any program's own kind of run.
 #pragma once
 
+#include "programs.hpp"
+
 #include "common/layers/parameter.hpp"
 
 #include <doctest/doctest.h>
@@ -45,6 +47,35 @@ void check_resumes(const Settings& settings, const Data& data, const std::filesy
   CHECK(second.past().bits == whole.past().bits);
   same(second, whole);
   check_same_weights(whole, second);
+}
+
+/// What every program's settings have in common, to the last bit.
+template <class Settings>
+void check_same_settings(const Settings& read, const Settings& written) {
+  CHECK(read.learning_rate == written.learning_rate);
+  CHECK(read.bias_scale == written.bias_scale);
+  CHECK(read.seed == written.seed);
+  CHECK(read.steps == written.steps);
+  CHECK(read.batch == written.batch);
+  CHECK(read.shape.mixer == written.shape.mixer);
+}
+
+/// Settings that no few digits give back.
+template <class Settings>
+Settings of_many_digits(Settings s) {
+  s.learning_rate = 0.1 / 3;
+  s.bias_scale = 1.0 / 7;
+  s.seed = 0xFFFFFFFFFFFFFFFFULL;
+  return s;
+}
+
+/// What was read from a file and is written again gives the same bytes.
+template <class Run, class Checkpoint, class Data>
+void check_written_again(const Checkpoint& read, const Data& data, const std::filesystem::path& first,
+                         const std::filesystem::path& second) {
+  Run again(read, data, 1);
+  again.save(second);
+  CHECK(read_file(first) == read_file(second));
 }
 
 }  // namespace examples::test

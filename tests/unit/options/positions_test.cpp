@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "call/cases.hpp"
 #include "harness/harness.hpp"
 
 namespace {
@@ -15,38 +16,31 @@ using aft::index_t;
 
 /// Every operator and kind of bias with Tq queries from position `first` on, and Tk keys.
 std::vector<setup> calls(index_t Tq, index_t Tk, index_t first, bool causal) {
-  const setup base{.B = 3,
-                   .Tq = Tq,
-                   .Tk = Tk,
-                   .d = 6,
-                   .hk = 3,
-                   .H = 3,
-                   .n = 2,
-                   .win = {4, 3},
-                   .grid = {Tk},
-                   .taps = {5},
-                   .queries = Tq,
-                   .causal = causal,
-                   .first_query = first};
-  std::vector<setup> all;
-  const auto add = [&](op call, bias_form form, aft::outside outside) -> setup& {
-    all.push_back(base);
-    all.back().call = call;
-    all.back().bias = form;
-    all.back().outside = outside;
-    return all.back();
-  };
-  add(op::full, bias_form::dense_htt, aft::outside::zero_bias);
-  add(op::full, bias_form::factorized_htn, aft::outside::zero_bias);
-  add(op::simple, bias_form::dense_htt, aft::outside::zero_bias);
+  call_list list{.base{.B = 3,
+                       .Tq = Tq,
+                       .Tk = Tk,
+                       .d = 6,
+                       .hk = 3,
+                       .H = 3,
+                       .n = 2,
+                       .win = {4, 3},
+                       .grid = {Tk},
+                       .taps = {5},
+                       .queries = Tq,
+                       .causal = causal,
+                       .first_query = first},
+                 .all{}};
+  list.add(op::full, bias_form::dense_htt);
+  list.add(op::full, bias_form::factorized_htn);
+  list.add(op::simple, bias_form::dense_htt);
   for (auto outside : {aft::outside::zero_bias, aft::outside::excluded}) {
-    add(op::local, bias_form::dense_htt, outside);
-    add(op::local, bias_form::banded_htj, outside);
-    add(op::local, bias_form::factorized_tn, outside).win = {7, -2};
-    add(op::conv, bias_form::dense_htt, outside);
-    add(op::conv, bias_form::dense_htt, outside).H = 6;
+    list.add(op::local, bias_form::dense_htt, outside);
+    list.add(op::local, bias_form::banded_htj, outside);
+    list.add(op::local, bias_form::factorized_tn, outside).win = {7, -2};
+    list.add(op::conv, bias_form::dense_htt, outside);
+    list.add(op::conv, bias_form::dense_htt, outside).H = 6;
   }
-  return all;
+  return list.all;
 }
 
 constexpr index_t far = index_t{1} << 61;

@@ -77,24 +77,16 @@ TEST_CASE("empty rows: y is the gate times 0, so a NaN in q shows and an infinit
 
 TEST_CASE("empty rows: a window past the end, with keys outside excluded") {
   for (auto form : {bias_form::dense_htt, bias_form::banded_htj}) {
-    check({.call = op::local,
-           .B = 2,
-           .Tq = 20,
-           .Tk = 20,
-           .d = 4,
-           .H = 2,
-           .bias = form,
-           .win = {-3, 6},
-           .outside = outside::excluded});
-    check({.call = op::local,
-           .B = 2,
-           .Tq = 20,
-           .Tk = 20,
-           .d = 4,
-           .H = 2,
-           .bias = form,
-           .win = {40, -30},
-           .outside = outside::excluded});
+    for (const aft::window win : {aft::window{.before = -3, .after = 6}, aft::window{.before = 40, .after = -30}})
+      check({.call = op::local,
+             .B = 2,
+             .Tq = 20,
+             .Tk = 20,
+             .d = 4,
+             .H = 2,
+             .bias = form,
+             .win = win,
+             .outside = outside::excluded});
   }
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engines/engines.hpp"
+#include "call/cases.hpp"
 #include "harness/harness.hpp"
 
 namespace {
@@ -17,40 +18,33 @@ using aft::index_t;
 
 /// Every operator and kind of bias on T positions.
 std::vector<setup> calls(index_t T) {
-  const setup base{.B = 2,
-                   .Tq = T,
-                   .Tk = T,
-                   .d = 36,
-                   .hk = 12,
-                   .H = 3,
-                   .n = 2,
-                   .win = {6, 2},
-                   .grid = {T},
-                   .taps = {5},
-                   .causal = true};
-  std::vector<setup> all;
-  const auto add = [&](op call, bias_form form, aft::outside outside) -> setup& {
-    all.push_back(base);
-    all.back().call = call;
-    all.back().bias = form;
-    all.back().outside = outside;
-    return all.back();
-  };
-  add(op::simple, bias_form::dense_htt, aft::outside::zero_bias);
-  add(op::full, bias_form::dense_bhtt, aft::outside::zero_bias);
-  add(op::full, bias_form::factorized_mixed, aft::outside::zero_bias);
+  call_list list{.base{.B = 2,
+                       .Tq = T,
+                       .Tk = T,
+                       .d = 36,
+                       .hk = 12,
+                       .H = 3,
+                       .n = 2,
+                       .win = {6, 2},
+                       .grid = {T},
+                       .taps = {5},
+                       .causal = true},
+                 .all{}};
+  list.add(op::simple, bias_form::dense_htt);
+  list.add(op::full, bias_form::dense_bhtt);
+  list.add(op::full, bias_form::factorized_mixed);
   for (auto outside : {aft::outside::zero_bias, aft::outside::excluded}) {
-    add(op::local, bias_form::dense_htt, outside);
-    add(op::local, bias_form::dense_tt, outside).win = {60, -3};
-    add(op::local, bias_form::banded_htj, outside).win = {0, 0};
-    add(op::local, bias_form::banded_tj, outside).win = {-1, 0};
-    add(op::local, bias_form::factorized_tn, outside).win = {-3, 9};
-    add(op::local, bias_form::banded_htj, outside).H = 36;
-    add(op::conv, bias_form::dense_htt, outside);
-    add(op::conv, bias_form::dense_htt, outside).taps = {1};
-    add(op::conv, bias_form::dense_htt, outside).taps = {0};
+    list.add(op::local, bias_form::dense_htt, outside);
+    list.add(op::local, bias_form::dense_tt, outside).win = {60, -3};
+    list.add(op::local, bias_form::banded_htj, outside).win = {0, 0};
+    list.add(op::local, bias_form::banded_tj, outside).win = {-1, 0};
+    list.add(op::local, bias_form::factorized_tn, outside).win = {-3, 9};
+    list.add(op::local, bias_form::banded_htj, outside).H = 36;
+    list.add(op::conv, bias_form::dense_htt, outside);
+    list.add(op::conv, bias_form::dense_htt, outside).taps = {1};
+    list.add(op::conv, bias_form::dense_htt, outside).taps = {0};
   }
-  return all;
+  return list.all;
 }
 
 /// Parts of 1 to `most` positions that add up to T or more.

@@ -20,6 +20,7 @@ PyObject* build_line(PyObject*, PyObject*) {
   return PyUnicode_FromString(aft::build_info());
 }
 
+/// Registered with os.register_at_fork by the package: C code is not told by Python.
 PyObject* after_fork(PyObject*, PyObject*) {
   is_forked = true;
   return object::shared(Py_None).release();
@@ -48,15 +49,10 @@ PyMethodDef functions[] = {
     {"build_info", build_line, METH_NOARGS, "One line about how they were compiled."},
     {}};
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT,
-                          "aft._core",
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "aft._core",
                           "The operators of aft on arrays of any library; the package aft documents them.",
-                          -1,
-                          functions,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          nullptr};
+                          // No state of its own that a second interpreter could have.
+                          -1, functions, nullptr, nullptr, nullptr, nullptr};
 
 void add(PyObject* module, const char* called, object value) {
   if (PyModule_AddObject(module, called, value.get()) != 0) throw raised{};
@@ -64,6 +60,7 @@ void add(PyObject* module, const char* called, object value) {
   value.release();
 }
 
+/// Of the library that is linked, which may be newer than the package's own files.
 object version_text() {
   const int version = aft_version();
   return object::owned(PyUnicode_FromFormat("%d.%d.%d", version / 10000, version / 100 % 100, version % 100));
@@ -78,6 +75,7 @@ PyMODINIT_FUNC PyInit__core() {
   return guarded([] {
     object module = object::owned(PyModule_Create(&definition));
     add(module.get(), "version", version_text());
+    // A RuntimeError, as other libraries raise for a device, yet one that can be caught by itself.
     device_error =
         object::owned(PyErr_NewExceptionWithDoc(
                           "aft.DeviceError",

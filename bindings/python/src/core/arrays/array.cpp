@@ -94,6 +94,7 @@ std::int64_t to_int64(const place& at, PyObject* from) {
 }
 
 array::~array() {
+  // NumPy's are freed by their owner's reference.
   if (plain_ == nullptr && versioned_ == nullptr) return;
   // Deleters may run Python, which must not find an error that is on its way.
   const error_aside aside;
@@ -103,12 +104,14 @@ array::~array() {
 
 void array::take(const place& at, PyObject* from, access a) {
   if (from == Py_None) return;
+  // What it is of, and whether more than one may read it, nobody knows: it is taken once.
   if (PyCapsule_CheckExact(from)) {
     take_capsule(at, from, a);
     from_ = protocol::capsule;
     return;
   }
   if (!is_numpy_array(from)) {
+    // Before __dlpack__, which makes a capsule and a call of Python for each array.
     if (const exchange_functions* const exchange = find_exchange(from)) {
       take_exchange(at, *exchange, from, a);
       from_ = protocol::dlpack;
@@ -143,6 +146,7 @@ void array::take_integers(const place& at, PyObject* from) {
 
 void array::take_interface(const place& at, object capsule, PyObject* from, access a) {
   const auto* const given = static_cast<const array_interface*>(PyCapsule_GetPointer(capsule.get(), nullptr));
+  // A capsule of another kind has set an error.
   if (given == nullptr) throw raised{};
   if (!to_type(given->kind, given->itemsize, tensor_)) to_added_type(at, from, given->itemsize, tensor_);
   if ((given->flags & native_order_flag) == 0 && given->itemsize > 1) {
@@ -168,6 +172,7 @@ void array::take_interface(const place& at, object capsule, PyObject* from, acce
       }
     }
   }
+  // Read where they lie: the capsule is held as long as this is.
   tensor_.shape = reinterpret_cast<const std::int64_t*>(given->shape);
   tensor_.strides = strides_;
   owner_ = std::move(capsule);
@@ -198,6 +203,7 @@ void array::take_exchange(const place& at, const exchange_functions& exchange, P
 }
 
 void array::take_versioned(const place& at, versioned_tensor* given, access a) {
+  // Owned before anything is refused, so that it is freed then too.
   versioned_ = given;
   if (a == access::write && (given->flags & read_only_flag) != 0) refuse_read_only(at);
   if (a == access::write && (given->flags & copied_flag) != 0) {
@@ -209,6 +215,7 @@ void array::take_versioned(const place& at, versioned_tensor* given, access a) {
 void array::take_capsule(const place& at, PyObject* capsule, access a) {
   if (PyCapsule_IsValid(capsule, versioned_name)) {
     auto* const given = static_cast<versioned_tensor*>(PyCapsule_GetPointer(capsule, versioned_name));
+    // Renaming is taking: it comes after whatever may refuse it.
     // Of another major version nothing but the beginning is known, and its owner stays the capsule.
     if (given->major != known_major) {
       raise(PyExc_BufferError, "%s: argument '%s': expected DLPack of version 1, got %u.%u", at.op, at.argument,
@@ -230,6 +237,7 @@ void array::take_capsule(const place& at, PyObject* capsule, access a) {
 void array::take_sequence(const place& at, PyObject* from) {
   const Py_ssize_t count = PySequence_Size(from);
   if (count < 0) throw raised{};
+  // Python's numbers are objects: of all that comes in, only these are copied.
   numbers_.reserve(static_cast<std::size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     const object item = object::owned(PySequence_GetItem(from, i));

@@ -52,8 +52,8 @@ inline constexpr const char* used_plain_name = "used_dltensor";
 inline constexpr const char* versioned_name = "dltensor_versioned";
 inline constexpr const char* used_versioned_name = "used_dltensor_versioned";
 
-/// DLDeviceType and DLDataTypeCode, as far as this package makes such tensors itself.
-inline constexpr std::int32_t cpu_device = 1;
+/// DLDeviceType and DLDataTypeCode, as far as this package makes such tensors itself or has their results made.
+inline constexpr std::int32_t cpu_device = 1, cuda_device = 2, managed_device = 13;
 enum type_code : std::uint8_t {
   int_code = 0,
   uint_code = 1,

@@ -7,7 +7,7 @@ namespace {
 
 name namespace_name("__array_namespace__"), from_dlpack_name("from_dlpack"), module_name("__module__"),
     mro_name("__mro__"), exchange_attribute("__dlpack_c_exchange_api__"), requires_grad_name("requires_grad"),
-    is_grad_enabled_name("is_grad_enabled");
+    is_grad_enabled_name("is_grad_enabled"), empty_name("empty"), device_name("device");
 
 /// A module or an attribute of one, looked up at first use and kept.
 PyObject* kept(PyObject*& slot, const char* module, const char* attribute) {
@@ -31,6 +31,7 @@ PyObject* numpy_type(std::uint8_t code, std::uint8_t bits) {
     }
     return brain;
   }
+  // A slot for each, as kept() looks a name up once.
   return bits == 64 ? kept(full, "numpy", "float64")
                     : (bits == 32 ? kept(single, "numpy", "float32") : kept(half, "numpy", "float16"));
 }
@@ -60,9 +61,35 @@ object ask_packages(PyObject* x, Ask ask) {
   return {};
 }
 
+/// The array namespace of x, else one of its packages, that has this function; none where none has.
+object find_library(PyObject* x, PyObject* function) {
+  if (const object method = object::owned_or_absent(PyObject_GetAttr(x, namespace_name.get()))) {
+    object space = object::owned(PyObject_CallObject(method.get(), nullptr));
+    if (object::owned_or_absent(PyObject_GetAttr(space.get(), function))) return space;
+  }
+  return ask_packages(x, [&](PyObject* package) {
+    const bool found = static_cast<bool>(object::owned_or_absent(PyObject_GetAttr(package, function)));
+    return found ? object::shared(package) : object{};
+  });
+}
+
+/// The name of a type of floats in the array API, which libraries from before it have as well.
+const char* standard_type(std::uint8_t code, std::uint8_t bits) {
+  if (code == bfloat_code) return "bfloat16";
+  return bits == 64 ? "float64" : (bits == 32 ? "float32" : "float16");
+}
+
+bool is_jax(PyObject* package) {
+  const object called = object::owned_or_absent(PyObject_GetAttrString(package, "__name__"));
+  if (!called || !PyUnicode_Check(called.get())) return false;
+  return PyUnicode_CompareWithASCIIString(called.get(), "jax") == 0 ||
+         PyUnicode_CompareWithASCIIString(called.get(), "jaxlib") == 0;
+}
+
 }  // namespace
 
 bool is_numpy_array(PyObject* x) {
+  // Kept for good once it is found: NumPy cannot be imported twice.
   static PyTypeObject* ndarray = nullptr;
   if (ndarray == nullptr) {
     const object key = object::owned(PyUnicode_FromString("numpy"));
@@ -87,12 +114,29 @@ object numpy_empty(PyObject* shape, std::uint8_t code, std::uint8_t bits) {
 }
 
 object find_from_dlpack(PyObject* x) {
-  if (const object method = object::owned_or_absent(PyObject_GetAttr(x, namespace_name.get()))) {
-    const object space = object::owned(PyObject_CallObject(method.get(), nullptr));
-    if (object found = object::owned_or_absent(PyObject_GetAttr(space.get(), from_dlpack_name.get()))) return found;
-  }
-  return ask_packages(
-      x, [](PyObject* package) { return object::owned_or_absent(PyObject_GetAttr(package, from_dlpack_name.get())); });
+  const object library = find_library(x, from_dlpack_name.get());
+  return library ? object::owned(PyObject_GetAttr(library.get(), from_dlpack_name.get())) : object{};
+}
+
+object empty_beside(PyObject* x, PyObject* shape, std::uint8_t code, std::uint8_t bits) {
+  const object own = package_of(reinterpret_cast<PyObject*>(Py_TYPE(x)));
+  // Its arrays are values, which compiled programs may share: none of them is written to.
+  if (own && is_jax(own.get())) return {};
+  const object library = find_library(x, empty_name.get());
+  if (!library) return {};
+  const object type = object::owned_or_absent(PyObject_GetAttrString(library.get(), standard_type(code, bits)));
+  const object device = object::owned_or_absent(PyObject_GetAttr(x, device_name.get()));
+  // A library without the type or without devices cannot say where its array is to be.
+  if (!type || !device) return {};
+  const object empty = object::owned(PyObject_GetAttr(library.get(), empty_name.get()));
+  const object arguments = object::owned(PyTuple_Pack(1, shape));
+  const object there = object::owned(Py_BuildValue("{s:O,s:O}", "dtype", type.get(), "device", device.get()));
+  if (PyObject* made = PyObject_Call(empty.get(), arguments.get(), there.get())) return object::owned(made);
+  // Functions from before the array API know no device: theirs is the current one, and the library compares devices.
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw raised{};
+  PyErr_Clear();
+  const object here = object::owned(Py_BuildValue("{s:O}", "dtype", type.get()));
+  return object::owned(PyObject_Call(empty.get(), arguments.get(), here.get()));
 }
 
 const exchange_functions* find_exchange(PyObject* x) {
@@ -101,6 +145,7 @@ const exchange_functions* find_exchange(PyObject* x) {
   static const exchange_functions* last = nullptr;
   PyTypeObject* const type = Py_TYPE(x);
   if (type == last_type) return last;
+  // The attribute is the type's, so that what an object has under that name does not count.
   const exchange_functions* found = nullptr;
   const object capsule =
       object::owned_or_absent(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), exchange_attribute.get()));
@@ -116,10 +161,12 @@ const exchange_functions* find_exchange(PyObject* x) {
 
 bool is_recorded(PyObject* x) {
   const object asked = object::owned_or_absent(PyObject_GetAttr(x, requires_grad_name.get()));
+  // An array of flags under that name, or none, is no tensor that records.
   if (!asked || asked.get() != Py_True) return false;
   const object enabled = ask_packages(x, [](PyObject* package) {
     return object::owned_or_absent(PyObject_GetAttr(package, is_grad_enabled_name.get()));
   });
+  // A library that cannot be asked may be recording.
   if (!enabled) return true;
   return object::owned(PyObject_CallObject(enabled.get(), nullptr)).get() == Py_True;
 }

@@ -26,4 +26,9 @@ bool is_recorded(PyObject* x);
 /// type, or a type which that extends, is defined in.
 object find_from_dlpack(PyObject* x);
 
+/// A new array of x's library on x's device, by its function `empty` (shape, dtype=, device=), which is looked for as
+/// from_dlpack is; none where it has no such function, or no name for the type. JAX's are none either: what it gives
+/// out is not written to.
+object empty_beside(PyObject* x, PyObject* shape, std::uint8_t code, std::uint8_t bits);
+
 }  // namespace aft::python

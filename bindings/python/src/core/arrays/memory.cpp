@@ -13,6 +13,7 @@ namespace {
 /// What libraries ask of memory that they take without a copy: a line of the cache, and the widest vectors.
 constexpr std::align_val_t alignment{64};
 
+/// Behind a pointer, since Python allocates the object and C++ constructs what it holds.
 struct memory_object {
   PyObject_HEAD block* held;
 };
@@ -40,6 +41,7 @@ struct exported {
 template <class Managed>
 void free_unused(PyObject* capsule) {
   const char* const unused = std::is_same_v<Managed, versioned_tensor> ? versioned_name : plain_name;
+  // Whoever took it renamed the capsule, and frees it.
   if (!PyCapsule_IsValid(capsule, unused)) return;
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, unused));
   managed->deleter(managed);
@@ -55,6 +57,7 @@ object export_capsule(const block& held) {
     unused = versioned_name;
   }
   object capsule = object::owned(PyCapsule_New(&made->managed, unused, free_unused<Managed>));
+  // The capsule has it from here on.
   made.release();
   return capsule;
 }
@@ -67,12 +70,14 @@ PyObject* memory_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords)
                                      &version, &device, &copy)) {
       throw raised{};
     }
+    // What cannot be done as asked is refused, as the standard wants it: the caller then asks otherwise or gives up.
     if (stream != Py_None) raise(PyExc_BufferError, "memory of the host has no stream");
     if (copy == Py_True) raise(PyExc_BufferError, "this memory is exported as it is, not as a copy");
     int major = 0, minor = 0, kind = cpu_device, number = 0;
     if (version != Py_None && !PyArg_ParseTuple(version, "ii:max_version", &major, &minor)) throw raised{};
     if (device != Py_None && !PyArg_ParseTuple(device, "ii:dl_device", &kind, &number)) throw raised{};
     if (kind != cpu_device) raise(PyExc_BufferError, "memory of the host cannot be exported to device_type %d", kind);
+    // Whoever names a version knows the newer struct.
     return major >= 1 ? export_capsule<versioned_tensor>(held_by(self)) : export_capsule<managed_tensor>(held_by(self));
   });
 }
@@ -85,6 +90,7 @@ PyObject* memory_dlpack_device(PyObject*, PyObject*) {
 PyObject* memory_array_interface(PyObject* self, void*) {
   return guarded([&] {
     const block& held = held_by(self);
+    // AttributeError: to whoever asks, the attribute is not there.
     if (held.type.code == bfloat_code) raise(PyExc_AttributeError, "NumPy has no name for bfloat16");
     const char letter = held.type.code == uint_code ? 'u' : (held.type.code == int_code ? 'i' : 'f');
     object shape = object::owned(PyTuple_New(static_cast<Py_ssize_t>(held.shape.size())));
@@ -136,6 +142,7 @@ block::block(std::vector<std::int64_t> extents, decltype(aft_tensor::dtype) elem
   std::int64_t count = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
     strides[i] = count;
+    // Extents are the caller's, and not yet checked by the library.
     if (__builtin_mul_overflow(count, shape[i], &count)) throw std::bad_alloc{};
   }
   std::int64_t size = 0;
@@ -156,6 +163,7 @@ void add_memory_type(PyObject* module) {
 }
 
 object make_memory(const block& held) {
+  // A copy shares the bytes.
   auto own = std::make_unique<block>(held);
   auto* const made = PyObject_New(memory_object, memory_type);
   if (made == nullptr) throw raised{};

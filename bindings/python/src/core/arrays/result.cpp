@@ -20,22 +20,32 @@ object to_tuple(const extents& shape) {
 
 // A capsule says nothing of the library that it came from, and the array interface is NumPy's.
 maker::maker(PyObject* like, const array& as) {
-  if (as.came_by() == protocol::dlpack) from_dlpack_ = find_from_dlpack(like);
+  if (as.came_by() != protocol::dlpack) return;
+  const std::int32_t kind = as.tensor()->device.type;
+  if (kind == cuda_device || kind == managed_device) on_gpu_ = like;
+  from_dlpack_ = find_from_dlpack(like);
 }
 
 void result::want(const place& at, PyObject* wanted, const maker& m, const std::optional<extents>& shape,
                   element_type type) {
   if (wanted == Py_None) return;
   wanted_ = true;
+  // A place of the caller's is used whatever its shape: what does not fit the library refuses by name.
   if (wanted != Py_True) {
     given_.take(at, wanted, access::write);
     python_ = object::shared(wanted);
   } else if (shape && is_floating(type)) {
-    make(m, *shape, type);
+    make(at, m, *shape, type);
   }
 }
 
-void result::make(const maker& m, const extents& shape, element_type type) {
+void result::make(const place& at, const maker& m, const extents& shape, element_type type) {
+  if (m.on_gpu() != nullptr) python_ = empty_beside(m.on_gpu(), to_tuple(shape).get(), type.code, type.bits);
+  if (python_) {
+    given_.take(at, python_.get(), access::write);
+    return;
+  }
+  // Where there is no such array, memory of the host: beside a GPU's the call is refused, by a text that names both.
   if (m.from_dlpack()) {
     block_.emplace(shape, type);
     own_ = block_->tensor();
@@ -47,16 +57,19 @@ void result::make(const maker& m, const extents& shape, element_type type) {
 }
 
 std::optional<extents> result::shape() const {
+  // Of a place too, which then tells how many rows the others have.
   return made_ ? std::optional(block_->shape) : shape_of(given_);
 }
 
 object result::to_python(const maker& m) const {
   if (!made_) return python_ ? python_ : object::shared(Py_None);
+  // Imported by the library that it goes to: no element is copied.
   const object memory = make_memory(*block_);
   return object::owned(PyObject_CallFunctionObjArgs(m.from_dlpack().get(), memory.get(), nullptr));
 }
 
 std::optional<extents> shape_of(const array& a) {
+  // Beyond that an array's extents were not read.
   if (!a.given() || a.axes() > array::most_axes) return {};
   return extents(a.tensor()->shape, a.tensor()->shape + a.axes());
 }

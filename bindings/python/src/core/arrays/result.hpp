@@ -17,7 +17,8 @@ namespace aft::python {
 using extents = std::vector<std::int64_t>;
 using element_type = decltype(aft_tensor::dtype);
 
-/// Makes new arrays as `like` is one: NumPy's for NumPy's, and those of a library that offers from_dlpack by it.
+/// Makes new arrays as `like` is one: NumPy's for NumPy's, and those of a library that offers from_dlpack by it. Where
+/// `like` is in memory of a GPU the library makes them itself, for this package has no memory there to hand over.
 class maker {
  public:
   /// `like` came to the call as `as`.
@@ -25,8 +26,11 @@ class maker {
 
   /// The function from_dlpack to call with memory of this package; none: NumPy makes the array itself.
   const object& from_dlpack() const { return from_dlpack_; }
+  /// The array beside which, on its GPU, its library has to make results; NULL: they are in memory of the host.
+  PyObject* on_gpu() const { return on_gpu_; }
 
  private:
+  PyObject* on_gpu_ = nullptr;  ///< lives as long as the call's arguments
   object from_dlpack_;
 };
 
@@ -44,7 +48,7 @@ class result {
   object to_python(const maker& m) const;
 
  private:
-  void make(const maker& m, const extents& shape, element_type type);
+  void make(const place& at, const maker& m, const extents& shape, element_type type);
 
   bool wanted_ = false, made_ = false;
   array given_;

@@ -5,6 +5,7 @@ namespace aft::python {
 
 namespace {
 
+/// A class of the package, looked up once: a borrowed reference that the slot keeps for good.
 /// The package is imported whenever this runs, since nobody else has these classes.
 PyObject* kept_class(PyObject*& slot, const char* called) {
   if (slot == nullptr) {
@@ -14,6 +15,7 @@ PyObject* kept_class(PyObject*& slot, const char* called) {
   return slot;
 }
 
+/// isinstance, so that a caller may derive a kind of bias from ours.
 bool is_of(PyObject* x, PyObject* type) {
   const int answer = PyObject_IsInstance(x, type);
   if (answer < 0) throw raised{};
@@ -30,6 +32,7 @@ int32_t kind_of(PyObject* from) {
 
 /// A member of a bias, which keeps it alive.
 PyObject* member(PyObject* bias, Py_ssize_t i) {
+  // Fails for a tuple that was made shorter than its class says.
   PyObject* const found = PyTuple_GetItem(bias, i);
   if (found == nullptr) throw raised{};
   return found;
@@ -54,6 +57,7 @@ PyObject* bias_classes::sparse_filter() {
 
 void filter_argument::take(const char* op, PyObject* from) {
   if (PyTuple_Check(from) && is_of(from, bias_classes::sparse_filter())) {
+    // The gradient of values is handed back in a filter of these same taps.
     given_taps_ = member(from, 0);
     taps_.take({op, "filter.taps"}, given_taps_, access::read);
     values_.take({op, "filter.values"}, member(from, 1), access::read);
@@ -63,9 +67,11 @@ void filter_argument::take(const char* op, PyObject* from) {
 }
 
 void filter_result::want(const char* op, PyObject* wanted, const maker& m, const filter_argument& of) {
+  // A sparse filter that is made anew has the taps of the one that was given; only its values are computed.
   taps_ = of.is_sparse() && wanted != Py_None ? of.given_taps() : nullptr;
   PyObject* values = wanted;
   if (PyTuple_Check(wanted) && is_of(wanted, bias_classes::sparse_filter())) {
+    // Handed back as it came, with whatever its owner derived from the class.
     given_ = object::shared(wanted);
     values = member(wanted, 1);
   }
@@ -88,6 +94,7 @@ void bias_argument::take(const char* op, PyObject* from) {
   } else {
     w_.take({op, "bias"}, bias_.kind == AFT_BANDED ? member(from, 0) : from, access::read);
   }
+  // Tensors point into the arrays beside them; those that the kind does not have are NULL.
   bias_.w = w_.tensor();
   bias_.u = u_.tensor();
   bias_.v = v_.tensor();
@@ -135,6 +142,7 @@ object bias_result::to_python(const maker& m) const {
     const object w = w_.to_python(m);
     return object::owned(PyObject_CallFunctionObjArgs(bias_classes::banded(), w.get(), nullptr));
   }
+  // Both before the class is called: neither may be lost where the other fails.
   const object u = u_.to_python(m), v = v_.to_python(m);
   return object::owned(PyObject_CallFunctionObjArgs(bias_classes::factorized(), u.get(), v.get(), nullptr));
 }

@@ -17,6 +17,7 @@ constexpr const char* forward_names[] = {"aft::full", "aft::local", "aft::simple
 constexpr const char* backward_names[] = {"aft::full_backward", "aft::local_backward", "aft::simple_backward",
                                           "aft::conv_backward"};
 
+/// A word of a keyword and its number in C.
 struct choice {
   const char* text;
   std::int32_t value;
@@ -34,12 +35,14 @@ std::int32_t choose(const place& at, PyObject* from, const choice (&known)[N]) {
       if (PyUnicode_CompareWithASCIIString(from, c.text) == 0) return c.value;
     }
   }
+  // The text names every word there is, as those of the library name what they expect.
   object list = object::owned(PyUnicode_FromFormat("'%s'", known[0].text));
   for (std::size_t i = 1; i < N; ++i) list = object::owned(PyUnicode_FromFormat("%U, '%s'", list.get(), known[i].text));
   raise(PyExc_ValueError, "%s: argument '%s': expected one of %U, got %R", at.op, at.argument, list.get(), from);
 }
 
 bool is_true(PyObject* from) {
+  // Anything with a truth, as Python's own functions take it; an array of several elements raises here.
   const int answer = PyObject_IsTrue(from);
   if (answer < 0) throw raised{};
   return answer != 0;
@@ -72,14 +75,19 @@ std::int64_t last_number(const array& a) {
 void check(int code) {
   switch (code) {
     case AFT_OK: return;
-    case AFT_SHAPE_ERROR: raise(PyExc_ValueError, "%s", aft_last_error());
+    case AFT_SHAPE_ERROR:
+      raise(PyExc_ValueError, "%s", aft_last_error());
+      // Two kinds of wrong place are one class: a device that the build lacks, and one that failed.
     case AFT_DEVICE_ERROR: raise(device_error, "%s", aft_last_error());
-    case AFT_OUT_OF_MEMORY: raise(PyExc_MemoryError, "%s", aft_last_error());
+    case AFT_OUT_OF_MEMORY:
+      raise(PyExc_MemoryError, "%s", aft_last_error());
+      // The library found a mistake of its own.
     default: raise(PyExc_SystemError, "%s", aft_last_error());
   }
 }
 
 std::vector<PyObject*> items(PyObject* arguments, Py_ssize_t count) {
+  // Only the package's own functions call these, so that a wrong number is a mistake in them.
   if (PyTuple_Size(arguments) != count) {
     raise(PyExc_TypeError, "expected %zd arguments, got %zd", count, PyTuple_Size(arguments));
   }
@@ -108,6 +116,7 @@ void options::take(const char* op, PyObject* const* values) {
   query_offsets_.take_integers({op, "query_offsets"}, values[query_offsets_at]);
   key_offsets_.take_integers({op, "key_offsets"}, values[key_offsets_at]);
   slot_ids_.take_integers({op, "slot_ids"}, values[slot_ids_at]);
+  // From here on the struct points into the members above.
   c.mask = mask_.tensor();
   c.key_lengths = key_lengths_.tensor();
   c.query_lengths = query_lengths_.tensor();
@@ -122,10 +131,12 @@ void options::take(const char* op, PyObject* const* values) {
 }
 
 call::call(PyObject* const* values, direction way) {
+  // By number: the package has a function for each, and no name is compared in a call.
   const std::int64_t number = to_int64({"aft", "op"}, values[0]);
   if (number < AFT_FULL || number > AFT_CONV) raise(PyExc_ValueError, "aft: no operator %lld", number);
   op = static_cast<int>(number);
   name = (way == direction::forward ? forward_names : backward_names)[op];
+  // Without q, as some gates allow, results are of the kind that k is.
   like = values[1] == Py_None ? values[2] : values[1];
   q.take({name, "q"}, values[1], access::read);
   k.take({name, "k"}, values[2], access::read);
@@ -133,6 +144,7 @@ call::call(PyObject* const* values, direction way) {
   if (op == AFT_FULL || op == AFT_LOCAL) bias.take(name, values[4]);
   if (op == AFT_CONV) filter.take(name, values[4]);
   if (op == AFT_LOCAL) {
+    // aft.Window is a named tuple, which has its order here.
     if (!PyTuple_Check(values[5]) || PyTuple_Size(values[5]) != 2) {
       raise(PyExc_TypeError, "%s: argument 'window': expected an aft.Window, got %R", name, values[5]);
     }

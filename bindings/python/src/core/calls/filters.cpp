@@ -15,6 +15,7 @@ std::optional<extents> shape_of_heads(const array& r) {
   return extents{r.extent(0)};
 }
 
+/// Any number that Python takes for a float; -1 is one, so that the error has to be asked for.
 double to_tau(const char* op, PyObject* value) {
   const double tau = PyFloat_AsDouble(value);
   if (tau == -1.0 && PyErr_Occurred() != nullptr) {
@@ -32,12 +33,14 @@ PyObject* call_on_filter(const char* op, PyObject* arguments, std::initializer_l
   return guarded([&] {
     const std::vector<PyObject*> values =
         items(arguments, static_cast<Py_ssize_t>(inputs.size()) + (takes_tau ? 3 : 2));
+    // The most that any of these calls reads; those that are not given are NULL for the library.
     std::array<array, 3> given;
     std::size_t next = 0;
     for (const char* name : inputs) {
       given[next].take({op, name}, values[next], access::read);
       ++next;
     }
+    // The first is the filter, whose library makes the result and whose type it has.
     const auto& [r, second, third] = given;
     const double tau = takes_tau ? to_tau(op, values[next++]) : 1;
     options o;

@@ -23,12 +23,16 @@ std::optional<extents> with_key_channels(std::optional<extents> shape, const arr
   return shape;
 }
 
+// Without Python's lock: nothing in these two may touch an object. C functions are called by their own names, for each
+// has other arguments.
 int run_forward(const call& c, const aft_tensor* y) {
   const aft_tensor *q = c.q.tensor(), *k = c.k.tensor(), *v = c.v.tensor();
   switch (c.op) {
     case AFT_FULL: return aft_full(q, k, v, c.bias.bias(), y, &c.opt.c);
     case AFT_LOCAL: return aft_local(q, k, v, c.bias.bias(), c.before, c.after, y, &c.opt.c);
-    case AFT_SIMPLE: return aft_simple(q, k, v, y, &c.opt.c);
+    case AFT_SIMPLE:
+      return aft_simple(q, k, v, y, &c.opt.c);
+      // A convolution is one of two functions, by the kind of its filter.
     default: break;
   }
   const aft_tensor* const filter = c.filter.values().tensor();
@@ -36,6 +40,7 @@ int run_forward(const call& c, const aft_tensor* y) {
   return aft_conv(q, k, v, filter, y, &c.opt.c);
 }
 
+/// What a backward call writes, and dy; NULL is not wanted. Of the bias and the filter there is one.
 struct gradients {
   const aft_tensor *dy, *dq, *dk, *dv, *dfilter;
   const aft_bias* dbias;
@@ -74,9 +79,11 @@ PyObject* forward(PyObject*, PyObject* arguments) {
     const std::optional<extents> shape = y.shape();
     lse.want({c.name, "lse"}, outputs[1], m, with_key_channels(shape, c.k), type_of_sums(c));
     average.want({c.name, "average"}, outputs[2], m, shape, type_of_sums(c));
+    // After all are made: options point to them.
     c.opt.c.lse = lse.tensor();
     c.opt.c.average = average.tensor();
     check(without_lock([&] { return run_forward(c, y.tensor()); }));
+    // One result comes alone, several as a tuple in the order of the keywords.
     object first = y.to_python(m);
     if (!lse.wanted() && !average.wanted()) return first;
     if (!average.wanted()) return object::owned(PyTuple_Pack(2, first.get(), lse.to_python(m).get()));
@@ -106,6 +113,7 @@ PyObject* backward(PyObject*, PyObject* arguments) {
     dq.want({c.name, "dq"}, more[3], m, c.q.given() ? shape_of(c.q) : shape_of(dy), type);
     dk.want({c.name, "dk"}, more[4], m, shape_of(c.k), type);
     dv.want({c.name, "dv"}, more[5], m, shape_of(c.v), type);
+    // simple has neither.
     if (c.op == AFT_CONV) {
       dfilter.want(c.name, more[6], m, c.filter);
     } else if (c.op != AFT_SIMPLE) {
@@ -113,6 +121,7 @@ PyObject* backward(PyObject*, PyObject* arguments) {
     }
     const gradients g{dy.tensor(), dq.tensor(), dk.tensor(), dv.tensor(), dfilter.tensor(), dbias.bias()};
     check(without_lock([&] { return run_backward(c, g); }));
+    // Those that were not wanted are None in their place.
     const object q = dq.to_python(m), k = dk.to_python(m), v = dv.to_python(m);
     if (c.op == AFT_SIMPLE) return object::owned(PyTuple_Pack(3, q.get(), k.get(), v.get()));
     const object last = c.op == AFT_CONV ? dfilter.to_python(m) : dbias.to_python(m);

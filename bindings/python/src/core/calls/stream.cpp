@@ -19,10 +19,12 @@ struct slots {
   aft_stream stream{};
 };
 
+/// Behind a pointer, since Python allocates the object and C++ constructs what it holds.
 struct slots_object {
   PyObject_HEAD slots* held;
 };
 
+/// Made with the module, and compared by address: what has another type is no stream of this extension.
 PyTypeObject* slots_type = nullptr;
 
 slots& slots_of(PyObject* self) {
@@ -60,6 +62,7 @@ aft_options any_threads() {
 }
 
 void adopt(slots& s, PyObject* state) {
+  // For writing: calls move the slots, so that read-only memory is refused before the first of them.
   s.given.take({"aft::stream", "state"}, state, access::write);
   s.stream = {&s.spec, s.given.tensor()};
   // Asks whether the layout fits and touches no slot.
@@ -69,6 +72,7 @@ void adopt(slots& s, PyObject* state) {
 }
 
 void allocate(slots& s, std::int64_t count, std::int64_t bytes) {
+  // Bytes, a row for each slot: what a slot holds is the library's affair, and may be saved as it is.
   const block memory({count, bytes}, {uint_code, 8, 1});
   s.own = make_memory(memory);
   s.made = tensor_of(s.own.get());
@@ -82,6 +86,7 @@ PyObject* new_slots(PyTypeObject*, PyObject* arguments, PyObject*) {
     constexpr const char* op = "aft::stream_spec";
     constexpr const char* numbers[] = {"d", "hk", "before", "after", "taps", "capacity", "slots"};
     const std::vector<PyObject*> values = items(arguments, 10);  // op, dtype, those, state
+    // Each checked under its name: the library would say which number is wrong only by what follows from it.
     std::int64_t of[7];
     for (std::size_t i = 0; i < 7; ++i) of[i] = to_int64({op, numbers[i]}, values[i + 2]);
     const std::int64_t count = of[6];
@@ -96,7 +101,9 @@ PyObject* new_slots(PyTypeObject*, PyObject* arguments, PyObject*) {
     own->spec.taps = of[4];
     own->spec.capacity = of[5];
     std::int64_t bytes = 0;
+    // Judges the whole spec, so that what comes after may rely on it.
     check(aft_stream_bytes(&own->spec, &bytes));
+    // The library is never told: it sees rows of a state.
     if (count < 0) {
       raise(PyExc_ValueError, "%s: argument 'slots': expected 0 or more, got %lld", op, static_cast<long long>(count));
     }
@@ -105,6 +112,7 @@ PyObject* new_slots(PyTypeObject*, PyObject* arguments, PyObject*) {
     } else {
       adopt(*own, state);
     }
+    // Last, for from here on nothing fails that would leave an object without slots.
     auto* const made = PyObject_New(slots_object, slots_type);
     if (made == nullptr) throw raised{};
     made->held = own.release();
@@ -116,6 +124,7 @@ PyObject* reset_slots(PyObject* self, PyObject* slot) {
   return guarded([&] {
     const std::int64_t number = to_int64({"aft::reset", "slot"}, slot);
     const aft_options o = any_threads();
+    // A state may be gigabytes.
     check(without_lock([&] { return aft_stream_reset(&slots_of(self).stream, number, &o); }));
     return object::shared(Py_None);
   });
@@ -137,11 +146,13 @@ PyObject* position_of_slot(PyObject* self, PyObject* slot) {
   return guarded([&] {
     std::int64_t position = 0;
     const std::int64_t number = to_int64({"aft::position", "slot"}, slot);
+    // Where the slots are on a GPU this waits for its stream.
     check(without_lock([&] { return aft_stream_position(&slots_of(self).stream, number, &position, nullptr); }));
     return object::owned(PyLong_FromLongLong(position));
   });
 }
 
+/// For `Stream.state`, which is NumPy's view of it, or the caller's own array.
 PyObject* memory_of_slots(PyObject* self, void*) {
   return guarded([&] { return slots_of(self).own ? slots_of(self).own : object::shared(Py_None); });
 }
@@ -151,6 +162,7 @@ PyObject* count_of_slots(PyObject* self, void*) {
 }
 
 void free_slots(PyObject* self) {
+  // The type outlives its last object by this reference.
   PyTypeObject* const type = Py_TYPE(self);
   delete reinterpret_cast<slots_object*>(self)->held;
   PyObject_Free(self);
@@ -181,6 +193,7 @@ void add_slots_type(PyObject* module) {
 }
 
 const aft_stream* to_stream(const place& at, PyObject* from) {
+  // By an attribute and not by its class, which Python code may derive from.
   static name slots_name("_slots");
   if (from == Py_None) return nullptr;
   const object found = object::owned_or_absent(PyObject_GetAttr(from, slots_name.get()));

@@ -8,6 +8,7 @@ namespace {
 
 /// (B, Tq, Tk, channels), or without B as k is.
 std::optional<extents> shape_of_map(const array& k, const bias_argument& bias, std::int64_t channels) {
+  // What cannot be told is left to the library, whose texts name what is wrong with k or the bias.
   if (!k.given() || k.axes() < 2 || k.axes() > array::most_axes || bias.rows() < 0) return {};
   extents shape(k.tensor()->shape, k.tensor()->shape + k.axes() - 1);
   shape.insert(shape.end() - 1, bias.rows());
@@ -26,6 +27,7 @@ PyObject* reparameterize(PyObject*, PyObject* arguments) {
     gain.take({op, "gain"}, values[1], access::read);
     shift.take({op, "shift"}, values[2], access::read);
     options o;
+    // Of the options nothing else concerns a map of the filter.
     o.take_threads(op, values[3]);
     const maker m(values[0], r);
     result out;
@@ -56,6 +58,7 @@ PyObject* reparameterize_backward(PyObject*, PyObject* arguments) {
       return aft_reparameterize_backward(r.tensor(), gain.tensor(), shift.tensor(), dout.tensor(), dr.tensor(),
                                          dgain.tensor(), dshift.tensor(), &o.c);
     }));
+    // All are made before the tuple is, which a failure would leave half filled.
     const object a = dr.to_python(m), b = dgain.to_python(m), c = dshift.to_python(m);
     return object::owned(PyTuple_Pack(3, a.get(), b.get(), c.get()));
   });
@@ -71,6 +74,7 @@ PyObject* attention_map(PyObject*, PyObject* arguments) {
     options o;
     k.take({op, "k"}, values[0], access::read);
     bias.take(op, values[1]);
+    // None stands for as many as k has, which only the array tells; below 0 is kept for it, and refused from a caller.
     const std::int64_t channels = values[2] == Py_None ? -1 : to_int64({op, "channels"}, values[2]);
     if (channels < 0 && values[2] != Py_None) {
       raise(PyExc_ValueError, "%s: argument 'channels': expected 0 or more, got %lld", op,
