@@ -21,7 +21,7 @@ constexpr bool check_sparse_filter() {
   static_assert(alone,
                 "aft::conv: aft::split does not cut calls with a sparse filter: use aft::cpu or aft::cuda, or an "
                 "aft::conv with a view");
-  // A value of another space than the executor's is refused below.
+  // That values lie where the executor works is asked below.
   constexpr bool one_space = std::is_same_v<typename Taps::space, typename Values::space>;
   static_assert(one_space, "aft::sparse_filter: taps and values must be views of one space, that of q, k and v");
   constexpr bool integers = std::is_integral_v<number> && std::is_signed_v<number> && sizeof(number) >= 4;
