@@ -125,6 +125,8 @@ template <class... F>
 struct overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+overloaded(F...) -> overloaded<F...>;  // clang++ 14 deduces no aggregate
 
 }  // namespace
 
