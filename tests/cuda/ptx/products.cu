@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of matrix products by themselves, since a call would have what they flag done again: a fault that makes a
+// kernel flag too much would not be seen.
+#include "products.hpp"
+
+#include <aft/cuda/launch/bf16_gemm.cuh>
+#include <aft/cuda/split_mma/forward.cuh>
+
+#include <cuda/kernels/gemm_inputs.hpp>
+
+namespace aft::test {
+
+namespace {
+
+bool all_proven(const gemm_verdict& all, long double largest) {
+  return all.flagged == 0 && all.worst <= largest;
+}
+
+/// The float product by TF32 numbers or halves, as product_test.cpp runs it, on memory of the device.
+template <class Operand>
+bool product_right(inputs x) {
+  const auto on_device = [](const std::vector<float>& from) { return device_vector<float>(from.begin(), from.end()); };
+  device_vector<float> k = on_device(x.k), v = on_device(x.v), w = on_device(x.w);
+  device_vector<float> out(static_cast<std::size_t>(x.B * x.Tq * x.d), std::nanf(""));
+  device_call<float> call = dense_call(x);
+  call.k.data = reinterpret_cast<std::byte*>(k.data());
+  call.v.data = reinterpret_cast<std::byte*>(v.data());
+  call.bias.w.data = reinterpret_cast<std::byte*>(w.data());
+  call.average = scratch_tensor(out.data(), call.positions, x.d);
+  const columns cols{1, x.B, x.d, false};
+  fold_plan rows = plan_fold(cols, 0, x.Tq);
+  device_vector<std::uint32_t> flags(static_cast<std::size_t>(rows.flag_words()), 0xffffffffu);
+  rows.flags = flags.data();
+  pack_plan keys = plan_pack(cols, x.Tk);
+  device_vector<packed_tile> tiles(static_cast<std::size_t>(keys.count()));
+  keys.tiles = tiles.data();
+  const call_stream stream("product", nullptr);
+  stream.launch(pack_keys_kernel<Operand>, (keys.count() + pack_warps - 1) / pack_warps, pack_threads, call, keys,
+                keys.count());
+  const product_plan plan = plan_product(rows, keys);
+  stream.launch(product_kernel<Operand>, plan.blocks(), product_threads, call, plan, uniform_sums<key_sum<float>>{});
+
+  std::vector<gemm_element> elements;
+  for (index_t b = 0; b < x.B; ++b)
+    for (index_t t = 0; t < x.Tq; ++t)
+      for (index_t c = 0; c < x.d; ++c) {
+        const index_t column = b * x.d + c;
+        const std::uint32_t word = flags[static_cast<std::size_t>(flag_word(rows, t, column / tuning::lanes))];
+        elements.push_back(
+            {out[static_cast<std::size_t>((b * x.Tq + t) * x.d + c)], (word >> column % tuning::lanes & 1u) != 0});
+      }
+  return all_proven(judge_gemm(x, elements), bound(x) * 0x1p-24L);
+}
+
+}  // namespace
+
+bool gemm_right(bool warpgroups) {
+  // More tiles of keys than there are stages, a part of one, and channels that fill no tile.
+  for (bool causal : {false, true}) {
+    inputs x = gemm_inputs(3, 1, 150, 600, 20, causal ? 3 : 1);
+    x.causal = causal;
+    const auto got = warpgroups ? run_gemm<on_warpgroups>(x) : run_gemm<on_warps>(x);
+    if (!all_proven(judge_gemm(x, got), gemm_bound(x))) return false;
+  }
+  return true;
+}
+
+bool split_product_right() {
+  const inputs x = inputs::random(1, 1, 1);
+  return product_right<tf32_operand>(x) && product_right<half_operand>(x);
+}
+
+}  // namespace aft::test
