@@ -223,6 +223,23 @@ TEST_CASE("ptx: what is outside of memory, or not aligned, is an error that name
   CHECK_THROWS_WITH_AS(reach(4, 8), doctest::Contains("not aligned to 8 bytes"), aft::emulator::kernel_error);
 }
 
+TEST_CASE("ptx: a product of a warpgroup sees what threads have written behind a fence, and adds where it is told to") {
+  ptx::use_architecture("sm_90a");
+  const ptx::kernel_entry* const kernel = ptx::find_kernel("proxies");
+  REQUIRE(kernel != nullptr);
+  const auto sums = [&](std::uint32_t fenced) {
+    reached<float> to(std::vector<float>(128, no_number));
+    void* out = to.data.data();
+    void* arguments[] = {&fenced, &out};
+    ptx::launch(*kernel, 1, 128, arguments, 0);
+    return to.data;
+  };
+  // Sixteen ones, taken from 5 or from nothing.
+  CHECK(sums(1) == std::vector<float>(128, 5 - 16));
+  CHECK(sums(2) == std::vector<float>(128, -16));
+  CHECK_THROWS_WITH_AS(sums(0), doctest::Contains("what threads have written"), aft::emulator::kernel_error);
+}
+
 TEST_CASE("ptx: the adders of tensor cores cut where the published models do") {
   const auto sum = [](const ptx::adder& how, std::vector<float> a, float c) {
     std::vector<ptx::factor> left, right;

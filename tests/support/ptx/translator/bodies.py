@@ -3,12 +3,15 @@
 
 import re
 
-import spaces
 import scalars
+import spaces
 import together
-from kinds import CPP, SPECIAL, scope, variable
+from kinds import CPP, bits_of, scope, variable
 from source import ptx_error, read_instruction
 
+# Bytes of registers that an entry may have: where they are not optimised away they lie on the stack of a fiber, which
+# has 64 KiB, beside what the machine's own functions take.
+MOST_REGISTERS = 48 * 1024
 EMITTERS = {**scalars.EMITTERS, **spaces.EMITTERS, **together.EMITTERS}
 
 
@@ -103,23 +106,23 @@ def function_of(entry, name, faults):
     """A C++ function without arguments; `faults`: lists of (number, instruction) by line."""
     s = scope(symbols_of(entry))
     sums = sums_under_way(entry)
-    lines, depth = [f"void {name}() {{"], 0
+    lines, size = [f"void {name}() {{"], 0
     for statement in entry.statements:
         if statement[0] == "registers":
             _, kind, names = statement
             s.declare(kind, names)
-            # Of hundreds of thousands most are of one assignment, and the compiler drops those that nothing names.
+            size += len(names) * max(1, bits_of(kind) // 8)
             lines += [f"{CPP[kind]} {variable(each)};" for each in names]
         elif statement[0] == "label":
             lines.append(f"{label(statement[1])}:;")
         elif statement[0] == "open":
             s.levels.append({})
             lines.append("{")
-            depth += 1
         elif statement[0] == "close":
             s.levels.pop()
             lines.append("}")
-            depth -= 1
         else:
             lines += emit_with_faults(s, statement[1], sums, faults)
+    if size > MOST_REGISTERS:
+        raise ptx_error(f"{entry.name}: {size} bytes of registers, more than a thread's stack holds")
     return lines + ["}"]
