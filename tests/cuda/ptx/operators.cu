@@ -5,6 +5,9 @@
 
 #include <aft/cuda/launch/backward.cuh>
 
+#include "gemm.cuh"
+#include "products.hpp"
+
 namespace aft::test {
 
 void translated_forward(const problem& p) {
@@ -13,6 +16,10 @@ void translated_forward(const problem& p) {
 
 void translated_backward(const backward_problem& p) {
   cuda_impl::backward<float>(p, cuda_impl::call_stream("backward", nullptr));
+}
+
+bool gemm_right_on_warpgroups() {
+  return gemm_right<on_warpgroups>();
 }
 
 }  // namespace aft::test

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of matrix products by themselves, since a call would have what they flag done again: a fault that makes a
-// kernel flag too much would not be seen.
 #include "products.hpp"
 
-#include <aft/cuda/launch/bf16_gemm.cuh>
 #include <aft/cuda/split_mma/forward.cuh>
 
-#include <cuda/kernels/gemm_inputs.hpp>
+#include "gemm.cuh"
 
 namespace aft::test {
 
 namespace {
-
-bool all_proven(const gemm_verdict& all, long double largest) {
-  return all.flagged == 0 && all.worst <= largest;
-}
 
 /// The float product by TF32 numbers or halves, as product_test.cpp runs it, on memory of the device.
 template <class Operand>
@@ -54,15 +47,8 @@ bool product_right(inputs x) {
 
 }  // namespace
 
-bool gemm_right(bool warpgroups) {
-  // More tiles of keys than there are stages, a part of one, and channels that fill no tile.
-  for (bool causal : {false, true}) {
-    inputs x = gemm_inputs(3, 1, 150, 600, 20, causal ? 3 : 1);
-    x.causal = causal;
-    const auto got = warpgroups ? run_gemm<on_warpgroups>(x) : run_gemm<on_warps>(x);
-    if (!all_proven(judge_gemm(x, got), gemm_bound(x))) return false;
-  }
-  return true;
+bool gemm_right_on_warps() {
+  return gemm_right<on_warps>();
 }
 
 bool split_product_right() {

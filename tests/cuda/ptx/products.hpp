@@ -5,8 +5,9 @@
 
 namespace aft::test {
 
-/// One bfloat16 product for each pair, by warps (mma.sync) or by warpgroups (wgmma, sm_90a).
-bool gemm_right(bool warpgroups);
+/// One bfloat16 product for each pair, by mma.sync, compiled for sm_80, and by wgmma, for sm_90a.
+bool gemm_right_on_warps();
+bool gemm_right_on_warpgroups();
 /// Float products of split operands, by TF32 numbers and by halves.
 bool split_product_right();
 

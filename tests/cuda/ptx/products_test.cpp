@@ -16,10 +16,8 @@ namespace ptx = aft::ptx;
 
 namespace {
 
-/// Whether what runs on the architecture in use is right.
 bool all_right() {
-  const bool groups = ptx::used_architecture() == "sm_90a";
-  return gemm_right(groups) && (groups || split_product_right());
+  return gemm_right_on_warps() && split_product_right();
 }
 
 bool caught(int fault) {
@@ -42,25 +40,19 @@ bool caught(int fault) {
 
 }  // namespace
 
-TEST_CASE("ptx: products of warps and warpgroups prove every element and are within their bounds") {
-  for (const char* architecture : {"sm_80", "sm_90a"}) {
-    ptx::use_architecture(architecture);
-    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-      aft::emulator::seed(seed);
-      CAPTURE(architecture);
-      CHECK(all_right());
-    }
+TEST_CASE("ptx: products of warps prove every element and are within their bounds") {
+  ptx::use_architecture("sm_80");
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    aft::emulator::seed(seed);
+    CHECK(all_right());
   }
 }
 
-TEST_CASE("ptx: every planted fault is caught") {
-  for (const char* architecture : {"sm_80", "sm_90a"}) {
-    ptx::use_architecture(architecture);
-    CHECK(ptx::known_faults().size() >= 10);
-    for (const ptx::fault_entry& fault : ptx::known_faults()) {
-      CAPTURE(architecture);
-      CAPTURE(fault.name);
-      CHECK(caught(fault.number));
-    }
+TEST_CASE("ptx: every fault in products of warps is caught") {
+  ptx::use_architecture("sm_80");
+  CHECK(ptx::known_faults().size() >= 15);
+  for (const ptx::fault_entry& fault : ptx::known_faults()) {
+    CAPTURE(fault.name);
+    CHECK(caught(fault.number));
   }
 }
