@@ -152,8 +152,12 @@ void arrive(void* barrier, int bytes) {
   b.settle();
 }
 
+bool phase_over(const void* barrier, unsigned parity) {
+  return (state_of(barrier).phases & 1) != parity;
+}
+
 void wait_phase(const void* barrier, unsigned parity) {
-  while ((state_of(barrier).phases & 1) == parity) yield();
+  while (!phase_over(barrier, parity)) yield();
 }
 
 void copy_bulk(void* to, const void* from, std::size_t bytes, void* barrier) {

@@ -19,6 +19,7 @@ void show_barriers();
 /// `bytes` more are to be copied before the phase is over.
 void arrive(void* barrier, int bytes);
 void wait_phase(const void* barrier, unsigned parity);
+bool phase_over(const void* barrier, unsigned parity);
 void copy_bulk(void* to, const void* from, std::size_t bytes, void* barrier);
 
 void begin_products();
