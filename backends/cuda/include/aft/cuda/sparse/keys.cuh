@@ -32,8 +32,8 @@ AFT_DEVICE bool add_tapping_row(const device_call<C>& p, const column& col, inde
   const C untapped = key.exponent - u.exponent;
   const C e = untapped + weight.exponent;
   // Rounding may carry a visible weight past 1; NaN is no number either way.
-  const bool small = e <= C(2) && (p.excluded || !(weight.mantissa < C(0)) || untapped <= C(0));
-  if (!small || u.base_hi != C(0) || u.base_lo != C(0)) return false;
+  const bool bounded = e <= C(2) && (p.excluded || !(weight.mantissa < C(0)) || untapped <= C(0));
+  if (!bounded || u.base_hi != C(0) || u.base_lo != C(0)) return false;
   const C ag = key.mantissa * weight.mantissa * pow2<C>(e) * (u.g * u.inverse);
   dv += ag;
   dk = add_difference(ag, value, u.o, dk);
