@@ -13,8 +13,8 @@ import sys
 ENTRY = re.compile(r"^aft::compiled_v\d+_\d+_\d+(_hooks_[\d_]+)?::compiled_(forward|backward)_f(32|64)\(|"
                    r"^aft::compiled_v\d+_\d+_\d+(_hooks_[\d_]+)?::compiled_(isa\(\)|isas\(\)|build_info\(\)|fill_map\()")
 ENTRIES = 8
-DEVICE_ENTRY = re.compile(r"^aft::compiled_v\d+_\d+_\d+::compiled_cuda_((forward|backward|attention_map)_f(32|64)|filter|reset|copy|read)\(")
-DEVICE_ENTRIES = 10
+DEVICE_ENTRY = re.compile(r"^aft::compiled_v\d+_\d+_\d+::compiled_cuda_((forward|backward|attention_map)_f(32|64)|filter|reset|copy|read|serve)\(")
+DEVICE_ENTRIES = 11
 LEVEL = re.compile(r"\bcompiled_v\d+_\d+_\d+_(v\d|neon)|\d+compiled_v\d+_\d+_\d+_(v\d|neon)")  # plain or mangled
 
 

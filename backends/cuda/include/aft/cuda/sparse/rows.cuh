@@ -130,7 +130,7 @@ sparse_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
     const index_t t = x - plan.diagonal;
     if (t < 0) continue;
     sparse_row_sum<C> row{shared_sum};
-    bool done = is_padding(p, b, t);
+    bool done = at.col.exists && is_padding(p, b, t);
     if (at.col.exists && !done && (p.excluded || start != sparse_start::nothing)) {
       const point place = point_of(table.queries, t);
       AFT_DEVICE_UNROLL_BY(1)
