@@ -21,6 +21,7 @@
 #include <launch.hpp>
 #include <spaces.hpp>
 
+#include "faults.hpp"
 #include "operators.hpp"
 #include "products.hpp"
 #include "support/harness/tolerance.hpp"
@@ -208,24 +209,6 @@ std::string wrong_calls() {
   return {};
 }
 
-bool caught(int fault) {
-  // Of orders of threads some hide a missing barrier.
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    aft::emulator::seed(seed);
-    ptx::plant(fault);
-    bool right = false;
-    try {
-      right = gemm_right_on_warpgroups() && wrong_calls().empty();
-    } catch (const aft::emulator::kernel_error& error) {
-      MESSAGE(std::string(error.what()));
-    }
-    REQUIRE(ptx::faults_run > 0);
-    ptx::plant(0);
-    if (!right) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("ptx: operators are within the contract's bounds, forward and backward") {
@@ -244,9 +227,5 @@ TEST_CASE("ptx: products of warpgroups prove every element and are within their 
 
 TEST_CASE("ptx: every fault in the kernels of sm_90a is caught") {
   ptx::use_architecture("sm_90a");
-  CHECK(ptx::known_faults().size() >= 30);
-  for (const ptx::fault_entry& fault : ptx::known_faults()) {
-    CAPTURE(fault.name);
-    CHECK(caught(fault.number));
-  }
+  check_faults(30, 4, [] { return gemm_right_on_warpgroups() && wrong_calls().empty(); });
 }

@@ -7,8 +7,7 @@
 
 #include <launch.hpp>
 
-#include <string>
-
+#include "faults.hpp"
 #include "products.hpp"
 
 using namespace aft::test;
@@ -18,24 +17,6 @@ namespace {
 
 bool all_right() {
   return gemm_right_on_warps() && split_product_right();
-}
-
-bool caught(int fault) {
-  // Of orders of threads some hide a missing barrier.
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    aft::emulator::seed(seed);
-    ptx::plant(fault);
-    bool right = false;
-    try {
-      right = all_right();
-    } catch (const aft::emulator::kernel_error& error) {
-      MESSAGE(std::string(error.what()));
-    }
-    REQUIRE(ptx::faults_run > 0);
-    ptx::plant(0);
-    if (!right) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -50,9 +31,5 @@ TEST_CASE("ptx: products of warps prove every element and are within their bound
 
 TEST_CASE("ptx: every fault in products of warps is caught") {
   ptx::use_architecture("sm_80");
-  CHECK(ptx::known_faults().size() >= 15);
-  for (const ptx::fault_entry& fault : ptx::known_faults()) {
-    CAPTURE(fault.name);
-    CHECK(caught(fault.number));
-  }
+  check_faults(15, 8, all_right);
 }
