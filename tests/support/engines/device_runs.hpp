@@ -22,7 +22,7 @@ inline bool on_device() {
 }
 
 /// Those that the cases run on, in this order: the one that the environment names, or the processor and then each that
-/// the command line asks for by --also-on=yes and so on.
+/// the command line asks for by --also-on=device and so on.
 const std::vector<place>& places();
 /// "emulated device" and what it does with products.
 std::string name_of(place where);
