@@ -129,8 +129,11 @@ TEST_CASE("devices: memory that one lacks is a device_error on all before data m
     if (!outs[1].failed()) break;
     CHECK(has(outs[1].device, "cudaErrorMemoryAllocation"));
     if (!outs[1].device.starts_with("rank 1: ")) {
-      ++later;
-      CHECK(has(outs[2].communication, "another rank gave up"));
+      // Rank 2 waits for what rank 1 sends it; once it has that, it may end before it hears of the failure.
+      if (++later == 1 || outs[2].failed())
+        CHECK(has(outs[2].communication, "another rank gave up"));
+      else
+        CHECK(std::ranges::count(all[2].y, 7.0F) == 0);
       continue;
     }
     ++agreed;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "call/tensor_memory.hpp"
+#include "engines/engine.hpp"
 #include "engines/engines.hpp"
 #include "harness/harness.hpp"
 #include "harness/tolerance.hpp"
