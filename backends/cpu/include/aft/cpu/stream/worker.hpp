@@ -133,8 +133,10 @@ class stream_worker {
     const row_weights<C> w{0, 0, !p_.excluded, nullptr, nullptr, C(0), true, false};
     const slot_arrays<C> next(*p_.stream, max_of(following_, index_t{0}));
     for (index_t at = 0; at < c1 - c0; at += lanes<C>) {
-      // A fold's arrays are too short for the hardware to read ahead.
-      for (index_t array = exponent; following_ >= 0 && array <= rest_den; ++array) prefetch(next.fold(array), c0 + at);
+      // A fold's arrays are too short for the hardware to read ahead. Into the second-level cache, as more of them are
+      // on their way then: 0.85 of the time with 4096 slots (d 512, Zen 4, 2026-11).
+      for (index_t array = exponent; following_ >= 0 && array <= rest_den; ++array)
+        prefetch_second(next.fold(array), c0 + at);
       finish_folded<C>(slot, c0 + at, min_of(lanes<C>, c1 - c0 - at), w, load(k + at), load(v + at), at, out);
     }
     rows_.write(t, c0, c1, out);
