@@ -108,6 +108,21 @@ TEST_CASE("streams: whole vectors, many of them, and layouts") {
     }
 }
 
+TEST_CASE("streams: heads of more channels than go through a block of positions together") {
+  if (!first_run()) return;
+  call_list list{.base{.Tq = 70, .Tk = 70, .d = 600, .hk = 600, .H = 1, .grid = {70}, .taps = {5}, .causal = true},
+                 .all{}};
+  list.add(op::full, bias_form::dense_tt);
+  list.add(op::local, bias_form::banded_tj).win = {66, 0};
+  list.add(op::conv, bias_form::dense_htt);
+  unsigned seed = 1;
+  for (setup s : list.all) {
+    s.seed = seed++;
+    s.save = true;
+    for (dtype type : {dtype::f32, dtype::f64}) check_cuttings(type, s, random_numbers(s));
+  }
+}
+
 TEST_CASE("streams: rows of padding move nothing") {
   if (!first_run()) return;
   unsigned seed = 1;
