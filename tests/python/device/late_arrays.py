@@ -127,6 +127,8 @@ def on_device(call, *arguments, **options):
 class Late:
     """An array whose elements the library has yet to compute."""
 
+    kind = 2  # of a CUDA device; 13: managed
+
     def __init__(self, array, number=0):
         self.late, self.array = np.ascontiguousarray(array), np.ascontiguousarray(array).copy()
         self.number, self.device = number, f"gpu {number}"
@@ -140,11 +142,11 @@ class Late:
 
     def capsule(self, version):
         dtype = self.array.dtype
-        return capsule_of(self.array, device=2, number=self.number, version=version, bits=8 * dtype.itemsize,
+        return capsule_of(self.array, device=self.kind, number=self.number, version=version, bits=8 * dtype.itemsize,
                           code=4 if dtype == BFLOAT16 else CODES[dtype.kind], freed=_Freed(self.library.log))
 
     def __dlpack_device__(self):
-        return 2, self.number
+        return self.kind, self.number
 
     def __dlpack__(self, *, stream=None, max_version=None):
         self.library.told.append(stream)

@@ -162,6 +162,18 @@ def test_another_gpu(x, log):
     assert y.number == 1 and y.array.tobytes() == on_device(aft.simple, x, x, x).tobytes()
 
 
+def test_managed_memory(x, log):
+    """Of any device: the others say where the call is, and without others it is the current one."""
+    managed, library = Library(ONE, None, log), Library(TWO, None, log)
+    managed.Array.kind = 13
+    out = managed(np.zeros_like(x))
+    aft.simple(managed(x), managed(x), managed(x), out=out)
+    assert log[0] == ("wait", -1, 0) and managed.told == [LEGACY] * 4
+    log.clear()
+    y = aft.simple(managed(x), library(x, 1), library(x, 1), out=library(np.zeros_like(x), 1))
+    assert log[0] == ("wait", 1, 0) and y.array.tobytes() == out.array.tobytes()
+
+
 def test_exporters_from_before_dlpack_1(x, log):
     """They know the stream, not the version."""
     library = Library(ONE, "package", log)
@@ -238,8 +250,8 @@ def aligned(rows, columns):
 class Values:
     """As JAX: arrays are made by from_dlpack and never written to."""
 
-    def __init__(self, log):
-        self.library = Library(ONE, None, log)
+    def __init__(self, log, tells=None):
+        self.library = Library(ONE, tells, log)
         del self.library.package.empty
         self.library.package.from_dlpack = self.take
         self.stream, self.version = TWO, (1, 0)
@@ -283,6 +295,14 @@ def test_libraries_whose_arrays_are_values(x, log, stream, version):
     gradients = aft.simple_backward(*[values.library(x, 1) for _ in range(4)])
     for got, wanted in zip(gradients, on_device(aft.simple_backward, x, x, x, x)):
         np.testing.assert_allclose(got.late, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_that_a_library_adopts_is_complete(x, log):
+    """Also on the library's own stream: it may read what it imports on any."""
+    values = Values(log, "interface")
+    y = aft.simple(*[values.library(x, 1) for _ in range(3)])
+    assert stream_of_the_last_call() == ONE and log[:2] == [("wait", 1, ONE), "taken"]
+    assert y.late.tobytes() == on_device(aft.simple, x, x, x).tobytes()
 
 
 def test_memory_on_a_gpu_says_so(x):
