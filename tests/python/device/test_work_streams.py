@@ -182,6 +182,33 @@ def test_exporters_from_before_dlpack_1(x, log):
     assert library.told == [ONE] * 4 and stream_of_the_last_call() == ONE
 
 
+class Silent:
+    """An array on a GPU that does not say so before it is exported."""
+
+    def __init__(self, array, log):
+        self.array, self.log = array, log
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        self.log.append(("told", stream))
+        return capsule_of(self.array, device=2)
+
+
+def test_exporters_that_do_not_say_where_they_are(x, log):
+    """They are in order on the default stream, and on no other."""
+    out = Silent(np.zeros_like(x), log)
+    aft.simple(Silent(x, log), Silent(x, log), Silent(x, log), out=out)
+    assert log == [("told", None)] * 4 + [("wait", 0, 0)] and stream_of_the_last_call() == 0
+    assert out.array.tobytes() == on_device(aft.simple, x, x, x).tobytes()
+    library = Library(ONE, "interface", log)
+    with pytest.raises(BufferError, match="argument 'k': expected an array with __dlpack_device__"):
+        aft.simple(library(x), Silent(x, log), Silent(x, log))
+    # On the default stream, which is the library's current one, too.
+    library.current = 0
+    log.clear()
+    aft.simple(library(x), Silent(x, log), library(x))
+    assert log[:2] == [("told", None), ("wait", 0, 0)]
+
+
 def test_devices_that_are_none(x):
     library = Library(ONE, "package")
     for said, error in (((2,), TypeError), ((2, 0.5), TypeError), (7, TypeError)):

@@ -176,8 +176,15 @@ void array::take_dlpack(const place& at, PyObject* from, access a, work_stream& 
   const object stream = device ? on.join(from, *device) : object{};
   const object capsule = call_dlpack(from, stream.get());
   take_capsule(at, capsule.get(), a);
-  // One that does not say where it is has ordered itself to the default stream at most.
-  if (!device) on.join_capsule(tensor_.device);
+  if (device) return;
+  // One that does not say where it is was told no stream, and is in order on the default stream at most.
+  on.join_capsule(tensor_.device);
+  if (gpu::is_built() && is_on_gpu(tensor_.device) && on.handle() != nullptr) {
+    raise(PyExc_BufferError,
+          "%s: argument '%s': expected an array with __dlpack_device__, as it is on a GPU and the call is not on the "
+          "default stream",
+          at.op, at.argument);
+  }
 }
 
 void array::take_exchange(const place& at, const exchange_functions& exchange, PyObject* from, access a) {
