@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::align_val_t alignment{256};
 std::atomic<int> blocks = 0;
+std::size_t largest = SIZE_MAX;
 // Called by a wait, without Python's lock: what a test does then a GPU would do meanwhile.
 const char* (*told)(int device, std::uintptr_t stream) = nullptr;
 
@@ -24,8 +25,8 @@ bool is_built() {
 }
 
 std::byte* allocate(int device, std::size_t bytes) {
-  // Of two devices.
-  if (device < 0 || device >= aft::test::emulated_devices::count) throw std::bad_alloc{};
+  if (device < 0 || device >= aft::test::emulated_devices::count) throw failure("cudaErrorInvalidDevice");
+  if (bytes > largest) throw std::bad_alloc{};
   ++blocks;
   return static_cast<std::byte*>(::operator new(bytes, alignment));
 }
@@ -45,6 +46,7 @@ std::string wait(int device, void* stream) {
 #define EMULATED extern "C" __attribute__((visibility("default")))
 EMULATED std::uintptr_t emulated_stream();
 EMULATED int emulated_blocks();
+EMULATED void emulated_largest_block(std::size_t bytes);
 EMULATED void emulated_on_wait(const char* (*function)(int, std::uintptr_t));
 
 /// That of the last call that ran on the device.
@@ -53,6 +55,10 @@ std::uintptr_t emulated_stream() {
 }
 int emulated_blocks() {
   return blocks;
+}
+/// Beyond it there is no memory left.
+void emulated_largest_block(std::size_t bytes) {
+  largest = bytes;
 }
 void emulated_on_wait(const char* (*function)(int, std::uintptr_t)) {
   told = function;

@@ -21,6 +21,8 @@ LEGACY, PER_THREAD = 1, 2
 _emulated = ctypes.CDLL(aft._core.__file__)
 _emulated.emulated_stream.restype = ctypes.c_size_t
 blocks = _emulated.emulated_blocks
+_emulated.emulated_largest_block.argtypes = (ctypes.c_size_t,)
+set_largest_block = _emulated.emulated_largest_block
 _libraries = []
 _WAIT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
 

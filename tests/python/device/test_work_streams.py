@@ -10,7 +10,7 @@ import aft
 from agreement import Judge
 from draws import Draw, case
 from exporters import capsule_of
-from late_arrays import LEGACY, PER_THREAD, Library, blocks, on_device, stream_of_the_last_call, waits
+from late_arrays import LEGACY, PER_THREAD, Library, blocks, on_device, set_largest_block, stream_of_the_last_call, waits
 
 ONE, TWO = 0x7100, 0x7200
 
@@ -354,7 +354,17 @@ def test_memory_on_a_gpu_says_so(x):
 
 def test_a_gpu_without_memory_left(x):
     values = Values([])
+    set_largest_block(x.nbytes - 1)
+    try:
+        with pytest.raises(MemoryError):
+            aft.simple(*[values.library(x, 1) for _ in range(3)])
+    finally:
+        set_largest_block(2 ** 63)
+
+
+def test_memory_of_a_gpu_that_is_not_there(x):
+    values = Values([])
     values.library.Array.__dlpack_device__ = lambda self: (2, 9)
     values.library.Array.capsule = lambda self, version: capsule_of(self.array, device=2, number=9, version=version)
-    with pytest.raises(MemoryError):
+    with pytest.raises(aft.DeviceError, match="^aft::simple: cudaErrorInvalidDevice"):
         aft.simple(*[values.library(x, 9) for _ in range(3)])

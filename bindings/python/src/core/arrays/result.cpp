@@ -52,7 +52,11 @@ void result::make(const place& at, const maker& m, const extents& shape, element
     // Of a library whose arrays are made and never written, this package's own memory on that GPU. Where it can have
     // none it is the host's, and the library refuses the call.
     if (m.on_gpu() != nullptr && gpu::is_built()) {
-      block_.emplace(shape, type, m.device());
+      try {
+        block_.emplace(shape, type, m.device());
+      } catch (const gpu::failure& failed) {
+        raise(device_error, "%s: %s", at.op, failed.what());
+      }
       m.stream().complete_at_return();
     } else {
       block_.emplace(shape, type);

@@ -16,9 +16,12 @@ namespace {
 /// The device is current while this lives, and then the one that the program had chosen.
 class current_device {
  public:
-  /// Below 0 it stays what it is. An unknown device is an error of what is asked of it, which is looked at.
-  explicit current_device(int device) : changed_(device >= 0 && cudaGetDevice(&before_) == cudaSuccess) {
-    if (changed_) cudaSetDevice(device);
+  /// Below 0 it stays what it is.
+  explicit current_device(int device) {
+    if (device < 0) return;
+    status = cudaGetDevice(&before_);
+    if (status == cudaSuccess) status = cudaSetDevice(device);
+    changed_ = status == cudaSuccess;
   }
   ~current_device() {
     if (changed_) cudaSetDevice(before_);
@@ -26,10 +29,20 @@ class current_device {
   current_device(const current_device&) = delete;
   current_device& operator=(const current_device&) = delete;
 
+  cudaError_t status = cudaSuccess;  ///< another where there is no such device
+
  private:
   int before_ = 0;
-  bool changed_;
+  bool changed_ = false;
 };
+
+/// Empty where all went well.
+std::string text_of(cudaError_t status) {
+  if (status == cudaSuccess) return {};
+  // An error of one call would be found by the next one that looks.
+  cudaGetLastError();
+  return std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ")";
+}
 
 }  // namespace
 
@@ -41,11 +54,10 @@ std::byte* allocate(int device, std::size_t bytes) {
   const current_device scope(device);
   void* memory = nullptr;
   // Not cudaMallocAsync: its memory belongs to a stream, and whoever imports this one frees it at a time of its own.
-  if (cudaMalloc(&memory, bytes) != cudaSuccess) {
-    // An error of one call would be found by the next one that looks.
-    cudaGetLastError();
-    throw std::bad_alloc{};
-  }
+  const cudaError_t status = scope.status == cudaSuccess ? cudaMalloc(&memory, bytes) : scope.status;
+  const std::string text = text_of(status);
+  if (status == cudaErrorMemoryAllocation) throw std::bad_alloc{};
+  if (!text.empty()) throw failure(text);
   return static_cast<std::byte*>(memory);
 }
 
@@ -56,10 +68,8 @@ void release(std::byte* memory) noexcept {
 
 std::string wait(int device, void* stream) {
   const current_device scope(device);
-  const cudaError_t status = cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
-  if (status == cudaSuccess) return {};
-  cudaGetLastError();
-  return std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ")";
+  const bool is_there = scope.status == cudaSuccess;
+  return text_of(is_there ? cudaStreamSynchronize(static_cast<cudaStream_t>(stream)) : scope.status);
 }
 
 #else

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 
 namespace aft::python::gpu {
@@ -12,7 +13,13 @@ namespace aft::python::gpu {
 /// this file is called.
 bool is_built();
 
-/// `bytes` of a device's memory, aligned for every type. Throws std::bad_alloc where it has none left.
+/// What CUDA says of a device.
+struct failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// `bytes` of a device's memory, aligned for every type. Throws std::bad_alloc where it has none left, and failure
+/// where there is no such device.
 std::byte* allocate(int device, std::size_t bytes);
 /// Gives it back, from any thread, and not before work of any stream on it is done.
 void release(std::byte* memory) noexcept;
