@@ -175,6 +175,13 @@ def test_everything_is_documented():
         assert "AFT Eq." in getattr(aft, f"{name}_backward").__doc__
 
 
+def test_what_the_extension_links():
+    """Names of libraries stand in it as they are. Python's own is the interpreter's, which may be none."""
+    linked = set(re.findall(rb"\blib[\w+-]+\.so[.\d]*", pathlib.Path(aft._core.__file__).read_bytes()))
+    assert {name.split(b".")[0].split(b"-")[0] for name in linked} <= {
+        b"lib" + name for name in (b"c", b"m", b"gcc_s", b"stdc++", b"gomp", b"pthread", b"dl", b"cudart")}, linked
+
+
 def test_nothing_is_imported_before_it_is_needed():
     code = "import sys, aft; sys.exit(any(m in sys.modules for m in ('numpy', 'torch', 'ml_dtypes', 'aft.torch')))"
     subprocess.run([sys.executable, "-c", code], check=True,

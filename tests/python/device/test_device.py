@@ -101,7 +101,7 @@ def test_functions_that_know_no_device(x, monkeypatch):
 
 @pytest.mark.parametrize("module", ["nobody", "jax", "jaxlib.thing"])
 def test_libraries_that_make_none_need_a_place(x, monkeypatch, module):
-    """One without `empty`, and JAX, whose arrays are never written to: the result's memory is then the caller's."""
+    """One that neither makes nor imports arrays: the result's memory is then the caller's."""
     package = type(np)(module.split(".")[0])
     if module != "nobody":
         package.empty, package.float32 = empty, np.dtype("f4")
@@ -113,3 +113,10 @@ def test_libraries_that_make_none_need_a_place(x, monkeypatch, module):
     place = Gpu(np.full_like(x, 7))
     assert aft.simple(kind(x), kind(x), kind(x), out=place) is place and not asked
     assert place.array.tobytes() == aft.simple(*[Standard(x)] * 3).array.tobytes()
+    if module != "nobody":
+        with pytest.raises(ValueError, match="argument 'out': expected memory that may be written, got a read-only array"):
+            aft.simple(kind(x), kind(x), kind(x), out=kind(x))
+        # What it imports it may keep as a value; `empty` would make one that is written afterwards.
+        asked.clear()
+        package.from_dlpack = lambda memory: ("imported", memory.__dlpack_device__())
+        assert aft.simple(kind(x), kind(x), kind(x)) == ("imported", (2, 0)) and not asked

@@ -115,6 +115,31 @@ def test_errors_are_the_librarys():
         aft.jax.full(q, k, v, w[..., :-1]).block_until_ready()
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64, jnp.float16, jnp.bfloat16], ids=lambda t: t.__name__)
+def test_arrays_of_jax_in_the_packages_own_calls(dtype):
+    """Outside of jit and grad they are arrays like any other: read where they lie, and results are JAX's."""
+    made = case("full", jnp.dtype(dtype))
+    q, k, v, w, dy = map(jnp.asarray, (made.problem.q, made.problem.k, made.problem.v, made.bias()[0], made.problem.dy))
+    results = aft.full(q, k, v, w, return_lse=True, return_average=True, **made.options())
+    for got, want in zip(results, made.forward(return_lse=True, return_average=True)):
+        assert isinstance(got, jax.Array) and np.asarray(got).tobytes() == want.tobytes()
+    for got, want in zip(aft.full_backward(q, k, v, w, dy, **made.options()), made.backward()):
+        assert isinstance(got, jax.Array) and np.asarray(got).tobytes() == want.tobytes()
+    # They go on being values.
+    doubled = jax.jit(lambda y: y + y)(results[0])
+    assert np.asarray(doubled).tobytes() == np.asarray(results[0] + results[0]).tobytes()
+
+
+def test_an_array_of_jax_is_no_place_for_a_result():
+    q = jnp.ones((1, 3, 4))
+    place = jnp.zeros_like(q)
+    with pytest.raises(ValueError, match="argument 'out': expected memory that may be written, got a read-only array"):
+        aft.simple(q, q, q, out=place)
+    assert not np.asarray(place).any()
+    out = np.zeros((1, 3, 4))
+    assert aft.simple(q, q, q, out=out) is out and (out != 0).all()
+
+
 def test_types(tmp_path):
     """mypy is content with the module where it takes it for source."""
     shutil.copytree(pathlib.Path(aft.__file__).parent, tmp_path / "aft", ignore=shutil.ignore_patterns("torch", "*.so"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors as they come: strides, sizes of 0, types under autocast, devices, and arguments that do not fit."""
 
+import ctypes
 import importlib
 import types
 
@@ -208,3 +209,19 @@ def test_calls_are_on_the_current_stream_of_their_device(monkeypatch):
     monkeypatch.setattr(kernels, "cuda_stream_of", lambda x: 4711)
     assert torch.equal(aft.torch.simple(q, q, q), y)
     assert seen == [None, 4711]
+
+
+def test_the_current_stream_lies_where_the_extension_reads_it():
+    """The last of DLPack's functions, asked for the host, which has none; of a GPU it would be PyTorch's current one."""
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        # Then torch.cuda.current_stream says it.
+        assert tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10)
+        return
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    table = (ctypes.c_size_t * 7).from_address(get(capsule, b"dlpack_exchange_api"))
+    assert table[0] & 0xffffffff == 1 and all(table[2:])
+    current = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))(table[6])
+    stream = ctypes.c_void_p(1)
+    assert current(1, 0, ctypes.byref(stream)) == 0 and stream.value is None

@@ -73,7 +73,8 @@ def full(q: Any, k: Any, v: Any, bias: Any, *, causal: bool = False, gate: str =
 
     Arrays are NumPy's or of any library with __dlpack__, of float32, float64, float16 or bfloat16, all of data alike,
     with any strides, which are whole elements. They are read where they lie. Returns y (B, Tq, d) in the type of v, as
-    a new row-major array of the library that q is of (k where q is None), or a tuple (y[, lse][, average]).
+    a new row-major array of the library that q is of (k where q is None), or a tuple (y[, lse][, average]). Arrays on a
+    GPU are those of a package that was built for it; the call is then on the current stream of q's library.
 
     Raises ValueError for arguments that do not fit, with the library's text; TypeError for what is no array;
     aft.DeviceError for arrays of a device; MemoryError. Nothing was written then. The result is exact to rounding for

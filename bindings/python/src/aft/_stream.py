@@ -68,7 +68,8 @@ class Stream:
         dtype    of the data: a name ("float32", "float64", "float16", "bfloat16"), or NumPy's or torch's dtype.
         slots    how many sequences.
         state    an array (slots, bytes) of uint8 to keep them in: row-major, aligned to 64 bytes and writable. It is
-                 taken as it is, so that saved slots go on; reset() makes a new one ready. None: memory of its own.
+                 taken as it is, so that saved slots go on; reset() makes a new one ready. On a GPU, calls with it are
+                 there. None: memory of its own, on the host.
 
         Raises ValueError where a number or the state does not fit. Cost of a position: O(position d).
         """
@@ -102,7 +103,7 @@ class Stream:
 
     def copy(self, from_: Any, to: Any) -> None:
         """Copies slots to others, as beam search does. `from_` and `to` are (n) whole numbers, none twice in `to`, none
-        in both. Raises ValueError, and copies nothing, where they do not fit."""
+        in both; for slots on a GPU arrays there. Raises ValueError, and copies nothing, where they do not fit."""
         self._slots.copy(from_, to)
 
     def position(self, slot: int = 0) -> int:

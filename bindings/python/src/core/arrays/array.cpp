@@ -2,13 +2,13 @@
 #include "array.hpp"
 
 #include "libraries.hpp"
+#include "../device/gpu.hpp"
 
 namespace aft::python {
 
 namespace {
 
 name array_struct_name("__array_struct__"), dlpack_name("__dlpack__"), type_name("__name__"), dtype_name("dtype");
-name max_version_name("max_version");
 
 /// What NumPy's __array_struct__ holds (https://numpy.org/doc/stable/reference/arrays.interface.html).
 struct array_interface {
@@ -63,19 +63,6 @@ void to_added_type(const place& at, PyObject* from, int itemsize, aft_tensor& te
         at.argument);
 }
 
-/// The standard wants max_version named by whoever knows it; without it exporters give the older struct. Arguments are
-/// made once, since they are the same for every array.
-object call_dlpack(PyObject* method) {
-  static PyObject* const keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 0);
-  static PyObject* const nothing = PyTuple_New(0);
-  if (keywords == nullptr || nothing == nullptr) throw raised{};
-  if (PyObject* capsule = PyObject_Call(method, nothing, keywords)) return object::owned(capsule);
-  // Exporters from before DLPack 1 do not know the keyword.
-  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw raised{};
-  PyErr_Clear();
-  return object::owned(PyObject_CallObject(method, nullptr));
-}
-
 }  // namespace
 
 std::int64_t to_int64(const place& at, PyObject* from) {
@@ -102,11 +89,12 @@ array::~array() {
   if (versioned_ != nullptr && versioned_->deleter != nullptr) versioned_->deleter(versioned_);
 }
 
-void array::take(const place& at, PyObject* from, access a) {
+void array::take(const place& at, PyObject* from, access a, work_stream& on) {
   if (from == Py_None) return;
   // What it is of, and whether more than one may read it, nobody knows: it is taken once.
   if (PyCapsule_CheckExact(from)) {
     take_capsule(at, from, a);
+    on.join_capsule(tensor_.device);
     from_ = protocol::capsule;
     return;
   }
@@ -114,6 +102,7 @@ void array::take(const place& at, PyObject* from, access a) {
     // Before __dlpack__, which makes a capsule and a call of Python for each array.
     if (const exchange_functions* const exchange = find_exchange(from)) {
       take_exchange(at, *exchange, from, a);
+      on.join_unordered(from, tensor_.device);
       from_ = protocol::dlpack;
       return;
     }
@@ -125,8 +114,8 @@ void array::take(const place& at, PyObject* from, access a) {
     take_interface(at, std::move(capsule), from, a);
     return;
   }
-  if (const object method = object::owned_or_absent(PyObject_GetAttr(from, dlpack_name.get()))) {
-    take_dlpack(at, method.get(), a);
+  if (object::owned_or_absent(PyObject_GetAttr(from, dlpack_name.get()))) {
+    take_dlpack(at, from, a, on);
     from_ = protocol::dlpack;
     return;
   }
@@ -135,12 +124,12 @@ void array::take(const place& at, PyObject* from, access a) {
         at.argument, type.get());
 }
 
-void array::take_integers(const place& at, PyObject* from) {
+void array::take_integers(const place& at, PyObject* from, work_stream& on) {
   // These three alone: what else is a sequence may be an array of a library, whose items are no numbers of Python's.
   if (PyList_Check(from) || PyTuple_Check(from) || PyRange_Check(from)) {
     take_sequence(at, from);
   } else {
-    take(at, from, access::read);
+    take(at, from, access::read, on);
   }
 }
 
@@ -179,9 +168,23 @@ void array::take_interface(const place& at, object capsule, PyObject* from, acce
   from_ = protocol::array_interface;
 }
 
-void array::take_dlpack(const place& at, PyObject* method, access a) {
-  const object capsule = call_dlpack(method);
+void array::take_dlpack(const place& at, PyObject* from, access a, work_stream& on) {
+  if (a == access::write && is_value(from)) refuse_read_only(at);
+  // Memory of the host takes no stream, so that its place is asked for first. Without kernels for a GPU nothing is read
+  // there, and the question, a call of Python for each array, is saved.
+  const std::optional<device_type> device = gpu::is_built() ? device_of(from) : std::nullopt;
+  const object stream = device ? on.join(from, *device) : object{};
+  const object capsule = call_dlpack(from, stream.get());
   take_capsule(at, capsule.get(), a);
+  if (device) return;
+  // One that does not say where it is was told no stream, and is in order on the default stream at most.
+  on.join_capsule(tensor_.device);
+  if (gpu::is_built() && is_on_gpu(tensor_.device) && on.handle() != nullptr) {
+    raise(PyExc_BufferError,
+          "%s: argument '%s': expected an array with __dlpack_device__, as it is on a GPU and the call is not on the "
+          "default stream",
+          at.op, at.argument);
+  }
 }
 
 void array::take_exchange(const place& at, const exchange_functions& exchange, PyObject* from, access a) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dlpack.hpp"
+#include "work_stream.hpp"
 #include "../python.hpp"
 
 namespace aft::python {
@@ -38,10 +39,10 @@ class array {
   /// Takes an array by NumPy's array interface or by DLPack, or a DLPack capsule itself, which it consumes. `from` has
   /// to outlive what is read; what is written is held. None leaves it empty. Raises TypeError where `from` is none of
   /// them, ValueError where a stride is between elements, the byte order is another one, or memory that is to be
-  /// written is read-only.
-  void take(const place& at, PyObject* from, access a);
+  /// written is read-only. One on a GPU is in order on the call's stream `on` then.
+  void take(const place& at, PyObject* from, access a, work_stream& on);
   /// The same, with lists and other sequences of whole numbers, which become int64.
-  void take_integers(const place& at, PyObject* from);
+  void take_integers(const place& at, PyObject* from, work_stream& on);
 
   /// NULL where nothing was given, which the C interface reads alike.
   const aft_tensor* tensor() const { return from_ == protocol::none ? nullptr : &tensor_; }
@@ -58,7 +59,7 @@ class array {
 
  private:
   void take_interface(const place& at, object capsule, PyObject* from, access a);
-  void take_dlpack(const place& at, PyObject* method, access a);
+  void take_dlpack(const place& at, PyObject* from, access a, work_stream& on);
   void take_exchange(const place& at, const exchange_functions& exchange, PyObject* from, access a);
   void take_versioned(const place& at, versioned_tensor* given, access a);
   void take_capsule(const place& at, PyObject* capsule, access a);

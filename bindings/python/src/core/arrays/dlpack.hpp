@@ -28,7 +28,7 @@ struct versioned_tensor {
 };
 
 /// DLPackExchangeAPI, which a type shows as __dlpack_c_exchange_api__: the same in C, without a Python call. Each
-/// function returns 0, or -1 with Python's error set. What comes before and after these two is not used here.
+/// function returns 0, or -1 with Python's error set. What is without arguments here is not used.
 struct exchange_functions {
   std::uint32_t major, minor;
   exchange_functions* older;
@@ -36,7 +36,7 @@ struct exchange_functions {
   int (*to_managed)(void* array, versioned_tensor** made);
   void (*from_managed)();
   int (*to_borrowed)(void* array, aft_tensor* described);  ///< valid as long as the array; may be NULL
-  void (*current_stream)();
+  int (*current_stream)(std::int32_t type, std::int32_t number, void** stream);  ///< of a device
 };
 inline constexpr const char* exchange_name = "dlpack_exchange_api";
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libraries.hpp"
 
+#include "array.hpp"
+
 namespace aft::python {
 
 namespace {
 
 name namespace_name("__array_namespace__"), from_dlpack_name("from_dlpack"), module_name("__module__"),
     mro_name("__mro__"), exchange_attribute("__dlpack_c_exchange_api__"), requires_grad_name("requires_grad"),
-    is_grad_enabled_name("is_grad_enabled"), empty_name("empty"), device_name("device");
+    is_grad_enabled_name("is_grad_enabled"), empty_name("empty"), device_name("device"), dlpack_name("__dlpack__"),
+    dlpack_device_name("__dlpack_device__"), cuda_name("cuda"), current_stream_name("current_stream"),
+    cuda_stream_name("cuda_stream"), cuda_interface_name("__cuda_array_interface__");
 
 /// A module or an attribute of one, looked up at first use and kept.
 PyObject* kept(PyObject*& slot, const char* module, const char* attribute) {
@@ -79,14 +83,16 @@ const char* standard_type(std::uint8_t code, std::uint8_t bits) {
   return bits == 64 ? "float64" : (bits == 32 ? "float32" : "float16");
 }
 
-bool is_jax(PyObject* package) {
-  const object called = object::owned_or_absent(PyObject_GetAttrString(package, "__name__"));
+}  // namespace
+
+bool is_value(PyObject* x) {
+  const object package = package_of(reinterpret_cast<PyObject*>(Py_TYPE(x)));
+  if (!package) return false;
+  const object called = object::owned_or_absent(PyObject_GetAttrString(package.get(), "__name__"));
   if (!called || !PyUnicode_Check(called.get())) return false;
   return PyUnicode_CompareWithASCIIString(called.get(), "jax") == 0 ||
          PyUnicode_CompareWithASCIIString(called.get(), "jaxlib") == 0;
 }
-
-}  // namespace
 
 bool is_numpy_array(PyObject* x) {
   // Kept for good once it is found: NumPy cannot be imported twice.
@@ -119,9 +125,7 @@ object find_from_dlpack(PyObject* x) {
 }
 
 object empty_beside(PyObject* x, PyObject* shape, std::uint8_t code, std::uint8_t bits) {
-  const object own = package_of(reinterpret_cast<PyObject*>(Py_TYPE(x)));
-  // Its arrays are values, which compiled programs may share: none of them is written to.
-  if (own && is_jax(own.get())) return {};
+  if (is_value(x)) return {};
   const object library = find_library(x, empty_name.get());
   if (!library) return {};
   const object type = object::owned_or_absent(PyObject_GetAttrString(library.get(), standard_type(code, bits)));
@@ -157,6 +161,68 @@ const exchange_functions* find_exchange(PyObject* x) {
   Py_XDECREF(reinterpret_cast<PyObject*>(std::exchange(last_type, type)));
   last = found;
   return found;
+}
+
+object call_dlpack(PyObject* x, PyObject* stream) {
+  // The standard wants max_version named by whoever knows it; without it exporters give the older struct. Arguments
+  // without a stream are the same for every array and made once.
+  static PyObject* const keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 0);
+  static PyObject* const nothing = PyTuple_New(0);
+  if (keywords == nullptr || nothing == nullptr) throw raised{};
+  const object method = object::owned(PyObject_GetAttr(x, dlpack_name.get()));
+  const object told = stream == nullptr
+                          ? object::shared(keywords)
+                          : object::owned(Py_BuildValue("{s:(ii),s:O}", "max_version", 1, 0, "stream", stream));
+  if (PyObject* capsule = PyObject_Call(method.get(), nothing, told.get())) return object::owned(capsule);
+  // Exporters from before DLPack 1 do not know the keyword.
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw raised{};
+  PyErr_Clear();
+  if (stream == nullptr) return object::owned(PyObject_CallObject(method.get(), nullptr));
+  const object older = object::owned(Py_BuildValue("{s:O}", "stream", stream));
+  return object::owned(PyObject_Call(method.get(), nothing, older.get()));
+}
+
+std::optional<device_type> device_of(PyObject* x) {
+  const object method = object::owned_or_absent(PyObject_GetAttr(x, dlpack_device_name.get()));
+  if (!method) return {};
+  const object said = object::owned(PyObject_CallObject(method.get(), nullptr));
+  // Two numbers, the first of which may be an enumerator.
+  const object pair = object::owned(PySequence_Tuple(said.get()));
+  if (PyTuple_Size(pair.get()) != 2) raise(PyExc_TypeError, "__dlpack_device__ gave %R, which is no pair", said.get());
+  const auto item = [&](Py_ssize_t i) {
+    return static_cast<std::int32_t>(to_int64({"aft", "__dlpack_device__"}, PyTuple_GetItem(pair.get(), i)));
+  };
+  return device_type{item(0), item(1)};
+}
+
+void* to_stream_handle(std::int64_t number) {
+  // 1 is the legacy default stream, which is CUDA's null handle too: so that two names of one stream compare equal.
+  return number == 1 ? nullptr : reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
+}
+
+std::optional<void*> current_stream(PyObject* x, device_type device) {
+  if (const exchange_functions* const exchange = find_exchange(x); exchange != nullptr && exchange->current_stream) {
+    void* stream = nullptr;
+    if (exchange->current_stream(device.type, device.id, &stream) != 0) throw raised{};
+    return to_stream_handle(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(stream)));
+  }
+  const object asked = ask_packages(x, [](PyObject* package) {
+    const object cuda = object::owned_or_absent(PyObject_GetAttr(package, cuda_name.get()));
+    return cuda ? object::owned_or_absent(PyObject_GetAttr(cuda.get(), current_stream_name.get())) : object{};
+  });
+  if (asked) {
+    const object where = object::owned(PyObject_GetAttr(x, device_name.get()));
+    const object stream = object::owned(PyObject_CallFunctionObjArgs(asked.get(), where.get(), nullptr));
+    if (const object handle = object::owned_or_absent(PyObject_GetAttr(stream.get(), cuda_stream_name.get()))) {
+      return to_stream_handle(to_int64({"aft", "cuda_stream"}, handle.get()));
+    }
+  }
+  const object interface = object::owned_or_absent(PyObject_GetAttr(x, cuda_interface_name.get()));
+  if (!interface || !PyDict_Check(interface.get())) return {};
+  // Version 3 has the member. None says that nothing has to be waited for, and names no stream.
+  PyObject* const number = PyDict_GetItemString(interface.get(), "stream");
+  if (number == nullptr || number == Py_None) return {};
+  return to_stream_handle(to_int64({"aft", "stream"}, number));
 }
 
 bool is_recorded(PyObject* x) {

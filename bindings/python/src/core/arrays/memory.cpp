@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dlpack.hpp"
+#include "../device/gpu.hpp"
 
 namespace aft::python {
 
@@ -71,19 +72,27 @@ PyObject* memory_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords)
       throw raised{};
     }
     // What cannot be done as asked is refused, as the standard wants it: the caller then asks otherwise or gives up.
-    if (stream != Py_None) raise(PyExc_BufferError, "memory of the host has no stream");
+    const block& held = held_by(self);
+    // A GPU's is handed over by calls that are done: there is nothing that a stream would have to wait for.
+    if (stream != Py_None && held.device.type == cpu_device) {
+      raise(PyExc_BufferError, "memory of the host has no stream");
+    }
     if (copy == Py_True) raise(PyExc_BufferError, "this memory is exported as it is, not as a copy");
-    int major = 0, minor = 0, kind = cpu_device, number = 0;
+    int major = 0, minor = 0, kind = held.device.type, number = held.device.id;
     if (version != Py_None && !PyArg_ParseTuple(version, "ii:max_version", &major, &minor)) throw raised{};
     if (device != Py_None && !PyArg_ParseTuple(device, "ii:dl_device", &kind, &number)) throw raised{};
-    if (kind != cpu_device) raise(PyExc_BufferError, "memory of the host cannot be exported to device_type %d", kind);
+    if (kind != held.device.type || number != held.device.id) {
+      raise(PyExc_BufferError, "memory of device (%d, %d) cannot be exported to device (%d, %d)",
+            static_cast<int>(held.device.type), static_cast<int>(held.device.id), kind, number);
+    }
     // Whoever names a version knows the newer struct.
-    return major >= 1 ? export_capsule<versioned_tensor>(held_by(self)) : export_capsule<managed_tensor>(held_by(self));
+    return major >= 1 ? export_capsule<versioned_tensor>(held) : export_capsule<managed_tensor>(held);
   });
 }
 
-PyObject* memory_dlpack_device(PyObject*, PyObject*) {
-  return Py_BuildValue("(ii)", cpu_device, 0);
+PyObject* memory_dlpack_device(PyObject* self, PyObject*) {
+  const auto [type, number] = held_by(self).device;
+  return Py_BuildValue("(ii)", static_cast<int>(type), static_cast<int>(number));
 }
 
 /// For NumPy before 2, which imports what DLPack exports as read-only.
@@ -91,6 +100,7 @@ PyObject* memory_array_interface(PyObject* self, void*) {
   return guarded([&] {
     const block& held = held_by(self);
     // AttributeError: to whoever asks, the attribute is not there.
+    if (held.device.type != cpu_device) raise(PyExc_AttributeError, "NumPy reads memory of the host alone");
     if (held.type.code == bfloat_code) raise(PyExc_AttributeError, "NumPy has no name for bfloat16");
     const char letter = held.type.code == uint_code ? 'u' : (held.type.code == int_code ? 'i' : 'f');
     object shape = object::owned(PyTuple_New(static_cast<Py_ssize_t>(held.shape.size())));
@@ -123,7 +133,8 @@ PyObject* refuse_new(PyTypeObject*, PyObject*, PyObject*) {
 PyMethodDef methods[] = {
     {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(memory_dlpack)),
      METH_VARARGS | METH_KEYWORDS, "A DLPack capsule of the memory, which lives as long as the capsule's tensor."},
-    {"__dlpack_device__", memory_dlpack_device, METH_NOARGS, "(1, 0): memory of the host."},
+    {"__dlpack_device__", memory_dlpack_device, METH_NOARGS,
+     "(1, 0) for memory of the host, (2, number) for that of a GPU."},
     {}};
 PyGetSetDef members[] = {
     {"__array_interface__", memory_array_interface, nullptr, "The same for numpy.asarray.", nullptr}, {}};
@@ -137,8 +148,8 @@ PyType_Spec spec = {"aft._core.Memory", sizeof(memory_object), 0, Py_TPFLAGS_DEF
 
 }  // namespace
 
-block::block(std::vector<std::int64_t> extents, decltype(aft_tensor::dtype) element)
-    : shape(std::move(extents)), strides(shape.size()), type(element) {
+block::block(std::vector<std::int64_t> extents, decltype(aft_tensor::dtype) element, decltype(aft_tensor::device) at)
+    : shape(std::move(extents)), strides(shape.size()), type(element), device(at) {
   std::int64_t count = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
     strides[i] = count;
@@ -148,12 +159,17 @@ block::block(std::vector<std::int64_t> extents, decltype(aft_tensor::dtype) elem
   std::int64_t size = 0;
   if (__builtin_mul_overflow(count, std::int64_t{element.bits / 8}, &size)) throw std::bad_alloc{};
   // Never NULL: importers take an address of nothing for an error.
-  bytes = {static_cast<std::byte*>(::operator new(static_cast<std::size_t>(size < 1 ? 1 : size), alignment)),
-           [](std::byte* memory) { ::operator delete(memory, alignment); }};
+  const auto count_of_bytes = static_cast<std::size_t>(size < 1 ? 1 : size);
+  if (device.type == cpu_device) {
+    bytes = {static_cast<std::byte*>(::operator new(count_of_bytes, alignment)),
+             [](std::byte* memory) { ::operator delete(memory, alignment); }};
+  } else {
+    bytes = {gpu::allocate(device.id, count_of_bytes), gpu::release};
+  }
 }
 
 aft_tensor block::tensor() const {
-  return {bytes.get(), {cpu_device, 0}, static_cast<std::int32_t>(shape.size()), type, shape.data(), strides.data(), 0};
+  return {bytes.get(), device, static_cast<std::int32_t>(shape.size()), type, shape.data(), strides.data(), 0};
 }
 
 void add_memory_type(PyObject* module) {

@@ -8,19 +8,22 @@
 #include <memory>
 #include <vector>
 
+#include "dlpack.hpp"
 #include "../python.hpp"
 
 namespace aft::python {
 
-/// Row-major memory, aligned to 64 bytes. Shared by the object and by every tensor that was exported, which may outlive
-/// it and be freed by threads that know nothing of Python.
+/// Row-major memory of the host or of a GPU, aligned to 64 bytes. Shared by the object and by every tensor that was
+/// exported, which may outlive it and be freed by threads that know nothing of Python.
 struct block {
   std::shared_ptr<std::byte> bytes;
   std::vector<std::int64_t> shape, strides;
   decltype(aft_tensor::dtype) type;
+  decltype(aft_tensor::device) device{cpu_device, 0};
 
   /// Throws std::bad_alloc, also where the size has no number.
-  block(std::vector<std::int64_t> extents, decltype(aft_tensor::dtype) element);
+  block(std::vector<std::int64_t> extents, decltype(aft_tensor::dtype) element,
+        decltype(aft_tensor::device) at = {cpu_device, 0});
   aft_tensor tensor() const;
 };
 

@@ -2,6 +2,7 @@
 #include "result.hpp"
 
 #include "libraries.hpp"
+#include "../device/gpu.hpp"
 
 namespace aft::python {
 
@@ -19,10 +20,12 @@ object to_tuple(const extents& shape) {
 }  // namespace
 
 // A capsule says nothing of the library that it came from, and the array interface is NumPy's.
-maker::maker(PyObject* like, const array& as) {
+maker::maker(PyObject* like, const array& as, work_stream& on) : on_(on) {
   if (as.came_by() != protocol::dlpack) return;
-  const std::int32_t kind = as.tensor()->device.type;
-  if (kind == cuda_device || kind == managed_device) on_gpu_ = like;
+  if (is_on_gpu(as.tensor()->device)) {
+    on_gpu_ = like;
+    device_ = {cuda_device, as.tensor()->device.id};
+  }
   from_dlpack_ = find_from_dlpack(like);
 }
 
@@ -32,7 +35,7 @@ void result::want(const place& at, PyObject* wanted, const maker& m, const std::
   wanted_ = true;
   // A place of the caller's is used whatever its shape: what does not fit the library refuses by name.
   if (wanted != Py_True) {
-    given_.take(at, wanted, access::write);
+    given_.take(at, wanted, access::write, m.stream());
     python_ = object::shared(wanted);
   } else if (shape && is_floating(type)) {
     make(at, m, *shape, type);
@@ -42,17 +45,28 @@ void result::want(const place& at, PyObject* wanted, const maker& m, const std::
 void result::make(const place& at, const maker& m, const extents& shape, element_type type) {
   if (m.on_gpu() != nullptr) python_ = empty_beside(m.on_gpu(), to_tuple(shape).get(), type.code, type.bits);
   if (python_) {
-    given_.take(at, python_.get(), access::write);
+    given_.take(at, python_.get(), access::write, m.stream());
     return;
   }
-  // Where there is no such array, memory of the host: beside a GPU's the call is refused, by a text that names both.
   if (m.from_dlpack()) {
-    block_.emplace(shape, type);
+    // Of a library whose arrays are made and never written, this package's own memory on that GPU. Where it can have
+    // none it is the host's, and the library refuses the call.
+    if (m.on_gpu() != nullptr && gpu::is_built()) {
+      try {
+        block_.emplace(shape, type, m.device());
+      } catch (const gpu::failure& failed) {
+        raise(device_error, "%s: %s", at.op, failed.what());
+      }
+      m.stream().complete_at_return();
+    } else {
+      block_.emplace(shape, type);
+    }
     own_ = block_->tensor();
     made_ = true;
   } else {
+    // Beside arrays of a GPU the call is refused, by a text that names both places.
     python_ = numpy_empty(to_tuple(shape).get(), type.code, type.bits);
-    given_.take({"aft", "out"}, python_.get(), access::write);
+    given_.take({"aft", "out"}, python_.get(), access::write, m.stream());
   }
 }
 

@@ -18,19 +18,24 @@ using extents = std::vector<std::int64_t>;
 using element_type = decltype(aft_tensor::dtype);
 
 /// Makes new arrays as `like` is one: NumPy's for NumPy's, and those of a library that offers from_dlpack by it. Where
-/// `like` is in memory of a GPU the library makes them itself, for this package has no memory there to hand over.
+/// `like` is in memory of a GPU the library makes them itself, in the order of its own stream, if it can.
 class maker {
  public:
-  /// `like` came to the call as `as`.
-  maker(PyObject* like, const array& as);
+  /// `like` came to the call on that stream as `as`. All three outlive the maker.
+  maker(PyObject* like, const array& as, work_stream& on);
 
   /// The function from_dlpack to call with memory of this package; none: NumPy makes the array itself.
   const object& from_dlpack() const { return from_dlpack_; }
   /// The array beside which, on its GPU, its library has to make results; NULL: they are in memory of the host.
   PyObject* on_gpu() const { return on_gpu_; }
+  /// Where it is: results are there too.
+  device_type device() const { return device_; }
+  work_stream& stream() const { return on_; }
 
  private:
   PyObject* on_gpu_ = nullptr;  ///< lives as long as the call's arguments
+  device_type device_{cpu_device, 0};
+  work_stream& on_;
   object from_dlpack_;
 };
 

@@ -55,14 +55,14 @@ PyObject* bias_classes::sparse_filter() {
   return kept_class(slot, "SparseFilter");
 }
 
-void filter_argument::take(const char* op, PyObject* from) {
+void filter_argument::take(const char* op, PyObject* from, work_stream& on) {
   if (PyTuple_Check(from) && is_of(from, bias_classes::sparse_filter())) {
     // The gradient of values is handed back in a filter of these same taps.
     given_taps_ = member(from, 0);
-    taps_.take({op, "filter.taps"}, given_taps_, access::read);
-    values_.take({op, "filter.values"}, member(from, 1), access::read);
+    taps_.take({op, "filter.taps"}, given_taps_, access::read, on);
+    values_.take({op, "filter.values"}, member(from, 1), access::read, on);
   } else {
-    values_.take({op, "filter"}, from, access::read);
+    values_.take({op, "filter"}, from, access::read, on);
   }
 }
 
@@ -86,13 +86,13 @@ object filter_result::to_python(const maker& m) const {
   return object::owned(PyObject_CallFunctionObjArgs(bias_classes::sparse_filter(), taps_, values.get(), nullptr));
 }
 
-void bias_argument::take(const char* op, PyObject* from) {
+void bias_argument::take(const char* op, PyObject* from, work_stream& on) {
   bias_.kind = kind_of(from);
   if (bias_.kind == AFT_FACTORIZED) {
-    u_.take({op, "bias.u"}, member(from, 0), access::read);
-    v_.take({op, "bias.v"}, member(from, 1), access::read);
+    u_.take({op, "bias.u"}, member(from, 0), access::read, on);
+    v_.take({op, "bias.v"}, member(from, 1), access::read, on);
   } else {
-    w_.take({op, "bias"}, bias_.kind == AFT_BANDED ? member(from, 0) : from, access::read);
+    w_.take({op, "bias"}, bias_.kind == AFT_BANDED ? member(from, 0) : from, access::read, on);
   }
   // Tensors point into the arrays beside them; those that the kind does not have are NULL.
   bias_.w = w_.tensor();

@@ -19,7 +19,7 @@ struct bias_classes {
 /// The argument `filter` of a convolution: an array, or taps and values of an aft.SparseFilter.
 class filter_argument {
  public:
-  void take(const char* op, PyObject* from);
+  void take(const char* op, PyObject* from, work_stream& on);
   bool is_sparse() const { return taps_.given(); }
   const array& taps() const { return taps_; }
   /// The filter, or the values of a sparse one.
@@ -48,7 +48,7 @@ class filter_result {
 /// The argument `bias`. Factors are `u` and `v`, everything else is `w`.
 class bias_argument {
  public:
-  void take(const char* op, PyObject* from);
+  void take(const char* op, PyObject* from, work_stream& on);
   const aft_bias* bias() const { return &bias_; }
   const array& w() const { return w_; }
   const array& u() const { return u_; }

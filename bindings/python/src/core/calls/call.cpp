@@ -7,7 +7,6 @@
 
 namespace aft::python {
 
-PyObject* device_error = nullptr;
 bool is_forked = false;
 
 namespace {
@@ -103,19 +102,19 @@ void options::take_threads(const char* op, PyObject* threads) {
   if (is_forked && c.threads >= 0) c.threads = 1;
 }
 
-void options::take(const char* op, PyObject* const* values) {
+void options::take(const char* op, PyObject* const* values, work_stream& on) {
   take_threads(op, values[threads_at]);
   c.causal = is_true(values[causal_at]);
   c.gate = choose({op, "gate"}, values[gate_at], gates);
   c.outside = choose({op, "outside"}, values[outside_at], outsides);
   c.arithmetic = choose({op, "arithmetic"}, values[arithmetic_at], arithmetics);
   c.first_query = to_int64({op, "first_query"}, values[first_query_at]);
-  mask_.take({op, "mask"}, values[mask_at], access::read);
-  key_lengths_.take_integers({op, "key_lengths"}, values[key_lengths_at]);
-  query_lengths_.take_integers({op, "query_lengths"}, values[query_lengths_at]);
-  query_offsets_.take_integers({op, "query_offsets"}, values[query_offsets_at]);
-  key_offsets_.take_integers({op, "key_offsets"}, values[key_offsets_at]);
-  slot_ids_.take_integers({op, "slot_ids"}, values[slot_ids_at]);
+  mask_.take({op, "mask"}, values[mask_at], access::read, on);
+  key_lengths_.take_integers({op, "key_lengths"}, values[key_lengths_at], on);
+  query_lengths_.take_integers({op, "query_lengths"}, values[query_lengths_at], on);
+  query_offsets_.take_integers({op, "query_offsets"}, values[query_offsets_at], on);
+  key_offsets_.take_integers({op, "key_offsets"}, values[key_offsets_at], on);
+  slot_ids_.take_integers({op, "slot_ids"}, values[slot_ids_at], on);
   // From here on the struct points into the members above.
   c.mask = mask_.tensor();
   c.key_lengths = key_lengths_.tensor();
@@ -123,11 +122,7 @@ void options::take(const char* op, PyObject* const* values) {
   c.query_offsets = query_offsets_.tensor();
   c.key_offsets = key_offsets_.tensor();
   c.slot_ids = slot_ids_.tensor();
-  c.stream = to_stream({op, "stream"}, values[stream_at]);
-  if (values[cuda_stream_at] != Py_None) {
-    const std::int64_t handle = to_int64({op, "cuda_stream"}, values[cuda_stream_at]);
-    c.cuda_stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));
-  }
+  c.stream = to_stream({op, "stream"}, values[stream_at], on);
 }
 
 call::call(PyObject* const* values, direction way) {
@@ -138,11 +133,13 @@ call::call(PyObject* const* values, direction way) {
   name = (way == direction::forward ? forward_names : backward_names)[op];
   // Without q, as some gates allow, results are of the kind that k is.
   like = values[1] == Py_None ? values[2] : values[1];
-  q.take({name, "q"}, values[1], access::read);
-  k.take({name, "k"}, values[2], access::read);
-  v.take({name, "v"}, values[3], access::read);
-  if (op == AFT_FULL || op == AFT_LOCAL) bias.take(name, values[4]);
-  if (op == AFT_CONV) filter.take(name, values[4]);
+  // Before any array: each is ordered to the stream when it comes.
+  on.use(values[inputs + cuda_stream_at]);
+  q.take({name, "q"}, values[1], access::read, on);
+  k.take({name, "k"}, values[2], access::read, on);
+  v.take({name, "v"}, values[3], access::read, on);
+  if (op == AFT_FULL || op == AFT_LOCAL) bias.take(name, values[4], on);
+  if (op == AFT_CONV) filter.take(name, values[4], on);
   if (op == AFT_LOCAL) {
     // aft.Window is a named tuple, which has its order here.
     if (!PyTuple_Check(values[5]) || PyTuple_Size(values[5]) != 2) {
@@ -151,7 +148,7 @@ call::call(PyObject* const* values, direction way) {
     before = to_int64({name, "window"}, PyTuple_GetItem(values[5], 0));
     after = to_int64({name, "window"}, PyTuple_GetItem(values[5], 1));
   }
-  opt.take(name, values + inputs);
+  opt.take(name, values + inputs, on);
 }
 
 std::optional<extents> call::shape() const {

@@ -10,8 +10,6 @@
 
 namespace aft::python {
 
-/// aft.DeviceError, made with the module.
-extern PyObject* device_error;
 /// Whether this process was forked from one that had imported the package.
 extern bool is_forked;
 
@@ -21,7 +19,7 @@ void check(int code);
 /// The options of an operator, from the Python values of one call in the order of `options_argument`.
 class options {
  public:
-  void take(const char* op, PyObject* const* values);
+  void take(const char* op, PyObject* const* values, work_stream& on);
   /// `threads` alone, for calls that look at nothing else.
   void take_threads(const char* op, PyObject* threads);
   aft_options c{};
@@ -66,6 +64,7 @@ class call {
   const char* name;
   int op;
   PyObject* like;  ///< results are of its kind
+  work_stream on;
   array q, k, v;
   bias_argument bias;
   filter_argument filter;
@@ -98,6 +97,15 @@ int without_lock(Function function) {
   const int code = function();
   PyEval_RestoreThread(state);
   return code;
+}
+
+/// The same for a call on the arrays of a stream of a GPU: `c` is told the stream, an error is Python's, and what other
+/// libraries have to find done is done then.
+template <class Function>
+void run(const char* op, const work_stream& on, aft_options& c, Function function) {
+  c.cuda_stream = on.handle();
+  check(without_lock(function));
+  on.finish(op);
 }
 
 }  // namespace aft::python

@@ -34,21 +34,22 @@ PyObject* call_on_filter(const char* op, PyObject* arguments, std::initializer_l
     const std::vector<PyObject*> values =
         items(arguments, static_cast<Py_ssize_t>(inputs.size()) + (takes_tau ? 3 : 2));
     // The most that any of these calls reads; those that are not given are NULL for the library.
+    work_stream on;
     std::array<array, 3> given;
     std::size_t next = 0;
     for (const char* name : inputs) {
-      given[next].take({op, name}, values[next], access::read);
+      given[next].take({op, name}, values[next], access::read, on);
       ++next;
     }
-    // The first is the filter, whose library makes the result and whose type it has.
-    const auto& [r, second, third] = given;
+    // The filter, whose library makes the result and whose type it has.
+    const array& r = given[0];
     const double tau = takes_tau ? to_tau(op, values[next++]) : 1;
     options o;
     o.take_threads(op, values[next++]);
-    const maker m(values[0], r);
+    const maker m(values[0], r, on);
     result out;
     out.want({op, output}, values[next], m, shape(r), type_of(r));
-    check(without_lock([&] { return call(r.tensor(), second.tensor(), third.tensor(), tau, out.tensor(), &o.c); }));
+    run(op, on, o.c, [&] { return call(r.tensor(), given[1].tensor(), given[2].tensor(), tau, out.tensor(), &o.c); });
     return out.to_python(m);
   });
 }

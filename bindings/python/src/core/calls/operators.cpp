@@ -71,7 +71,7 @@ PyObject* forward(PyObject*, PyObject* arguments) {
     const std::vector<PyObject*> values = items(arguments, call::arguments + 3);
     PyObject* const* const outputs = values.data() + call::arguments;
     call c(values.data(), direction::forward);
-    const maker m(c.like, c.q.given() ? c.q : c.k);
+    const maker m(c.like, c.q.given() ? c.q : c.k, c.on);
     result y, lse, average;
     // Made before the library has judged the call: what it refuses then was written by nobody and is dropped.
     y.want({c.name, "out"}, outputs[0], m, c.shape(), type_of_data(c));
@@ -82,7 +82,7 @@ PyObject* forward(PyObject*, PyObject* arguments) {
     // After all are made: options point to them.
     c.opt.c.lse = lse.tensor();
     c.opt.c.average = average.tensor();
-    check(without_lock([&] { return run_forward(c, y.tensor()); }));
+    run(c.name, c.on, c.opt.c, [&] { return run_forward(c, y.tensor()); });
     // One result comes alone, several as a tuple in the order of the keywords.
     object first = y.to_python(m);
     if (!lse.wanted() && !average.wanted()) return first;
@@ -99,12 +99,12 @@ PyObject* backward(PyObject*, PyObject* arguments) {
     PyObject* const* const more = values.data() + call::arguments;
     call c(values.data(), direction::backward);
     array dy, lse, average;
-    dy.take({c.name, "dy"}, more[0], access::read);
-    lse.take({c.name, "lse"}, more[1], access::read);
-    average.take({c.name, "average"}, more[2], access::read);
+    dy.take({c.name, "dy"}, more[0], access::read, c.on);
+    lse.take({c.name, "lse"}, more[1], access::read, c.on);
+    average.take({c.name, "average"}, more[2], access::read, c.on);
     c.opt.c.lse = lse.tensor();
     c.opt.c.average = average.tensor();
-    const maker m(c.like, c.q.given() ? c.q : c.k);
+    const maker m(c.like, c.q.given() ? c.q : c.k, c.on);
     const element_type type = type_of_data(c);
     result dq, dk, dv;
     bias_result dbias;
@@ -120,7 +120,7 @@ PyObject* backward(PyObject*, PyObject* arguments) {
       dbias.want(c.name, more[6], m, c.bias);
     }
     const gradients g{dy.tensor(), dq.tensor(), dk.tensor(), dv.tensor(), dfilter.tensor(), dbias.bias()};
-    check(without_lock([&] { return run_backward(c, g); }));
+    run(c.name, c.on, c.opt.c, [&] { return run_backward(c, g); });
     // Those that were not wanted are None in their place.
     const object q = dq.to_python(m), k = dk.to_python(m), v = dv.to_python(m);
     if (c.op == AFT_SIMPLE) return object::owned(PyTuple_Pack(3, q.get(), k.get(), v.get()));

@@ -14,6 +14,7 @@ namespace {
 struct slots {
   aft_stream_spec spec{};
   array given;        // the caller's state, or
+  object from;        // (where that is on a GPU: the array it came as)
   object own;         // Memory, with its
   aft_tensor made{};  // description
   aft_stream stream{};
@@ -61,14 +62,29 @@ aft_options any_threads() {
   return o.c;
 }
 
+/// Slots on a GPU are an array of some library like any other, and every call moves them on its own stream.
+void join(const slots& s, work_stream& on) {
+  if (!s.from) return;
+  const device_type device = s.given.tensor()->device;
+  if (s.given.came_by() == protocol::capsule) {
+    on.join_capsule(device);
+  } else {
+    on.join_unordered(s.from.get(), device);
+  }
+}
+
 void adopt(slots& s, PyObject* state) {
   // For writing: calls move the slots, so that read-only memory is refused before the first of them.
-  s.given.take({"aft::stream", "state"}, state, access::write);
+  work_stream on;
+  s.given.take({"aft::stream", "state"}, state, access::write, on);
   s.stream = {&s.spec, s.given.tensor()};
-  // Asks whether the layout fits and touches no slot.
+  if (s.given.given() && is_on_gpu(s.given.tensor()->device)) s.from = object::shared(state);
+  // Asks whether the layout fits and touches no slot: there are no ids, wherever they are.
   extents none{0};
-  const aft_tensor ids{&none, {cpu_device, 0}, 1, {int_code, 64, 1}, none.data(), nullptr, 0};
-  check(aft_stream_copy(&s.stream, &ids, &ids, nullptr));
+  const device_type device = s.from ? s.given.tensor()->device : device_type{cpu_device, 0};
+  const aft_tensor ids{&none, device, 1, {int_code, 64, 1}, none.data(), nullptr, 0};
+  aft_options o = any_threads();
+  run("aft::stream", on, o, [&] { return aft_stream_copy(&s.stream, &ids, &ids, &o); });
 }
 
 void allocate(slots& s, std::int64_t count, std::int64_t bytes) {
@@ -123,9 +139,11 @@ PyObject* new_slots(PyTypeObject*, PyObject* arguments, PyObject*) {
 PyObject* reset_slots(PyObject* self, PyObject* slot) {
   return guarded([&] {
     const std::int64_t number = to_int64({"aft::reset", "slot"}, slot);
-    const aft_options o = any_threads();
+    aft_options o = any_threads();
+    work_stream on;
+    join(slots_of(self), on);
     // A state may be gigabytes.
-    check(without_lock([&] { return aft_stream_reset(&slots_of(self).stream, number, &o); }));
+    run("aft::reset", on, o, [&] { return aft_stream_reset(&slots_of(self).stream, number, &o); });
     return object::shared(Py_None);
   });
 }
@@ -133,11 +151,13 @@ PyObject* reset_slots(PyObject* self, PyObject* slot) {
 PyObject* copy_slots(PyObject* self, PyObject* arguments) {
   return guarded([&] {
     const std::vector<PyObject*> values = items(arguments, 2);
+    work_stream on;
+    join(slots_of(self), on);
     array from, to;
-    from.take_integers({"aft::copy", "from"}, values[0]);
-    to.take_integers({"aft::copy", "to"}, values[1]);
-    const aft_options o = any_threads();
-    check(without_lock([&] { return aft_stream_copy(&slots_of(self).stream, from.tensor(), to.tensor(), &o); }));
+    from.take_integers({"aft::copy", "from"}, values[0], on);
+    to.take_integers({"aft::copy", "to"}, values[1], on);
+    aft_options o = any_threads();
+    run("aft::copy", on, o, [&] { return aft_stream_copy(&slots_of(self).stream, from.tensor(), to.tensor(), &o); });
     return object::shared(Py_None);
   });
 }
@@ -146,8 +166,11 @@ PyObject* position_of_slot(PyObject* self, PyObject* slot) {
   return guarded([&] {
     std::int64_t position = 0;
     const std::int64_t number = to_int64({"aft::position", "slot"}, slot);
+    aft_options o = any_threads();
+    work_stream on;
+    join(slots_of(self), on);
     // Where the slots are on a GPU this waits for its stream.
-    check(without_lock([&] { return aft_stream_position(&slots_of(self).stream, number, &position, nullptr); }));
+    run("aft::position", on, o, [&] { return aft_stream_position(&slots_of(self).stream, number, &position, &o); });
     return object::owned(PyLong_FromLongLong(position));
   });
 }
@@ -192,7 +215,7 @@ void add_slots_type(PyObject* module) {
   if (PyModule_AddObject(module, "Slots", object(type).release()) != 0) throw raised{};
 }
 
-const aft_stream* to_stream(const place& at, PyObject* from) {
+const aft_stream* to_stream(const place& at, PyObject* from, work_stream& on) {
   // By an attribute and not by its class, which Python code may derive from.
   static name slots_name("_slots");
   if (from == Py_None) return nullptr;
@@ -200,6 +223,7 @@ const aft_stream* to_stream(const place& at, PyObject* from) {
   if (!found || Py_TYPE(found.get()) != slots_type) {
     raise(PyExc_TypeError, "%s: argument '%s': expected an aft.Stream, got %R", at.op, at.argument, from);
   }
+  join(slots_of(found.get()), on);
   return &slots_of(found.get()).stream;
 }
 
