@@ -43,19 +43,17 @@ inline namespace AFT_ISA {
         }
         double sum = 0;
         for (index_t s = 0; s < p.Tk; ++s) {
-          if (x[at(s)] == hidden) {
-            x[at(s)] = 0;
-            continue;
-          }
+          if (x[at(s)] == hidden) continue;
           x[at(s)] = std::exp(2 * (x[at(s)] - most));
           sum += x[at(s)];
         }
         const index_t row =
             (query_axis == 1 ? b * out.stride(0) : 0) + t * out.stride(query_axis) + c * out.stride(query_axis + 2);
-        // A row that sees no key has sum 0; its map is 0 and not 0/0.
+        // A hidden pair is 0 also in a row that sees no key, whose sum is 0. One that is seen is divided even if its
+        // exponential is 0: beside NaN or +inf, which its row sees too, no weight of the row is a number.
         for (index_t s = 0; s < p.Tk; ++s) {
           store_element(out.data(), out.type(), row + s * out.stride(query_axis + 1),
-                        x[at(s)] == 0 ? 0 : x[at(s)] / sum);
+                        x[at(s)] == hidden ? 0 : x[at(s)] / sum);
         }
       }
     }

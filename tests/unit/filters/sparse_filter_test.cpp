@@ -143,6 +143,29 @@ TEST_CASE_TEMPLATE("gates, masks and lengths", T, float, double) {
     }
 }
 
+TEST_CASE_TEMPLATE("rows that see no key are 0, also beside taps whose rows go by the definition", T, float, double) {
+  unsigned seed = 250;
+  for (double value : {60.0, 1e4, infinity, std::nan("")})
+    for (bool causal : {false, true})
+      for (index_t keys : {8, 0}) {
+        random_call<T, 1> c{.queries = {8}, .grid = {keys}, .d = 4, .hk = 4, .H = 2, .m = 2};
+        c.o.causal = causal;
+        c.o.gate_fn = aft::gate::none;
+        c.draw(++seed);
+        c.values[1] = number<aft::compute_t<T>>(value);
+        CAPTURE(value);
+        CAPTURE(causal);
+        CAPTURE(keys);
+        const numbers<std::int32_t> lengths{5, 0};
+        if (keys != 0) c.o.key_lengths = tensor_view<const std::int32_t, 1>{lengths.data(), {2}};
+        check(c);
+        // No key for one channel of a vector whose others see all of them.
+        c.o.key_lengths = {};
+        for (std::size_t s = 0; s < c.k.size(); s += 4) c.k[s] = number<T>(-infinity);
+        check(c);
+      }
+}
+
 TEST_CASE_TEMPLATE("taps that take away nearly all of a row's mass", T, float, double) {
   unsigned seed = 300;
   for (double value : {-1e-3, -1.0, -20.0, -80.0, -1e4, -infinity, 30.0, 90.0, 1e4})

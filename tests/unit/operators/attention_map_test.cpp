@@ -314,3 +314,25 @@ TEST_CASE("the last rows of a map alone are those of the whole, and rows of padd
                      {.query_lengths = tensor_view<const std::int32_t, 1>{&length, {1}}});
   for (std::size_t i = 0; i < whole.size(); ++i) CHECK((whole[i] == 0) == (i >= 2 * T * hk));
 }
+
+TEST_CASE("no weight of a row that sees NaN or +inf is a number, however small the pair's own is") {
+  // 0 is what a hidden pair has, and e^-2000 is 0 in double: the rows' other weights must not be taken for such.
+  constexpr index_t T = 4;
+  for (const float seen : {not_a_number, inf}) {
+    const std::vector<float> k{0, -2000, 1, 5};
+    std::vector<float> w(T * T, 0.0f);
+    w[0 * T + 2] = seen;
+    std::vector<double> out(T * T, 42.0);
+    const std::uint8_t mask[] = {1, 1, 1, 0};
+    aft::attention_map(
+        tensor_view<const float, 2>{k.data(), {T, 1}}, aft::dense_bias{tensor_view<const float, 2>{w.data(), {T, T}}},
+        tensor_view<double, 3>{out.data(), {T, T, 1}}, {.mask = tensor_view<const std::uint8_t, 1>{mask, {T}}});
+    for (index_t t = 0; t < T; ++t) {
+      for (index_t s = 0; s < T; ++s) {
+        const double a = out[static_cast<std::size_t>(t * T + s)];
+        CHECK(std::isnan(a) == (t == 0 && s < 3));
+        if (s == 3) CHECK(a == 0);
+      }
+    }
+  }
+}

@@ -226,7 +226,12 @@ class sparse_block {
     const index_t group = p_.d / p_.bias.heads;
     index_t head = -1, count = 0;
     for (index_t l = 0; l < n_; ++l) {
-      if (own_.failed[l] == C(0) || (fast && own_.seen[l] == C(0))) continue;
+      if (own_.failed[l] == C(0)) continue;
+      if (fast && own_.seen[l] == C(0)) {
+        // A tap that sends rows here by NaN has spoilt also the sums of a channel that sees no key.
+        own_.average[l] = C(0);
+        continue;
+      }
       if (const index_t h = (c0_ + l) / group; h != head) {
         head = h;
         count = tapped_keys(taps_, h, t, own_.tapped);
