@@ -315,6 +315,34 @@ TEST_CASE("results that no cache keeps have the bits of small ones") {
   }
 }
 
+TEST_CASE_TEMPLATE("results alone have the bits of those beside averages, in the place of q too", T, float, double) {
+  unsigned seed = 600;
+  // Heads of whole vectors, of parts of one, of several, and of one channel.
+  for (const auto& [d, H] : {std::array<index_t, 2>{64, 1}, {64, 4}, {64, 16}, {192, 16}, {64, 64}, {100, 10}})
+    for (index_t m : {0, 1, 3}) {
+      random_call<T, 2> c{.grid = {5, 7}, .d = d, .hk = d, .H = H, .m = m};
+      c.draw(++seed, 1, 2, 3);
+      // Keys that have most of a row's mass, which taps take away; queries beyond the range of a gate; hidden keys.
+      for (std::size_t i = 5; i < c.k.size(); i += 37) c.k[i] = number<T>(7);
+      for (std::size_t i = 3; i < c.q.size(); i += 151) c.q[i] = number<T>(i % 2 == 0 ? 90 : -90);
+      for (std::size_t i = 11; i < c.k.size(); i += 463)
+        c.k[i] = number<T>(-infinity), c.v[i] = number<T>(std::nan(""));
+      CAPTURE(d);
+      CAPTURE(H);
+      CAPTURE(m);
+      const auto alone = run_call(c);
+      random_call<T, 2> beside = c;
+      numbers<T> average(alone.size());
+      beside.o.average = tensor_view<T, 4>{average.data(), c.shape(c.queries, d)};
+      CHECK(run_call(beside) == alone);
+      numbers<T> y = c.q;
+      const tensor_view<T, 4> place{y.data(), c.shape(c.queries, d)};
+      call_conv(default_executor(), tensor_view<const T, 4>{y.data(), c.shape(c.queries, d)}, c.key_view(),
+                c.value_view(), c.filter(), place, c.o);
+      CHECK(y == alone);
+    }
+}
+
 TEST_CASE("any strides and integers of either width, y in the place of q, packed sequences") {
   random_call<float, 2> c{.grid = {4, 3}, .d = 6, .hk = 3, .H = 3, .m = 2};
   c.draw(7, 1, 2);

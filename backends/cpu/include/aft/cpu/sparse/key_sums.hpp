@@ -16,8 +16,9 @@ namespace aft::inline AFT_ISA::cpu_impl {
 inline constexpr index_t sparse_vectors = 4;
 
 /// Channels of a block: pieces of a row long enough for memory, few enough for what is kept of 200 keys to stay in the
-/// second-level cache. 14 x 14 points of 384 channels take 1.2 times as long by 64, 1.1 times by 128 (Zen 4, 2026-11).
-/// Fewer where that makes too few blocks for the threads.
+/// second-level cache. 14 x 14 points of 384 channels take 0.92 to 1.04 times as long by 128; by whole rows 0.85
+/// to 1.07 times with one head, 0.96 to 1.01 times with 32, but 1.11 to 1.2 times with one for each channel (processor
+/// time, Zen 4, 2026-11). Fewer where that makes too few blocks for the threads.
 template <class C>
 inline index_t sparse_width(const problem& p, int threads) {
   constexpr index_t most = 192, together = sparse_vectors * lanes<C>;
@@ -78,6 +79,7 @@ class key_sums {
     std::array<const C*, together> k, v;
     std::array<index_t, together> s;
     index_t count = 0;
+    index_t ahead_k = 0, ahead_v = 0;  ///< from a row to that of the next group, 0 where rows are copies
   };
 
   /// f(key group) for all keys that may be seen, each group full but for the last, until f returns false. `k` and `v`
@@ -85,6 +87,10 @@ class key_sums {
   template <class F>
   [[gnu::always_inline]] void for_groups(C* k, C* v, const F& f) const {
     key_group rows;
+    if (std::is_same_v<C, T> && in_place()) {
+      rows.ahead_k = together * p_.k.sx[2];
+      rows.ahead_v = together * p_.v.sx[2];
+    }
     for (index_t s = 0; s < limit_; ++s) {
       if (visible(s)) add_row(rows, s, k + rows.count * own_.width, v + rows.count * own_.width);
       if (rows.count < together && (s + 1 < limit_ || rows.count == 0)) continue;
@@ -221,6 +227,8 @@ class key_sums {
       }
     }
     read_whole(s);
+    // Here idle lanes see keys of 0: those of -inf would keep their neighbours from being ordinary.
+    std::fill(own_.k + n_, own_.k + own_.width, C(0));
     std::copy_n(own_.k, own_.width, k);
     std::copy_n(own_.v, own_.width, v);
     rows.k[i] = k;
