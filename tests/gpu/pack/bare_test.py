@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds and runs the pack where there is nothing but nvcc, g++ and the system's own tools.
 
-bare_test.py [--all] <nvcc> <folder to work in>
+bare_test.py [--all] [--without-root] <nvcc> <folder to work in>
 
 A root of its own, without network, holds /usr read-only, the toolkit and the pack; CMake, ninja, make, git, Python and every
 header of a library that our tests use are hidden in it. Where the system allows no such root, the environment and PATH are
-emptied instead, and the compilers' own lists of what they have read show that no such header was. --all builds both programs
-as users get their kernels, in place of the smaller one with little optimisation.
+emptied instead, and the compilers' own lists of what they have read show that no such header was; --without-root
+takes that way anywhere. --all builds both programs as users get their kernels, in place of the smaller one with little optimisation.
 """
 
 import json
@@ -125,7 +125,7 @@ def main():
         arguments = ["--only", "^(build gemm|gemm)$"]
     elif "NVCC_APPEND_FLAGS" in os.environ:
         variables["NVCC_APPEND_FLAGS"] = os.environ["NVCC_APPEND_FLAGS"]
-    command = own_root()
+    command = None if "--without-root" in sys.argv else own_root()
     how = "a root of its own" if command else "an empty environment"
     done = (run_in_root(command, work, pack, toolkit, arguments, variables) if command
             else run_with_nothing(work, pack, toolkit, arguments, variables))
