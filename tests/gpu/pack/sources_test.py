@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pack compiles what CMake compiles for the same two programs, with the same definitions.
+"""The pack compiles what CMake compiles for the same two programs, with the same definitions, and has every header of them.
 
 sources_test.py <compile_commands.json>
 """
@@ -43,7 +43,22 @@ def of_pack(pack, program):
     return {source: definitions(shlex.split(flags)) for source, flags in (line.split("|", 1) for line in said.splitlines())}
 
 
+def headers_read(tree, program):
+    """Our headers that the compilers have read for the program, as ninja has noted them; nothing of what is not built."""
+    said = subprocess.run(["ninja", "-C", tree, "-t", "deps"], capture_output=True, text=True, check=True).stdout
+    found, ours = set(), False
+    for line in said.splitlines():
+        if line and not line[0].isspace():
+            ours = re.search(OBJECTS[program], "/" + line.split(":")[0]) is not None
+        elif ours and line.strip():
+            path = (tree / line.strip()).resolve()
+            if path.is_relative_to(TOP) and not path.is_relative_to(tree):
+                found.add(path.relative_to(TOP).as_posix())
+    return found
+
+
 def main():
+    tree = pathlib.Path(sys.argv[1]).resolve().parent
     database = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         pack = pathlib.Path(folder) / "pack"
@@ -54,7 +69,10 @@ def main():
             assert theirs.keys() == ours.keys(), f"{program}: in one of the two alone: {sorted(theirs.keys() ^ ours.keys())}"
             for source, wanted in theirs.items():
                 assert wanted == ours[source], f"{source}: CMake defines {sorted(wanted)}, the pack {sorted(ours[source])}"
-            print(f"aft_gpu_{program}: {len(ours)} files")
+            headers = headers_read(tree, program)
+            missing = [header for header in sorted(headers) if not (pack / header).is_file()]
+            assert not missing, f"{program}: the pack lacks {missing}"
+            print(f"aft_gpu_{program}: {len(ours)} files, {len(headers)} headers")
 
 
 if __name__ == "__main__":
