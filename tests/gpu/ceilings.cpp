@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ceilings.hpp"
 
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 #include <vector>
+
+#include "cublas.hpp"
 
 namespace aft::gpu {
 
@@ -17,11 +22,6 @@ namespace {
 void require(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
 }
-void require(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string(what) + ": " + cublasGetStatusString(status));
-}
-
 class event {
  public:
   event() { require(cudaEventCreate(&event_), "an event"); }
@@ -49,16 +49,30 @@ struct block {
   void* data;
 };
 
-/// The pool that calls take their scratch from keeps it from one to the next. By default it goes back to the system
-/// whenever the program waits for the device, as every round does, and each call would map its memory anew.
-void keep_scratch() {
-  int device = 0;
-  cudaMemPool_t pool = nullptr;
-  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
-  require(cudaGetDevice(&device), "the current device");
-  require(cudaDeviceGetDefaultMemPool(&pool, device), "its memory pool");
-  require(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "the pool's threshold");
-}
+/// Holds the device back while the host hands it work, so that no figure has the host's time in it: a call is several
+/// launches, which take the host longer than short kernels run. It lets go by itself where the work does not fit into
+/// the queue, and the host waits for room.
+class gate {
+ public:
+  void close(cudaStream_t stream) {
+    open_ = false;
+    until_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    require(cudaLaunchHostFunc(stream, wait, this), "a gate before the work");
+  }
+  /// Whether all of it had been handed over by then.
+  bool open() {
+    open_ = true;
+    return std::chrono::steady_clock::now() < until_;
+  }
+
+ private:
+  static void wait(void* self) {
+    const gate& g = *static_cast<const gate*>(self);
+    while (!g.open_ && std::chrono::steady_clock::now() < g.until_) std::this_thread::yield();
+  }
+  std::atomic<bool> open_{true};
+  std::chrono::steady_clock::time_point until_;
+};
 
 }  // namespace
 
@@ -68,6 +82,15 @@ std::string device_name() {
   require(cudaGetDevice(&device), "the current device");
   require(cudaGetDeviceProperties(&properties, device), "its properties");
   return properties.name;
+}
+
+void keep_scratch() {
+  int device = 0;
+  cudaMemPool_t pool = nullptr;
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  require(cudaGetDevice(&device), "the current device");
+  require(cudaDeviceGetDefaultMemPool(&pool, device), "its memory pool");
+  require(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "the pool's threshold");
 }
 
 void* take_device(std::size_t bytes) {
@@ -87,40 +110,46 @@ void copy_to_device(void* to, const void* from, std::size_t bytes) {
   require(cudaDeviceSynchronize(), "copying to the device");
 }
 
-double median_milliseconds(const std::function<void(std::size_t, void*)>& work) {
-  keep_scratch();
+timing median_milliseconds(const std::function<void(std::size_t, void*)>& work) {
   cudaStream_t stream = nullptr;
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
   event start, stop;
+  static gate held;  // outlives what is in the queue when the work throws
   std::vector<float> times;
   float total = 0;
-  std::size_t calls = 1, round = 0;
+  timing result;
+  std::size_t round = 0;
   for (int sample = 0; sample < 200; ++sample) {
+    held.close(stream);
     start.record(stream);
-    for (std::size_t i = 0; i < calls; ++i) work(round++, stream);
+    for (std::size_t i = 0; i < result.calls; ++i) work(round++, stream);
     stop.record(stream);
+    const bool in_time = held.open();
     const float ms = stop.since(start);
-    // The first samples bring code and memory into place. Short calls follow each other, so that what the host takes to
-    // launch one passes while the device works on the one before.
-    if (sample == 1) calls = std::clamp<std::size_t>(static_cast<std::size_t>(4.0f / ms), 1, 16);
+    // The first samples bring code and memory into place. Several short calls between two events, whose own time is
+    // then nothing beside them.
+    if (sample == 1) result.calls = std::clamp<std::size_t>(static_cast<std::size_t>(4.0f / std::max(ms, 0.1f)), 1, 16);
     if (sample < 2) continue;
-    times.push_back(ms / static_cast<float>(calls));
+    if (!in_time) ++result.late;
+    times.push_back(ms / static_cast<float>(result.calls));
     total += ms;
     if (times.size() >= 5 && total > 500.0f) break;
   }
   require(cudaStreamDestroy(stream), "the stream");
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return static_cast<double>(times[times.size() / 2]);
+  result.ms = static_cast<double>(times[times.size() / 2]);
+  result.samples = times.size();
+  return result;
 }
 
 double copy_bytes_per_second() {
   constexpr std::size_t bytes = std::size_t{1} << 30;
   const block from(bytes), to(bytes);
-  const double ms = median_milliseconds([&](std::size_t, void* stream) {
+  const timing copy = median_milliseconds([&](std::size_t, void* stream) {
     require(cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
             "a copy");
   });
-  return 2.0 * static_cast<double>(bytes) / ms * 1e3;
+  return 2.0 * static_cast<double>(bytes) / copy.ms * 1e3;
 }
 
 namespace {
@@ -141,26 +170,23 @@ void fill_with_numbers(void* to, std::size_t bytes, bool bfloat16) {
 }  // namespace
 
 double gemm_milliseconds(bool bfloat16, std::int64_t T, std::int64_t columns) {
+  std::string why;
+  const cublas* const library = cublas::loaded(why);
+  if (library == nullptr) {
+    // Without a roof of products the times are still worth having.
+    static const bool said = std::printf("no cuBLAS to compare with: %s\n", why.c_str()) > 0;
+    (void)said;
+    return 0;
+  }
   const auto size = static_cast<std::size_t>(bfloat16 ? 2 : 4);
   const auto rows = static_cast<std::size_t>(T), wide = static_cast<std::size_t>(columns);
   const block a(rows * rows * size), b(rows * wide * size), c(rows * wide * size);
   fill_with_numbers(a.data, rows * rows * size, bfloat16);
   fill_with_numbers(b.data, rows * wide * size, bfloat16);
-  cublasHandle_t handle = nullptr;
-  require(cublasCreate(&handle), "cuBLAS");
-  const float one = 1, zero = 0;
-  const cudaDataType type = bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
-  const double ms = median_milliseconds([&](std::size_t, void* stream) {
-    require(cublasSetStream(handle, static_cast<cudaStream_t>(stream)), "a stream for cuBLAS");
-    // Row-major C = A B is column-major C^T = B^T A^T.
-    require(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, static_cast<int>(columns), static_cast<int>(T),
-                         static_cast<int>(T), &one, b.data, type, static_cast<int>(columns), a.data, type,
-                         static_cast<int>(T), &zero, c.data, type, static_cast<int>(columns), CUBLAS_COMPUTE_32F,
-                         CUBLAS_GEMM_DEFAULT),
-            "a product");
-  });
-  require(cublasDestroy(handle), "cuBLAS");
-  return ms;
+  return median_milliseconds([&](std::size_t, void* stream) {
+           library->multiply(bfloat16, T, columns, a.data, b.data, c.data, stream);
+         })
+      .ms;
 }
 
 }  // namespace aft::gpu

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
+#include <iomanip>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "ceilings.hpp"
+#include "json_lines.hpp"
 
 namespace aft::gpu {
 
@@ -198,23 +200,24 @@ class timed_call {
 };
 
 template <class T>
-void time_shape(const shape& s, const char* type, double copy_rate, std::ofstream& out, bool& first) {
+void time_shape(const shape& s, const char* type, double copy_rate) {
   const timed_call<T> call(s);
   for (bool backward : {false, true}) {
-    const double ms = median_milliseconds([&](std::size_t round, void* stream) { call.run(round, backward, stream); });
+    const timing t = median_milliseconds([&](std::size_t round, void* stream) { call.run(round, backward, stream); });
     const double copy_ms = call.bytes(backward) / copy_rate * 1e3;
     double gemm_ms = 0;
     // Forward is one product T x T x 2Bd; its gradient two of that size.
     if (s.call == op::full || s.call == op::factorized)
       gemm_ms = (backward ? 3 : 1) * gemm_milliseconds(sizeof(T) == 2, s.T, 2 * s.B * s.d);
-    out << (first ? "" : ",\n") << "  {\"case\": \"" << s.name << "\", \"type\": \"" << type << "\", \"pass\": \""
-        << (backward ? "forward+backward" : "forward") << "\", \"ms\": " << ms << ", \"copy_ms\": " << copy_ms
-        << ", \"of_copy\": " << copy_ms / ms;
-    if (gemm_ms > 0) out << ", \"cublas_ms\": " << gemm_ms << ", \"of_cublas\": " << gemm_ms / ms;
-    out << "}";
-    first = false;
+    std::ostringstream line;
+    line << "\"case\": " << quoted(s.name) << ", \"type\": \"" << type << "\", \"pass\": \""
+         << (backward ? "forward+backward" : "forward") << "\", \"ms\": " << t.ms << ", \"copy_ms\": " << copy_ms
+         << ", \"of_copy\": " << copy_ms / t.ms;
+    if (gemm_ms > 0) line << ", \"cublas_ms\": " << gemm_ms << ", \"of_cublas\": " << gemm_ms / t.ms;
+    line << ", \"calls\": " << t.calls << ", \"samples\": " << t.samples << ", \"late\": " << t.late;
+    write_line(line.str());
     std::printf("%-40s %-5s %-17s %9.3f ms, copy %9.3f, cuBLAS %9.3f\n", s.name, type,
-                backward ? "forward+backward" : "forward", ms, copy_ms, gemm_ms);
+                backward ? "forward+backward" : "forward", t.ms, copy_ms, gemm_ms);
     std::fflush(stdout);
   }
 }
@@ -228,6 +231,10 @@ void call_once(const shape& s) {
 
 }  // namespace
 
+void list_shapes() {
+  for (const shape& s : shapes) std::printf("%s\n", s.name);
+}
+
 void call_each(const std::string& only) {
   for (const shape& s : shapes) {
     if (std::string(s.name).find(only) == std::string::npos) continue;
@@ -236,18 +243,20 @@ void call_each(const std::string& only) {
   }
 }
 
-void write_timings(const char* path, const std::string& only) {
-  std::ofstream out(path);
+int write_timings(const std::string& only) {
   const double copy_rate = copy_bytes_per_second();
-  out << "{\n \"device\": \"" << device_name() << "\",\n \"copy_bytes_per_second\": " << copy_rate
-      << ",\n \"timings\": [\n";
-  bool first = true;
+  std::ostringstream line;
+  line << "\"device\": " << quoted(device_name()) << ", \"copy_bytes_per_second\": " << std::setprecision(9)
+       << copy_rate;
+  write_line(line.str());
+  int timed = 0;
   for (const shape& s : shapes) {
     if (std::string(s.name).find(only) == std::string::npos) continue;
-    time_shape<bfloat16>(s, "bf16", copy_rate, out, first);
-    time_shape<float>(s, "f32", copy_rate, out, first);
+    ++timed;
+    time_shape<bfloat16>(s, "bf16", copy_rate);
+    time_shape<float>(s, "f32", copy_rate);
   }
-  out << "\n ]\n}\n";
+  return timed;
 }
 
 }  // namespace aft::gpu

@@ -5,8 +5,12 @@
 
 namespace aft::gpu {
 
-/// Times every operator on the device beside a copy and cuBLAS of the same run, and writes the figures as JSON.
-void write_timings(const char* path, const std::string& only);
+/// The names of what can be timed, a line each on the standard output; needs no device.
+void list_shapes();
+
+/// Times every operator whose shape has `only` in its name beside a copy and cuBLAS of the same run, and writes a line
+/// of JSON for each. Returns how many shapes that were.
+int write_timings(const std::string& only);
 
 /// Makes each call once and times nothing: for a profiler that watches the kernels.
 void call_each(const std::string& only);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "product_inputs.hpp"
@@ -43,6 +44,14 @@ struct gemm_changes {
 template <class T>
 using device_vector = std::vector<T>;
 
+template <class T>
+std::vector<T> read_back(const device_vector<T>& from) {
+  return from;
+}
+template <class T>
+void write_over(device_vector<T>& to, const std::vector<T>& from) {
+  to = from;
+}
 inline void finish_kernels() {}
 template <class Engine>
 bool has_engine() {
@@ -51,24 +60,53 @@ bool has_engine() {
 
 #else
 
-/// Memory that host and device share.
+/// A device's own memory, which the host copies to and from: where pages move between the two, a kernel that goes wrong
+/// can take the driver with it, and it would not be the memory that callers have.
 template <class T>
-struct shared_allocator {
-  using value_type = T;
-  shared_allocator() = default;
-  template <class U>
-  shared_allocator(const shared_allocator<U>&) {}
-  T* allocate(std::size_t n) {
-    void* p = nullptr;
-    REQUIRE(cudaMallocManaged(&p, n * sizeof(T)) == cudaSuccess);
-    return static_cast<T*>(p);
-  }
-  void deallocate(T* p, std::size_t) { (void)cudaFree(p); }
-  friend bool operator==(const shared_allocator&, const shared_allocator&) { return true; }
-};
-template <class T>
-using device_vector = std::vector<T, shared_allocator<T>>;
+class device_vector {
+ public:
+  explicit device_vector(std::size_t n, T value = T()) : device_vector(std::vector<T>(n, value)) {}
+  template <class It>
+  device_vector(It first, It last) : device_vector(std::vector<T>(first, last)) {}
+  device_vector(device_vector&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  device_vector(const device_vector&) = delete;
+  device_vector& operator=(const device_vector&) = delete;
+  ~device_vector() { (void)cudaFree(data_); }
 
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  bool empty() const { return size_ == 0; }
+  void write(const std::vector<T>& from) {
+    REQUIRE(from.size() == size_);
+    if (empty()) return;
+    REQUIRE(cudaMemcpy(data_, from.data(), size_ * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
+    // Of pageable memory it may return before the last part is on the device, and other streams do not wait for it.
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+  std::vector<T> read() const {
+    std::vector<T> to(size_);
+    if (!empty()) REQUIRE(cudaMemcpy(to.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess);
+    return to;
+  }
+
+ private:
+  explicit device_vector(const std::vector<T>& from) : size_(from.size()) {
+    if (!empty()) REQUIRE(cudaMalloc(reinterpret_cast<void**>(&data_), size_ * sizeof(T)) == cudaSuccess);
+    write(from);
+  }
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+template <class T>
+std::vector<T> read_back(const device_vector<T>& from) {
+  return from.read();
+}
+template <class T>
+void write_over(device_vector<T>& to, const std::vector<T>& from) {
+  to.write(from);
+}
 inline void finish_kernels() {
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
 }
@@ -128,19 +166,28 @@ std::vector<gemm_element> run_gemm(inputs x, const gemm_changes& changes = {}) {
   const call_stream stream("gemm", nullptr);
   pack_gemm_keys(stream, call, whole);
   finish_kernels();
-  if (changes.between) changes.between(whole);
+  if (changes.between) {
+    // The host looks at a copy of what has been packed.
+    std::vector<right_tile> packed = read_back(right);
+    gemm_plan copied = whole;
+    copied.right = packed.data();
+    changes.between(copied);
+    write_over(right, packed);
+  }
   for (index_t first = 0; first < x.Tq; first += whole.row_tiles * gemm_rows)
     multiply_gemm<query_rows>(stream, call, plan_rows(whole, rows, first), {}, Engine::engine);
   finish_kernels();
 
+  const std::vector<std::uint32_t> flag_words = read_back(flags);
+  const std::vector<float> averages = read_back(out);
   std::vector<gemm_element> result;
   for (index_t b = 0; b < x.B; ++b)
     for (index_t t = 0; t < x.Tq; ++t)
       for (index_t c = 0; c < x.d; ++c) {
         const index_t column = b * x.d + c;
-        const std::uint32_t word = flags[static_cast<std::size_t>(flag_word(rows, t, column / tuning::lanes))];
+        const std::uint32_t word = flag_words[static_cast<std::size_t>(flag_word(rows, t, column / tuning::lanes))];
         result.push_back(
-            {out[static_cast<std::size_t>((b * x.Tq + t) * x.d + c)], (word >> column % tuning::lanes & 1u) != 0});
+            {averages[static_cast<std::size_t>((b * x.Tq + t) * x.d + c)], (word >> column % tuning::lanes & 1u) != 0});
       }
   return result;
 }

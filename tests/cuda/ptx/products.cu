@@ -33,14 +33,16 @@ bool product_right(inputs x) {
   const product_plan plan = plan_product(rows, keys);
   stream.launch(product_kernel<Operand>, plan.blocks(), product_threads, call, plan, uniform_sums<key_sum<float>>{});
 
+  const std::vector<std::uint32_t> flag_words = read_back(flags);
+  const std::vector<float> averages = read_back(out);
   std::vector<gemm_element> elements;
   for (index_t b = 0; b < x.B; ++b)
     for (index_t t = 0; t < x.Tq; ++t)
       for (index_t c = 0; c < x.d; ++c) {
         const index_t column = b * x.d + c;
-        const std::uint32_t word = flags[static_cast<std::size_t>(flag_word(rows, t, column / tuning::lanes))];
+        const std::uint32_t word = flag_words[static_cast<std::size_t>(flag_word(rows, t, column / tuning::lanes))];
         elements.push_back(
-            {out[static_cast<std::size_t>((b * x.Tq + t) * x.d + c)], (word >> column % tuning::lanes & 1u) != 0});
+            {averages[static_cast<std::size_t>((b * x.Tq + t) * x.d + c)], (word >> column % tuning::lanes & 1u) != 0});
       }
   return all_proven(judge_gemm(x, elements), bound(x) * 0x1p-24L);
 }

@@ -114,7 +114,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ho
 cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t) {
   return allocate(p, bytes);
 }
-cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned) {
+cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   return allocate(p, bytes);
 }
 cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
@@ -125,6 +125,10 @@ cudaError_t cudaFree(void* p) {
 }
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t) {
   std::memset(p, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
@@ -160,7 +164,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
   *attributes = {};
-  attributes->type = global_memory::holds(p) ? cudaMemoryTypeManaged : cudaMemoryTypeUnregistered;
+  attributes->type = global_memory::holds(p) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() {
