@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 namespace {
 
@@ -254,4 +256,81 @@ TEST_CASE("sparse gradients: any number of threads, packed sequences, as a filte
         CHECK(std::equal((b.*part).begin(), (b.*part).end(), (packed.*part).begin() + 9 * 70));
       }
     }
+}
+
+TEST_CASE_TEMPLATE("sparse gradients: packed sequences have the bits of calls, with taps beyond the shorter ones", T,
+                   float, double, aft::half, aft::bfloat16) {
+  using C = aft::compute_t<T>;
+  const std::vector<std::int32_t> offsets{0, 2, 11, 12, 12, 26};
+  unsigned seed = 400;
+  for (bool causal : {true, false})
+    for (index_t position : {index_t{0}, index_t{3}, index_t{20}}) {
+      random_call<T, 1> c{.B = 1, .grid = {26}, .d = 6, .hk = 3, .H = 3, .m = 4};
+      c.o.causal = causal;
+      c.o.first_query = position;
+      c.draw(++seed, 2, 2, 12);
+      c.taps[0] = -5;
+      const auto dy = draw_dy(c, seed);
+      random_call<T, 1> packed = c;
+      packed.o.query_offsets = tensor_view<const std::int32_t, 1>{offsets.data(), {6}};
+      const auto all = run_call(packed, dy);
+      std::vector<long double> sums(c.values.size()), sizes(c.values.size());
+      for (std::size_t n = 0; n + 1 < offsets.size(); ++n) {
+        const index_t first = offsets[n], rows = offsets[n + 1] - first;
+        random_call<T, 1> one = c;
+        one.grid = one.queries = {rows};
+        const auto cut = [&](numbers<T>& x, const numbers<T>& from, index_t channels) {
+          x.assign(from.begin() + first * channels, from.begin() + (first + rows) * channels);
+        };
+        numbers<T> own_dy;
+        cut(one.q, c.q, c.d), cut(one.k, c.k, c.hk), cut(one.v, c.v, c.d), cut(own_dy, dy, c.d);
+        const auto alone = run_call(one, own_dy);
+        const auto same = [&](const numbers<T>& x, const numbers<T>& of, index_t channels) {
+          const T* const from = of.data() + first * channels;
+          return x.empty() || std::memcmp(x.data(), from, x.size() * sizeof(T)) == 0;
+        };
+        CAPTURE(n);
+        CHECK(same(alone.dq, all.dq, c.d));
+        CHECK(same(alone.dk, all.dk, c.hk));
+        CHECK(same(alone.dv, all.dv, c.d));
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          sums[i] += static_cast<long double>(alone.dvalues[i]);
+          sizes[i] += std::abs(static_cast<long double>(alone.dvalues[i]));
+        }
+      }
+      if (aft::test::watched()) continue;
+      // Each of the five was rounded before and is rounded as a sum.
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        CHECK(std::abs(sums[i] - static_cast<long double>(all.dvalues[i])) <=
+              5 * sizes[i] * static_cast<long double>(std::numeric_limits<C>::epsilon()));
+    }
+}
+
+TEST_CASE("sparse gradients: packed sequences without a pair have gradients of 0") {
+  const std::vector<std::int32_t> none{0, 0, 0}, some{0, 3, 4};
+  const auto view = [](const std::vector<std::int32_t>& of) {
+    return tensor_view<const std::int32_t, 1>{of.data(), {3}};
+  };
+  for (const auto& [queries, keys] : {std::pair{&none, &none}, {&none, &some}, {&some, &none}}) {
+    random_call<float, 1> c{.B = 1, .grid = {4}, .d = 4, .hk = 4, .H = 2, .m = 2};
+    c.draw(450);
+    c.queries = {queries->back()};
+    c.grid = {keys->back()};
+    c.q.resize(static_cast<std::size_t>(c.queries[0] * c.d));
+    c.k.resize(static_cast<std::size_t>(c.grid[0] * c.hk));
+    c.v.resize(c.k.size());
+    c.o.query_offsets = view(*queries);
+    c.o.key_offsets = view(*keys);
+    const auto got = run_call(c, c.q);
+    CHECK(got.dvalues == numbers<float>(4));
+    CHECK(got.dq == numbers<float>(c.q.size()));
+    CHECK(got.dk == numbers<float>(c.k.size()));
+    CHECK(got.dv == numbers<float>(c.v.size()));
+    // So has a dense filter.
+    numbers<float> dfilter(6, 42);
+    call_conv_backward(default_executor(), c.query_view(c.q), c.key_view(), c.value_view(),
+                       tensor_view<const float, 2>{c.values.data(), {2, 2}}, c.query_view(c.q), aft::no_grad,
+                       aft::no_grad, aft::no_grad, tensor_view<float, 2>{dfilter.data(), {2, 2}}, c.o);
+    CHECK(dfilter == numbers<float>{0, 0, 0, 0, 42, 42});
+  }
 }
