@@ -334,3 +334,62 @@ TEST_CASE("sparse gradients: packed sequences without a pair have gradients of 0
     CHECK(dfilter == numbers<float>{0, 0, 0, 0, 42, 42});
   }
 }
+
+TEST_CASE_TEMPLATE("sparse gradients: of values with a stride of 0 over heads, over taps, over both the sum", T, float,
+                   double) {
+  unsigned seed = 500;
+  for (const auto& [heads, taps] : {std::pair{true, false}, {false, true}, {true, true}})
+    for (bool causal : {false, true}) {
+      random_call<T, 1> c{.grid = {9}, .d = 6, .hk = 6, .H = 3, .m = 4};
+      c.o.causal = causal;
+      c.draw(++seed, 2, 2, 7);
+      const auto dy = draw_dy(c, seed);
+      const std::array<index_t, 2> shape{heads ? 1 : c.H, taps ? 1 : c.m};
+      const aft::sparse_filter filter{
+          c.filter().taps,
+          tensor_view<const T, 2>{c.values.data(), {c.H, c.m}, {heads ? index_t{0} : c.m, taps ? index_t{0} : 1}}};
+      const auto sums = [&](const auto& each) {
+        std::vector<std::decay_t<decltype(each[0])>> sum(static_cast<std::size_t>(shape[0] * shape[1]));
+        for (index_t i = 0; i < c.H * c.m; ++i)
+          sum[static_cast<std::size_t>((heads ? 0 : i / c.m) * shape[1] + (taps ? 0 : i % c.m))] +=
+              each[static_cast<std::size_t>(i)];
+        return sum;
+      };
+      const auto run = [&](const random_call<T, 1>& call, const std::array<index_t, 2>& out) {
+        numbers<T> dvalues(static_cast<std::size_t>(out[0] * out[1]), T(42));
+        call_conv_backward(default_executor(), call.query_view(call.q), call.key_view(), call.value_view(), filter,
+                           call.query_view(dy), aft::no_grad, aft::no_grad, aft::no_grad,
+                           tensor_view<T, 2>{dvalues.data(), out}, call.o);
+        return dvalues;
+      };
+      const std::vector<long double> got = widen(run(c, shape));
+      // Sequences of 4 and 5 rows, of both batch elements.
+      random_call<T, 1> packed = c;
+      packed.B = 1;
+      packed.grid = packed.queries = {18};
+      const std::vector<std::int32_t> offsets{0, 4, 9, 13, 18};
+      packed.o.query_offsets = tensor_view<const std::int32_t, 1>{offsets.data(), {5}};
+      const auto joint = widen(run(packed, shape)), apart = widen(run(packed, {c.H, c.m}));
+      if (aft::test::watched()) continue;
+      const auto reference = [&]<class Real>(std::type_identity<Real>) {
+        return aft::reference::sparse_conv_backward<Real>(c.query_view(c.q), c.key_view(), c.value_view(), filter,
+                                                          c.query_view(dy), c.o);
+      };
+      const auto oracle = reference(std::type_identity<long double>{});
+      const auto exact = sums(oracle.dr), terms = sums(oracle.terms.dr);
+      const auto plain = widen(sums(reference(std::type_identity<T>{}).dr));
+      const long double most = std::max(oracle.row_dx, *std::max_element(terms.begin(), terms.end()));
+      aft::test::comparison one{
+          &got, &exact, &plain, &terms, std::vector(terms.size(), most), aft::dtype_of<T>, aft::dtype_of<T>};
+      one.count = static_cast<long double>(c.B * c.d * 9 * (taps ? c.m : 1));
+      CHECK(aft::test::first_mismatch(one) == "");
+      // Sums of sums: at most as many terms as values and sequences, each rounded before.
+      std::vector<long double> sizes = apart;
+      for (long double& x : sizes) x = std::abs(x);
+      const auto want = sums(apart), size = sums(sizes);
+      const long double loose = oracle.row_dx * 18 * static_cast<long double>(c.H * c.m);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        CHECK(std::abs(joint[i] - want[i]) <=
+              (loose + size[i]) * static_cast<long double>(12 * 5 * std::numeric_limits<T>::epsilon()));
+    }
+}
