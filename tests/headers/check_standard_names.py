@@ -17,10 +17,11 @@ import sys
 import tempfile
 
 HOMES = {
-    "algorithm": "adjacent_find all_of copy copy_n equal fill fill_n max min sort unique",
+    "algorithm": "adjacent_find all_of binary_search copy copy_n equal fill fill_n max min sort unique",
     "array": "array",
     "atomic": "atomic memory_order_relaxed",
     "bit": "bit_cast countr_zero",
+    "bitset": "bitset",
     "cfenv": "fegetenv fenv_t fesetenv",
     "cstdio": "snprintf",
     "cmath": "abs copysign exp expm1 fabs floor ilogb isfinite isnan ldexp log log1p log2 nearbyint signbit sqrt tanh",

@@ -191,7 +191,8 @@ void conv(const Q& q, const K& k, const V& v, const Filter& filter, const Y& y, 
 /// a tap that reaches no key anywhere has gradient 0.
 ///
 /// For an aft::sparse_filter{taps, values} dfilter is a view of the shape of values, (H, m), or an aft::sparse_filter
-/// of such a view, whose taps are not read. On aft::cpu these gradients are those of the dense filter that the sparse
+/// of such a view, whose taps are not read. Where values have a stride of 0 over heads or over taps, its extent there
+/// may be 1, and it is then the sum. On aft::cpu these gradients are those of the dense filter that the sparse
 /// one is short for: cost and scratch are a call's with the smallest filter, as wide to either side, that holds all
 /// taps. On aft::cuda they cost what conv does, of the rows and, transposed, of the keys; scratch is O(B (Tq + Tk) d).
 template <operator_executor E, class Q, class K, class V, class Filter, class DY, class DQ, class DK, class DV,

@@ -92,20 +92,25 @@ struct slot_pairs {
     one.wide = ids.wide;
     return one.slot(i);
   };
-  std::vector<std::uint8_t> written(static_cast<std::size_t>(st.count()));
   const std::uint64_t spec = digest_of(st.spec());
   for (index_t i = 0; i < pairs.count; ++i) {
     const index_t slot = at(pairs.to, i);
     require_slot(op, "to", st, slot);
-    std::uint8_t& seen = written[static_cast<std::size_t>(slot)];
-    if (seen != 0) fail(op, named[1], "every slot at most once", text("slot ") << slot << " twice");
-    seen = 1;
   }
+  for_each_block_of_slots(st.count(), [&](slot_block& written) {
+    for (index_t i = 0; i < pairs.count; ++i) {
+      const index_t slot = at(pairs.to, i);
+      if (!written.add(slot)) fail(op, named[1], "every slot at most once", text("slot ") << slot << " twice");
+    }
+    for (index_t i = 0; i < pairs.count; ++i) {
+      const index_t slot = at(pairs.from, i);
+      if (written.has(slot))
+        fail(op, named[1], "no slot that is copied from", text("slot ") << slot << ", which 'from' names too");
+    }
+  });
   for (index_t i = 0; i < pairs.count; ++i) {
     const index_t slot = at(pairs.from, i);
     require_slot(op, "from", st, slot);
-    if (written[static_cast<std::size_t>(slot)] != 0)
-      fail(op, named[1], "no slot that is copied from", text("slot ") << slot << ", which 'from' names too");
     require_header(op, st, spec, slot);
   }
   return pairs;

@@ -45,5 +45,18 @@ TEST_CASE("refused calls with a sparse filter name what is wrong and write nothi
   std::vector<std::byte> slots(4096);
   check_parts(refused(offsets(2, 2), values(2, 2), {.stream = aft::stream_view<>{{}, slots.data(), 1}}),
               {"'stream'", "none with a sparse filter"});
+  // Gradients are sums over what is broadcast, and over nothing else.
+  const auto gradient = [&](index_t head_stride, index_t tap_stride, index_t heads, index_t m) {
+    const tensor_view<const float, 2> w{memory.data(), {2, 3}, {head_stride, tap_stride}};
+    return error_of([&] {
+      aft::conv_backward(x, x, x, aft::sparse_filter{offsets(2, 3), w}, x, aft::no_grad, aft::no_grad, aft::no_grad,
+                         tensor_view<float, 2>{written.data() + 100, {heads, m}});
+    });
+  };
+  check_parts(gradient(3, 1, 1, 3), {"'dfilter'", "extent 0 to be 2 as in 'values'", "got 1"});
+  check_parts(gradient(3, 1, 2, 1), {"'dfilter'", "extent 1 to be 3 as in 'values'", "got 1"});
+  check_parts(gradient(0, 1, 1, 1), {"'dfilter'", "extent 1 to be 3 as in 'values'", "got 1"});
+  check_parts(gradient(3, 0, 1, 1), {"'dfilter'", "extent 0 to be 2 as in 'values'", "got 1"});
+  check_parts(gradient(0, 0, 2, 2), {"'dfilter'", "extent 1 to be 3 as in 'values'", "got 2"});
   for (float e : written) CHECK(e == 42.0f);
 }

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 namespace {
 
@@ -253,5 +255,141 @@ TEST_CASE("sparse gradients: any number of threads, packed sequences, as a filte
         CHECK(std::equal((a.*part).begin(), (a.*part).end(), (packed.*part).begin()));
         CHECK(std::equal((b.*part).begin(), (b.*part).end(), (packed.*part).begin() + 9 * 70));
       }
+    }
+}
+
+TEST_CASE_TEMPLATE("sparse gradients: packed sequences have the bits of calls, with taps beyond the shorter ones", T,
+                   float, double, aft::half, aft::bfloat16) {
+  using C = aft::compute_t<T>;
+  const std::vector<std::int32_t> offsets{0, 2, 11, 12, 12, 26};
+  unsigned seed = 400;
+  for (bool causal : {true, false})
+    for (index_t position : {index_t{0}, index_t{3}, index_t{20}}) {
+      random_call<T, 1> c{.B = 1, .grid = {26}, .d = 6, .hk = 3, .H = 3, .m = 4};
+      c.o.causal = causal;
+      c.o.first_query = position;
+      c.draw(++seed, 2, 2, 12);
+      c.taps[0] = -5;
+      const auto dy = draw_dy(c, seed);
+      random_call<T, 1> packed = c;
+      packed.o.query_offsets = tensor_view<const std::int32_t, 1>{offsets.data(), {6}};
+      const auto all = run_call(packed, dy);
+      std::vector<long double> sums(c.values.size()), sizes(c.values.size());
+      for (std::size_t n = 0; n + 1 < offsets.size(); ++n) {
+        const index_t first = offsets[n], rows = offsets[n + 1] - first;
+        random_call<T, 1> one = c;
+        one.grid = one.queries = {rows};
+        const auto cut = [&](numbers<T>& x, const numbers<T>& from, index_t channels) {
+          x.assign(from.begin() + first * channels, from.begin() + (first + rows) * channels);
+        };
+        numbers<T> own_dy;
+        cut(one.q, c.q, c.d), cut(one.k, c.k, c.hk), cut(one.v, c.v, c.d), cut(own_dy, dy, c.d);
+        const auto alone = run_call(one, own_dy);
+        const auto same = [&](const numbers<T>& x, const numbers<T>& of, index_t channels) {
+          const T* const from = of.data() + first * channels;
+          return x.empty() || std::memcmp(x.data(), from, x.size() * sizeof(T)) == 0;
+        };
+        CAPTURE(n);
+        CHECK(same(alone.dq, all.dq, c.d));
+        CHECK(same(alone.dk, all.dk, c.hk));
+        CHECK(same(alone.dv, all.dv, c.d));
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          sums[i] += static_cast<long double>(alone.dvalues[i]);
+          sizes[i] += std::abs(static_cast<long double>(alone.dvalues[i]));
+        }
+      }
+      if (aft::test::watched()) continue;
+      // Each of the five was rounded before and is rounded as a sum.
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        CHECK(std::abs(sums[i] - static_cast<long double>(all.dvalues[i])) <=
+              5 * sizes[i] * static_cast<long double>(std::numeric_limits<C>::epsilon()));
+    }
+}
+
+TEST_CASE("sparse gradients: packed sequences without a pair have gradients of 0") {
+  const std::vector<std::int32_t> none{0, 0, 0}, some{0, 3, 4};
+  const auto view = [](const std::vector<std::int32_t>& of) {
+    return tensor_view<const std::int32_t, 1>{of.data(), {3}};
+  };
+  for (const auto& [queries, keys] : {std::pair{&none, &none}, {&none, &some}, {&some, &none}}) {
+    random_call<float, 1> c{.B = 1, .grid = {4}, .d = 4, .hk = 4, .H = 2, .m = 2};
+    c.draw(450);
+    c.queries = {queries->back()};
+    c.grid = {keys->back()};
+    c.q.resize(static_cast<std::size_t>(c.queries[0] * c.d));
+    c.k.resize(static_cast<std::size_t>(c.grid[0] * c.hk));
+    c.v.resize(c.k.size());
+    c.o.query_offsets = view(*queries);
+    c.o.key_offsets = view(*keys);
+    const auto got = run_call(c, c.q);
+    CHECK(got.dvalues == numbers<float>(4));
+    CHECK(got.dq == numbers<float>(c.q.size()));
+    CHECK(got.dk == numbers<float>(c.k.size()));
+    CHECK(got.dv == numbers<float>(c.v.size()));
+    // So has a dense filter.
+    numbers<float> dfilter(6, 42);
+    call_conv_backward(default_executor(), c.query_view(c.q), c.key_view(), c.value_view(),
+                       tensor_view<const float, 2>{c.values.data(), {2, 2}}, c.query_view(c.q), aft::no_grad,
+                       aft::no_grad, aft::no_grad, tensor_view<float, 2>{dfilter.data(), {2, 2}}, c.o);
+    CHECK(dfilter == numbers<float>{0, 0, 0, 0, 42, 42});
+  }
+}
+
+TEST_CASE_TEMPLATE("sparse gradients: of values with a stride of 0 over heads, over taps, over both the sum", T, float,
+                   double) {
+  unsigned seed = 500;
+  for (const auto& [heads, taps] : {std::pair{true, false}, {false, true}, {true, true}})
+    for (bool causal : {false, true}) {
+      random_call<T, 1> c{.grid = {9}, .d = 6, .hk = 6, .H = 3, .m = 4};
+      c.o.causal = causal;
+      c.draw(++seed, 2, 2, 7);
+      const auto dy = draw_dy(c, seed);
+      const std::array<index_t, 2> shape{heads ? 1 : c.H, taps ? 1 : c.m};
+      const aft::sparse_filter filter{
+          c.filter().taps,
+          tensor_view<const T, 2>{c.values.data(), {c.H, c.m}, {heads ? index_t{0} : c.m, taps ? index_t{0} : 1}}};
+      const auto sums = [&](const auto& each) {
+        std::vector<std::decay_t<decltype(each[0])>> sum(static_cast<std::size_t>(shape[0] * shape[1]));
+        for (index_t i = 0; i < c.H * c.m; ++i)
+          sum[static_cast<std::size_t>((heads ? 0 : i / c.m) * shape[1] + (taps ? 0 : i % c.m))] +=
+              each[static_cast<std::size_t>(i)];
+        return sum;
+      };
+      const auto run = [&](const random_call<T, 1>& call, const std::array<index_t, 2>& out) {
+        numbers<T> dvalues(static_cast<std::size_t>(out[0] * out[1]), T(42));
+        call_conv_backward(default_executor(), call.query_view(call.q), call.key_view(), call.value_view(), filter,
+                           call.query_view(dy), aft::no_grad, aft::no_grad, aft::no_grad,
+                           tensor_view<T, 2>{dvalues.data(), out}, call.o);
+        return dvalues;
+      };
+      const std::vector<long double> got = widen(run(c, shape));
+      // Sequences of 4 and 5 rows, of both batch elements.
+      random_call<T, 1> packed = c;
+      packed.B = 1;
+      packed.grid = packed.queries = {18};
+      const std::vector<std::int32_t> offsets{0, 4, 9, 13, 18};
+      packed.o.query_offsets = tensor_view<const std::int32_t, 1>{offsets.data(), {5}};
+      const auto joint = widen(run(packed, shape)), apart = widen(run(packed, {c.H, c.m}));
+      if (aft::test::watched()) continue;
+      const auto reference = [&]<class Real>(std::type_identity<Real>) {
+        return aft::reference::sparse_conv_backward<Real>(c.query_view(c.q), c.key_view(), c.value_view(), filter,
+                                                          c.query_view(dy), c.o);
+      };
+      const auto oracle = reference(std::type_identity<long double>{});
+      const auto exact = sums(oracle.dr), terms = sums(oracle.terms.dr);
+      const auto plain = widen(sums(reference(std::type_identity<T>{}).dr));
+      const long double most = std::max(oracle.row_dx, *std::max_element(terms.begin(), terms.end()));
+      aft::test::comparison one{
+          &got, &exact, &plain, &terms, std::vector(terms.size(), most), aft::dtype_of<T>, aft::dtype_of<T>};
+      one.count = static_cast<long double>(c.B * c.d * 9 * (taps ? c.m : 1));
+      CHECK(aft::test::first_mismatch(one) == "");
+      // Sums of sums: at most as many terms as values and sequences, each rounded before.
+      std::vector<long double> sizes = apart;
+      for (long double& x : sizes) x = std::abs(x);
+      const auto want = sums(apart), size = sums(sizes);
+      const long double loose = oracle.row_dx * 18 * static_cast<long double>(c.H * c.m);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        CHECK(std::abs(joint[i] - want[i]) <=
+              (loose + size[i]) * static_cast<long double>(12 * 5 * std::numeric_limits<T>::epsilon()));
     }
 }

@@ -91,13 +91,18 @@ inline void set_taps(const call& c, const argument& r, const problem& p, bias_re
   for (std::size_t i = 0; i < axes; ++i) ref.r_sj[3 - axes + i] = r.view.stride(1 + i);
 }
 
-/// The gradient of a sparse filter's values, (H, m) as they are.
+/// The gradient of a sparse filter's values: an axis of extent 1 is the sum over it, which a stride of 0 says.
 inline void set_value_gradient(const argument& r, bias_ref& ref) {
   ref.r = static_cast<std::byte*>(r.view.data());
   ref.r_type = r.view.type();
   ref.r_set = true;
-  ref.r_sh = r.view.stride(0);
-  ref.r_sj[2] = r.view.stride(1);
+  // Without taps there is nothing to be summed, whatever the stride.
+  const auto step = [&](std::size_t axis) {
+    const index_t extent = r.view.extent(axis);
+    return extent < 2 ? 1 - extent : r.view.stride(axis);
+  };
+  ref.r_sh = step(0);
+  ref.r_sj[2] = step(1);
 }
 
 /// Of a gradient, heads and batch are those of the bias.
@@ -190,7 +195,10 @@ inline bool is_broadcast(const any_view& v, std::size_t axis) {
   require_same_extents(c, c.dbias.w, c.bias.w);
   require_same_extents(c, c.dbias.u, c.bias.u);
   require_same_extents(c, c.dbias.v, c.bias.v);
-  require_same_extents(c, c.dbias.r, c.sparse ? c.sparse->values : c.bias.r);
+  argument filter = c.sparse ? c.sparse->values : c.bias.r;
+  // The taps of a sparse filter keep their heads apart, so that its values do too, and only the gradient is summed.
+  if (c.sparse) filter.view = as_summed(filter.view, c.dbias.r, 2);
+  require_same_extents(c, c.dbias.r, filter);
   const index_t parts = c.dbias.rows.parts;
   if (parts < 1 || parts > 64) fail(c.op, {"dbias.parts"}, "1 to 64", parts);
 }

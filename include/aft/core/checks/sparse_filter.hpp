@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
+#include <span>
 
 #include "options.hpp"
 
@@ -51,27 +51,59 @@ inline text tap_text(const std::array<index_t, 3>& tap, index_t axes) {
   return axes == 1 ? written : text("(") << written << ")";
 }
 
+/// Taps of head h from `first` on, as many as find room, as three numbers each.
+inline index_t read_taps(const tap_list& all, index_t h, index_t first, std::span<std::array<index_t, 3>> to) {
+  const index_t left = all.count - first, room = static_cast<index_t>(to.size()), n = left < room ? left : room;
+  for (index_t i = 0; i < n; ++i) {
+    std::array<index_t, 3>& tap = to[static_cast<std::size_t>(i)] = {};
+    for (index_t a = 0; a < all.axes; ++a)
+      tap[static_cast<std::size_t>(3 - all.axes + a)] = all.offset(h, first + i, a);
+  }
+  return n;
+}
+
+/// Taps that ascend, as most lists do, are known to differ at once. Of others a block is sorted, and the rest looked up
+/// in it: the square of their number over the block's, but no memory, of which the checks have none to ask for.
+[[gnu::cold]] inline void require_distinct_taps(const call& c, const tap_list& all, index_t h) {
+  const auto refuse = [&](const std::array<index_t, 3>& twice) {
+    fail(c.op, c.sparse->taps, "every offset once in a head", tap_text(twice, all.axes) << " twice in head " << h);
+  };
+  std::array<std::array<index_t, 3>, 512> room;
+  std::array<index_t, 3> before{}, tap{};
+  bool ascend = true;
+  for (index_t i = 0; ascend && i < all.count; ++i) {
+    read_taps(all, h, i, {&tap, 1});
+    ascend = i == 0 || before < tap;
+    before = tap;
+  }
+  if (ascend) return;
+  for (index_t first = 0; first < all.count; first += static_cast<index_t>(room.size())) {
+    const index_t n = read_taps(all, h, first, room);
+    const auto end = room.begin() + n;
+    std::sort(room.begin(), end);
+    if (const auto twice = std::adjacent_find(room.begin(), end); twice != end) refuse(*twice);
+    for (index_t i = first + n; i < all.count; ++i) {
+      read_taps(all, h, i, {&tap, 1});
+      if (std::binary_search(room.begin(), end, tap)) refuse(tap);
+    }
+  }
+}
+
 /// What taps say, read once their memory is known to be there: none twice in a head, and none ahead of a causal query.
 /// Those of a device are settled by its kernels, as a host would have to wait for them.
 [[gnu::cold]] inline void require_taps(const call& c, const problem& p) {
   if (!c.sparse || c.sparse->taps.view.on_device()) return;
   const tap_list& all = p.bias.taps;
-  std::vector<std::array<index_t, 3>> taps(static_cast<std::size_t>(all.count));
   for (index_t h = 0; h < p.bias.heads; ++h) {
     for (index_t i = 0; i < all.count; ++i) {
-      std::array<index_t, 3>& tap = taps[static_cast<std::size_t>(i)];
       for (index_t a = 0; a < all.axes; ++a) {
-        const index_t offset = tap[static_cast<std::size_t>(3 - all.axes + a)] = all.offset(h, i, a);
+        const index_t offset = all.offset(h, i, a);
         if (offset < -furthest_position || offset > furthest_position)
           fail(c.op, c.sparse->taps, "offsets within 2^61", offset);
         if (c.opt->causal && offset > 0) fail(c.op, c.sparse->taps, "offsets of at most 0 in a causal call", offset);
       }
     }
-    if (all.count < 2) continue;
-    std::sort(taps.begin(), taps.end());
-    const auto twice = std::adjacent_find(taps.begin(), taps.end());
-    if (twice != taps.end())
-      fail(c.op, c.sparse->taps, "every offset once in a head", tap_text(*twice, all.axes) << " twice in head " << h);
+    require_distinct_taps(c, all, h);
   }
 }
 

@@ -2,8 +2,8 @@
 /// @file checks/stream.hpp  Streams: that a call may go on from one, and that its slots and its bias reach so far.
 #pragma once
 
+#include <bitset>
 #include <limits>
-#include <vector>
 
 #include "../stream/slot_header.hpp"
 #include "bias.hpp"
@@ -145,6 +145,37 @@ void for_each_position_axis(const bias_arguments& b, F f) {
   return limit;
 }
 
+/// Which slots of a block of them have been named. The checks have no memory to ask for, so they pass over the names
+/// once for every block.
+class slot_block {
+ public:
+  static constexpr index_t size = index_t{1} << 15;
+  explicit slot_block(index_t first) : first_(first) {}
+
+  bool has(index_t slot) const { return holds(slot) && named_[static_cast<std::size_t>(slot - first_)]; }
+  /// False if it has been named before. Slots of other blocks, and -1, have not.
+  bool add(index_t slot) {
+    if (!holds(slot)) return true;
+    if (has(slot)) return false;
+    named_.set(static_cast<std::size_t>(slot - first_));
+    return true;
+  }
+
+ private:
+  bool holds(index_t slot) const { return slot >= first_ && slot - first_ < size; }
+
+  index_t first_;
+  std::bitset<static_cast<std::size_t>(size)> named_;
+};
+
+template <class F>
+void for_each_block_of_slots(index_t count, const F& f) {
+  for (index_t first = 0; first < count; first += slot_block::size) {
+    slot_block one(first);
+    f(one);
+  }
+}
+
 /// Slots named once, each with room for the new positions, and the bias with a row for each.
 class slot_checks {
  public:
@@ -175,14 +206,13 @@ class slot_checks {
   }
 
   void require_distinct() const {
-    std::vector<std::uint8_t> named(static_cast<std::size_t>(c_.opt->stream.count()));
-    for (index_t b = 0; b < p_.elements(); ++b) {
-      const index_t slot = p_.stream->slot(b);
-      if (slot == -1) continue;
-      std::uint8_t& seen = named[static_cast<std::size_t>(slot)];
-      if (seen != 0) fail(c_.op, c_.sequences->slot_ids, "every slot at most once", text("slot ") << slot << " twice");
-      seen = 1;
-    }
+    for_each_block_of_slots(c_.opt->stream.count(), [&](slot_block& named) {
+      for (index_t b = 0; b < p_.elements(); ++b) {
+        const index_t slot = p_.stream->slot(b);
+        if (named.add(slot)) continue;
+        fail(c_.op, c_.sequences->slot_ids, "every slot at most once", text("slot ") << slot << " twice");
+      }
+    });
   }
 
   /// The rows [position, end) of a slot.

@@ -46,7 +46,14 @@ struct bias_tensors {
         add({{d.r, d.r_type, d.r_set, 0, d.r_sh, 0, d.r_sj[2]}, d.heads, 1, p.taps[2], false, false, false});
         break;
       case bias_kind::sparse:
-        add({{d.r, d.r_type, d.r_set, 0, d.r_sh, 0, d.r_sj[2]}, d.heads, 1, p.bias.taps.count, false, false, false});
+        // Strides of 0 are of sums over heads or taps.
+        add({{d.r, d.r_type, d.r_set, 0, d.r_sh, 0, d.r_sj[2]},
+             d.r_sh == 0 ? 1 : d.heads,
+             1,
+             d.r_sj[2] == 0 ? 1 : p.bias.taps.count,
+             false,
+             false,
+             false});
         break;
     }
   }
@@ -82,7 +89,7 @@ void store_row_major(bias_ref& d, const bias_tensors& tensors, index_t queries, 
   d.r = filter.data;
   d.r_type = filter.type;
   d.r_sh = filter.sh;
-  d.r_sj[2] = 1;
+  d.r_sj[2] = d.kind == bias_kind::sparse && d.r_sj[2] == 0 ? 0 : 1;
 }
 
 }  // namespace AFT_ISA

@@ -150,7 +150,11 @@ void cpu_backward(const backward_problem& p, const cpu& given) {
   cpu_impl::refuse_fast_math<C>();
   const float_environment own;
   if constexpr (F == family::sparse) {
-    cpu_impl::sparse_backward<C>(p, given, &cpu_backward<C, family::conv>);
+    const auto one_by_one = [](const backward_problem& one, const cpu& exec) {
+      cpu_impl::sparse_backward<C>(one, exec, &cpu_backward<C, family::conv>);
+    };
+    if (p.packed == nullptr) return one_by_one(p, given);
+    cpu_impl::packed_backward<C>(p, given, &cpu_impl::sparse_backward_work, cpu_impl::sequence_gradients(one_by_one));
   } else if (p.packed == nullptr) {
     cpu_impl::gradients<C, F>(p, given);
   } else {

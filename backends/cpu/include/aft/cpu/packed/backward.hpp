@@ -62,7 +62,7 @@ template <class C>
       backward_problem one;
       if (p.bias.batch != 1 || order.count == 1)
         one = sequence_of(p, order.count == 1 && p.bias.batch == 1 ? order.at(0).n : b);
-      clear_beyond<C>(tensors, b, one.Tq, one.Tk);
+      clear_beyond<C>(tensors, b, p.bias.batch == 1 && order.count == 0 ? -1 : one.Tq, one.Tk);
     });
   }
   if (summed && !blocked) sums->begin(0, threads);

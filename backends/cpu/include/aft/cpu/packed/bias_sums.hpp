@@ -16,13 +16,14 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// 0 in what a bias has beyond a sequence of so many queries and keys, of batch element b.
+/// 0 in what a bias has beyond a sequence of so many queries and keys, of batch element b. -1 queries: of no sequence,
+/// so that a filter's taps, which belong to any length, are 0 too.
 template <class C>
 AFT_COMPILE_ONCE inline void clear_beyond(const bias_tensors& tensors, index_t b, index_t queries, index_t keys) {
   for (index_t i = 0; i < tensors.count; ++i) {
     bias_tensor t = tensors[i];
     t.to.data += b * t.to.sb * size_of(t.to.type);
-    const index_t rows = t.rows_of(queries, keys), columns = t.columns_of(keys);
+    const index_t rows = queries < 0 ? 0 : t.rows_of(queries, keys), columns = t.columns_of(keys);
     for (index_t h = 0; h < t.heads; ++h) {
       for (index_t r = 0; r < t.rows; ++r) {
         const index_t from = r < rows ? columns : 0;
@@ -42,7 +43,7 @@ class bias_sums {
     rows_ = max_of(queries_, 1);
     if (held <= most) {
       parts_ = min_of(min_of(most / held, most_parts), order.count);
-    } else if (p.dbias.kind != bias_kind::factorized && p.dbias.kind != bias_kind::filter) {
+    } else if (p.dbias.kind == bias_kind::dense || p.dbias.kind == bias_kind::banded) {
       // Rows of w have nothing in common: a few at a time, whatever the length.
       const index_t row = all / rows_;
       rows_ = max_of(most / (2 * row), 1);

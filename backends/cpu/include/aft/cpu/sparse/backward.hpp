@@ -4,8 +4,9 @@
 ///
 /// Pairs without a tap have w = 0 inside a dense filter as outside of it, and w = -inf says there that they are
 /// excluded. So the gradients are those of the smallest filter that holds all taps which reach a key, and a value's
-/// gradient is its tap's. That weighs every pair under the filter and not only the tapped ones; what
-/// trains a filter until it is sparse has a dense one anyway (AFT Eq. 10).
+/// gradient is its tap's. Which taps do is a matter of the length, and the filter's width one of the bits: of a packed
+/// call every sequence has a filter of its own. That weighs every pair under the filter and not only the tapped ones;
+/// what trains a filter until it is sparse has a dense one anyway (AFT Eq. 10).
 #pragma once
 
 #include <algorithm>
@@ -24,12 +25,11 @@ namespace aft::inline AFT_ISA::cpu_impl {
 /// The dense filter of a call's taps: [head][tap] on the axes of the grid.
 class tap_box {
  public:
-  explicit tap_box(const backward_problem& p) : list_(p.bias.taps), heads_(p.bias.heads), causal_(p.causal) {
+  explicit tap_box(const problem& p) : list_(p.bias.taps), heads_(p.bias.heads), causal_(p.causal) {
     queries_ = keys_ = p.grid;
     if (p.grid[0] == 1 && p.grid[1] == 1) {
-      queries_[2] = p.packed != nullptr ? p.packed->longest_queries : p.Tq;
-      keys_[2] = p.packed != nullptr ? p.packed->longest_keys : p.Tk;
-      causal_ = p.packed != nullptr ? p.packed->causal : p.causal;
+      queries_[2] = p.Tq;
+      keys_[2] = p.Tk;
       first_ = list_.first_query;
       // Behind the last key a row sees all of them, and its place is a part of the offsets: however far behind it
       // stands, the filter is no longer than the sequence.
@@ -82,18 +82,29 @@ class tap_box {
   index_t first_ = 0, moved_ = 0;
 };
 
-/// The caller's room for gradients of values from those of the dense filter.
-template <class C>
-inline void write_value_gradients(const bias_ref& to, const tap_box& box, const tap_list& taps, index_t heads,
-                                  const C* dense) {
-  for (index_t h = 0; h < heads; ++h)
-    for (index_t i = 0; i < taps.count; ++i) store_element(to.r, to.r_type, h * to.r_sh + i * to.r_sj[2], 0.0);
-  box.each_place([&](index_t h, index_t i, index_t place) {
-    store_element(to.r, to.r_type, h * to.r_sh + i * to.r_sj[2], static_cast<double>(dense[h * box.size() + place]));
-  });
+/// The multiply-adds of a sequence's gradients, about: those of the dense filter.
+inline double sparse_backward_work(const problem& p) {
+  const double pairs = static_cast<double>(p.Tq) * (2 * static_cast<double>(tap_box(p).size()) + 16);
+  return static_cast<double>(p.B) * static_cast<double>(p.d) * (pairs + 16 * static_cast<double>(p.Tk));
 }
 
-/// bias_kind::sparse by `conv`, which is given a problem of bias_kind::filter. Scratch is O(H box), at most O(T d).
+/// The caller's room for gradients of values from those of the dense filter. `sums` has room for one of each value, and
+/// is double as an axis that is summed has as many terms as there are heads or taps.
+template <class C>
+inline void write_value_gradients(const bias_ref& to, const tap_box& box, const tap_list& taps, index_t heads,
+                                  const C* dense, double* sums) {
+  const index_t rows = to.r_sh == 0 ? 1 : heads, columns = to.r_sj[2] == 0 ? 1 : taps.count;
+  std::fill_n(sums, rows * columns, 0.0);
+  box.each_place([&](index_t h, index_t i, index_t place) {
+    sums[(rows == 1 ? 0 : h * columns) + (columns == 1 ? 0 : i)] += static_cast<double>(dense[h * box.size() + place]);
+  });
+  for (index_t h = 0; h < rows; ++h)
+    for (index_t i = 0; i < columns; ++i)
+      store_element(to.r, to.r_type, h * to.r_sh + i * to.r_sj[2], sums[h * columns + i]);
+}
+
+/// bias_kind::sparse, not packed, by `conv`, which is given a problem of bias_kind::filter. Scratch is O(H box), at
+/// most O(T d), and O(H m).
 template <class C>
 void sparse_backward(const backward_problem& p, const cpu& exec, void (*conv)(const backward_problem&, const cpu&)) {
   const tap_box box(p);
@@ -101,9 +112,12 @@ void sparse_backward(const backward_problem& p, const cpu& exec, void (*conv)(co
   const bool wants_values = p.dbias.kind != bias_kind::none;
   scratch memory(exec);
   C *filter = nullptr, *gradient = nullptr;
+  double* sums = nullptr;
   const auto lay_out = [&](scratch& from) {
     filter = from.take<C>(heads * size);
-    if (wants_values) gradient = from.take<C>(heads * size);
+    if (!wants_values) return;
+    gradient = from.take<C>(heads * size);
+    sums = from.take<double>(heads * max_of(p.bias.taps.count, 1));
   };
   memory.take_at_once(function_ref<void(scratch&)>(lay_out));
   std::fill_n(filter, heads * size, p.excluded ? -std::numeric_limits<C>::infinity() : C(0));
@@ -129,17 +143,10 @@ void sparse_backward(const backward_problem& p, const cpu& exec, void (*conv)(co
     dense.taps[a] = box.taps(a);
     dense.left[a] = box.left(a);
   }
-  packed_sequences packed;
-  if (p.packed != nullptr) {
-    packed = *p.packed;
-    packed.causal = box.causal();
-    packed.first_query = box.first_query();
-    dense.packed = &packed;
-  }
   place_diagonal(dense, box.causal(), box.first_query());
   place_filter(dense, box.first_query());
   conv(dense, exec);
-  if (wants_values && !is_trial(exec)) write_value_gradients(p.dbias, box, p.bias.taps, heads, gradient);
+  if (wants_values && !is_trial(exec)) write_value_gradients(p.dbias, box, p.bias.taps, heads, gradient, sums);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -11,7 +11,8 @@ namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int value_threads = 128;
 
-/// Each tap's pairs, (b, t, channel of the head), in slices of their number: sums are (heads, taps, slices).
+/// Each tap's pairs, (b, t, channel of the head), in slices of their number: sums are (heads, taps, slices), taps in
+/// the caller's order.
 template <class C>
 struct value_plan {
   index_t pairs = 0, slices = 1;
@@ -67,19 +68,29 @@ sparse_values_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER t
     sync();
     if (thread_index() < half) buffer.sums[thread_index()] += buffer.sums[thread_index() + half];
   }
-  if (thread_index() == 0) plan.sums[block_index()] = buffer.sums[0];
+  if (thread_index() == 0) plan.sums[(h * table.count + tap.source) * plan.slices + slice] = buffer.sums[0];
 }
 
-/// The slices of each tap in their order, to the place that the caller has for it.
+/// The slices of each tap in their order, to the place that the caller has for it: a stride of 0 has one for all heads,
+/// or for all taps, and gets their sum.
 template <class C>
 AFT_KERNEL(tap_table_threads, 2)
 store_values_kernel(const AFT_PARAMETER device_bias out, const AFT_PARAMETER tap_table<C> table,
                     const AFT_PARAMETER value_plan<C> plan) {
   const index_t i = block_index() * tap_table_threads + thread_index();
-  if (i >= table.heads * table.count) return;
+  const index_t heads = out.r_sh == 0 ? table.heads : 1, taps = out.r_s2 == 0 ? table.count : 1;
+  const index_t columns = out.r_s2 == 0 ? 1 : table.count;
+  if (i >= (out.r_sh == 0 ? 1 : table.heads) * columns) return;
+  const index_t first = quotient(i, columns), tap = i - first * columns;
   C sum = C(0);
-  for (index_t slice = 0; slice < plan.slices; ++slice) sum += plan.sums[i * plan.slices + slice];
-  store<C>(out.r, out.r_type, i / table.count * out.r_sh + table.taps[i].source * out.r_s2, sum);
+  for (index_t h = first; h < first + heads; ++h)
+    for (index_t j = tap; j < tap + taps; ++j) {
+      C own = C(0);
+      for (index_t slice = 0; slice < plan.slices; ++slice)
+        own += plan.sums[(h * table.count + j) * plan.slices + slice];
+      sum += own;
+    }
+  store<C>(out.r, out.r_type, first * out.r_sh + tap * out.r_s2, sum);
 }
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

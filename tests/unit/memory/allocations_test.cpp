@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// With aft::cpu{.memory} a call takes nothing from the global operator new, which this program counts.
+#include <aft/aft.hpp>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdlib>
+#include <memory_resource>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "expect_error.hpp"
+
+namespace {
+
+long taken = 0;
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++taken;
+  if (void* const p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+
+namespace {
+
+using aft::index_t;
+using aft::test::check_parts;
+using aft::test::error_of;
+
+/// How often `call` takes memory when its executor has a buffer of its own; one thread, as a team is the runtime's.
+template <class F>
+long taken_by(const F& call) {
+  static std::array<std::byte, std::size_t{1} << 20> room;
+  std::pmr::monotonic_buffer_resource memory(room.data(), room.size(), std::pmr::null_memory_resource());
+  const aft::cpu exec{.threads = 1, .memory = &memory};
+  const long before = taken;
+  call(exec);
+  return taken - before;
+}
+
+using in = aft::tensor_view<const float, 3>;
+using out = aft::tensor_view<float, 3>;
+
+}  // namespace
+
+TEST_CASE("allocations: what the standard library takes is counted") {
+  CHECK(taken_by([](const aft::cpu&) { std::vector<int>(3).front() = 1; }) == 1);
+}
+
+TEST_CASE("allocations: none for a sparse filter, with taps in any order") {
+  std::vector<float> x(60, 0.5f), y(60), dx(180), values(12, 0.25f), dvalues(12);
+  const std::vector<std::int32_t> taps{-1, 2, 0, -3, 4, 1, 5, -2, 3, -4, 6, -5};
+  const in q{x.data(), {2, 5, 6}};
+  const aft::sparse_filter filter{aft::tensor_view<const std::int32_t, 2>{taps.data(), {2, 6}},
+                                  aft::tensor_view<const float, 2>{values.data(), {2, 6}}};
+  CHECK(taken_by([&](const aft::cpu& exec) { aft::conv(exec, q, q, q, filter, out{y.data(), {2, 5, 6}}); }) == 0);
+  const auto gradient = [&](index_t i) { return out{dx.data() + 60 * i, {2, 5, 6}}; };
+  CHECK(taken_by([&](const aft::cpu& exec) {
+          aft::conv_backward(exec, q, q, q, filter, q, gradient(0), gradient(1), gradient(2),
+                             aft::tensor_view<float, 2>{dvalues.data(), {2, 6}});
+        }) == 0);
+}
+
+TEST_CASE("allocations: none for slots in any order, nor for copies of them") {
+  constexpr index_t slots = 4;
+  const auto spec = aft::stream_spec::simple<float>(6, 6);
+  struct alignas(64) line {
+    std::byte bytes[64];
+  };
+  std::vector<line> state(static_cast<std::size_t>(slots * spec.bytes() / 64));
+  const aft::stream_view stream{spec, static_cast<void*>(state.data()), slots};
+  std::vector<float> x(36, 0.5f), y(36);
+  const in q{x.data(), {3, 2, 6}};
+  const std::vector<std::int32_t> ids{3, 0, 2}, from{2, 0}, to{3, 1};
+  const auto numbers = [](const std::vector<std::int32_t>& of) {
+    return aft::tensor_view<const std::int32_t, 1>{of.data(), {static_cast<index_t>(of.size())}};
+  };
+  CHECK(taken_by([&](const aft::cpu& exec) {
+          aft::reset(exec, stream);
+          aft::simple(exec, q, q, q, out{y.data(), {3, 2, 6}},
+                      aft::options{.causal = true, .stream = stream, .slot_ids = numbers(ids)});
+          aft::copy(exec, stream, numbers(from), numbers(to));
+        }) == 0);
+}
+
+TEST_CASE("many taps and many slots: one that is named twice is found however far apart the names are") {
+  constexpr index_t m = 1500;
+  std::vector<std::int32_t> taps(m);
+  std::iota(taps.begin(), taps.end(), -700);
+  std::swap(taps[3], taps[1300]);
+  const std::vector<float> x(12, 0.5f), values(m, 0.25f);
+  std::vector<float> y(12);
+  const in q{x.data(), {1, 4, 3}};
+  const auto conv = [&] {
+    return error_of([&] {
+      aft::conv(q, q, q,
+                aft::sparse_filter{aft::tensor_view<const std::int32_t, 2>{taps.data(), {1, m}},
+                                   aft::tensor_view<const float, 2>{values.data(), {1, m}}},
+                out{y.data(), {1, 4, 3}});
+    });
+  };
+  CHECK(conv() == "no shape_error");
+  for (const auto& [one, other] :
+       {std::pair<std::size_t, std::size_t>{0, 1499}, {511, 512}, {600, 1030}, {1025, 1498}}) {
+    const std::int32_t kept = taps[other];
+    taps[other] = taps[one];
+    check_parts(conv(), {"'taps' of filter", "every offset once in a head", "twice in head 0"});
+    taps[other] = kept;
+  }
+
+  constexpr index_t slots = 40000;
+  const auto spec = aft::stream_spec::simple<float>(1, 1);
+  struct alignas(64) line {
+    std::byte bytes[64];
+  };
+  std::vector<line> state(static_cast<std::size_t>(slots * spec.bytes() / 64));
+  const aft::stream_view stream{spec, static_cast<void*>(state.data()), slots};
+  aft::reset(aft::cpu{}, stream);
+  const auto stream_call = [&](const std::array<std::int32_t, 4>& ids) {
+    const std::vector<float> one(4, 0.5f);
+    std::vector<float> to(4);
+    const in x1{one.data(), {4, 1, 1}};
+    return error_of([&] {
+      aft::simple(
+          x1, x1, x1, out{to.data(), {4, 1, 1}},
+          aft::options{
+              .causal = true, .stream = stream, .slot_ids = aft::tensor_view<const std::int32_t, 1>{ids.data(), {4}}});
+    });
+  };
+  CHECK(stream_call({39000, 5, 39001, 6}) == "no shape_error");
+  CHECK(stream_call({32768, -1, 0, -1}) == "no shape_error");
+  check_parts(stream_call({39000, 5, 6, 39000}), {"'slot_ids'", "slot 39000 twice"});
+  check_parts(stream_call({32767, 39000, 6, 32767}), {"'slot_ids'", "slot 32767 twice"});
+}
