@@ -68,6 +68,16 @@ TEST_CASE("allocations: none for a sparse filter, with taps in any order") {
           aft::conv_backward(exec, q, q, q, filter, q, gradient(0), gradient(1), gradient(2),
                              aft::tensor_view<float, 2>{dvalues.data(), {2, 6}});
         }) == 0);
+  // Packed, each sequence has scratch of its own length, from what trials measured.
+  const std::vector<std::int32_t> offsets{0, 1, 6, 6, 8, 10};
+  const in rows{x.data(), {1, 10, 6}};
+  const auto of_rows = [&](index_t i) { return out{dx.data() + 60 * i, {1, 10, 6}}; };
+  CHECK(taken_by([&](const aft::cpu& exec) {
+          aft::conv_backward(
+              exec, rows, rows, rows, filter, rows, of_rows(0), of_rows(1), of_rows(2),
+              aft::tensor_view<float, 2>{dvalues.data(), {2, 6}},
+              aft::options{.query_offsets = aft::tensor_view<const std::int32_t, 1>{offsets.data(), {6}}});
+        }) == 0);
 }
 
 TEST_CASE("allocations: none for slots in any order, nor for copies of them") {
