@@ -259,7 +259,7 @@ class sparse_block {
                                               bool streamed) const {
     constexpr index_t L = lanes<C>, line = 64 / index_t{sizeof(C)};
     const index_t width = own_.width, next_row = rows_ahead * p_.q.sx[2], step = stored.step(), taps = taps_.count();
-    const vec<C> zero(C(0)), near(shared_gate<C>);
+    const vec<C> zero(C(0)), shared(shared_gate<C>);
     const C* begin = stored.begin();
     for (index_t l = 0; l < width; l += U * L, q += U * L, y += U * L) {
       for (index_t c = 0; c < U * L; c += line) AFT_PREFETCH(q + next_row + c);
@@ -284,7 +284,7 @@ class sparse_block {
         }
         stored.mark_unproven(l, l + U * L);
         write_unproven(t, l, l + U * L, y);
-      } else if (xsimd::all(size <= near)) {
+      } else if (xsimd::all(size <= shared)) {
         AFT_UNROLL(4)
         for (index_t j = 0; j < U; ++j) {
           const vec<C> e = exp_near<C, true>(query[j], zero);
