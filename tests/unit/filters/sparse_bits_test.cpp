@@ -78,8 +78,9 @@ TEST_CASE("results that no cache keeps have the bits of small ones") {
 TEST_CASE_TEMPLATE("results alone have the bits of those beside averages, in the place of q too", T, float, double) {
   unsigned seed = 600;
   // Heads of whole vectors, of parts of one, of several, and of one channel.
-  for (const auto& [d, H] : {std::array<index_t, 2>{64, 1}, {64, 4}, {64, 16}, {192, 16}, {64, 64}, {100, 10}})
+  for (const auto& shape : {std::array<index_t, 2>{64, 1}, {64, 4}, {64, 16}, {192, 16}, {64, 64}, {100, 10}})
     for (index_t m : {0, 1, 3}) {
+      const auto d = shape[0], H = shape[1];
       random_call<T, 2> c{.grid = {5, 7}, .d = d, .hk = d, .H = H, .m = m};
       c.draw(++seed, 1, 2, 3);
       // Keys that have most of a row's mass, which taps take away; queries beyond the range of a gate; hidden keys.
