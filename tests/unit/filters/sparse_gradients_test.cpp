@@ -338,8 +338,9 @@ TEST_CASE("sparse gradients: packed sequences without a pair have gradients of 0
 TEST_CASE_TEMPLATE("sparse gradients: of values with a stride of 0 over heads, over taps, over both the sum", T, float,
                    double) {
   unsigned seed = 500;
-  for (const auto& [heads, taps] : {std::pair{true, false}, {false, true}, {true, true}})
+  for (const auto& over : {std::array{true, false}, {false, true}, {true, true}})
     for (bool causal : {false, true}) {
+      const bool heads = over[0], taps = over[1];
       random_call<T, 1> c{.grid = {9}, .d = 6, .hk = 6, .H = 3, .m = 4};
       c.o.causal = causal;
       c.draw(++seed, 2, 2, 7);
