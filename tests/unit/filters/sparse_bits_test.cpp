@@ -10,14 +10,11 @@
 
 namespace {
 
+using namespace aft::test::sparse;
 using aft::index_t;
 using aft::tensor_view;
 using aft::test::any_executor;
 using aft::test::default_executor;
-using aft::test::sparse::call_conv;
-using aft::test::sparse::number;
-using aft::test::sparse::numbers;
-using aft::test::sparse::random_call;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 

@@ -8,14 +8,10 @@
 
 namespace {
 
+using namespace aft::test::sparse;
 using aft::index_t;
 using aft::tensor_view;
 using aft::test::default_executor;
-using aft::test::sparse::call_conv;
-using aft::test::sparse::number;
-using aft::test::sparse::numbers;
-using aft::test::sparse::random_call;
-using aft::test::sparse::widen;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 

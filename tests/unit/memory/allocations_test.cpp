@@ -50,6 +50,23 @@ long taken_by(const F& call) {
 using in = aft::tensor_view<const float, 3>;
 using out = aft::tensor_view<float, 3>;
 
+/// Slots, which begin where 64 bytes do.
+class slot_memory {
+ public:
+  slot_memory(const aft::stream_spec& spec, index_t slots)
+      : spec_(spec), slots_(slots), lines_(static_cast<std::size_t>(slots * spec.bytes() / 64)) {}
+
+  aft::stream_view<> view() { return {spec_, lines_.data(), slots_}; }
+
+ private:
+  struct alignas(64) line {
+    std::byte bytes[64];
+  };
+  aft::stream_spec spec_;
+  index_t slots_;
+  std::vector<line> lines_;
+};
+
 }  // namespace
 
 TEST_CASE("allocations: what the standard library takes is counted") {
@@ -82,12 +99,8 @@ TEST_CASE("allocations: none for a sparse filter, with taps in any order") {
 
 TEST_CASE("allocations: none for slots in any order, nor for copies of them") {
   constexpr index_t slots = 4;
-  const auto spec = aft::stream_spec::simple<float>(6, 6);
-  struct alignas(64) line {
-    std::byte bytes[64];
-  };
-  std::vector<line> state(static_cast<std::size_t>(slots * spec.bytes() / 64));
-  const aft::stream_view stream{spec, static_cast<void*>(state.data()), slots};
+  slot_memory memory(aft::stream_spec::simple<float>(6, 6), slots);
+  const aft::stream_view<> stream = memory.view();
   std::vector<float> x(36, 0.5f), y(36);
   const in q{x.data(), {3, 2, 6}};
   const std::vector<std::int32_t> ids{3, 0, 2}, from{2, 0}, to{3, 1};
@@ -128,12 +141,8 @@ TEST_CASE("many taps and many slots: one that is named twice is found however fa
   }
 
   constexpr index_t slots = 40000;
-  const auto spec = aft::stream_spec::simple<float>(1, 1);
-  struct alignas(64) line {
-    std::byte bytes[64];
-  };
-  std::vector<line> state(static_cast<std::size_t>(slots * spec.bytes() / 64));
-  const aft::stream_view stream{spec, static_cast<void*>(state.data()), slots};
+  slot_memory memory(aft::stream_spec::simple<float>(1, 1), slots);
+  const aft::stream_view<> stream = memory.view();
   aft::reset(aft::cpu{}, stream);
   const auto stream_call = [&](const std::array<std::int32_t, 4>& ids) {
     const std::vector<float> one(4, 0.5f);
