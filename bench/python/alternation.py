@@ -45,6 +45,17 @@ def ratios(product, mix):
     return found
 
 
+def table(record):
+    """Lines of the page."""
+    low, high = record["quartiles"]
+    yield (f"{record['threads']} threads on {record['cores']} cores of {record['processor']}, PyTorch {record['torch']}, commit "
+           f"`{record['commit'][:12]}`, {record['date']}, load {record['load'][0]} before:")
+    yield ""
+    yield "| alternating over both alone | half of the turns | turns |"
+    yield "|---|---|---|"
+    yield f"| {record['ratio']} | {low} to {high} | {record['turns']} |"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", type=pathlib.Path)
