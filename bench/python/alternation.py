@@ -17,9 +17,6 @@ import pathlib
 import statistics
 import time
 
-import torch
-
-import aft.torch
 from record import measured
 
 TURNS, CALLS = 21, 40
@@ -57,6 +54,10 @@ def table(record):
 
 
 def main():
+    import torch
+
+    import aft.torch
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", type=pathlib.Path)
     parser.add_argument("--threads", type=int, help="PyTorch's choice by default")

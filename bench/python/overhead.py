@@ -17,10 +17,7 @@ import tempfile
 import time
 import timeit
 
-import numpy
-
-import aft
-from record import processor
+from record import git, processor
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPETITIONS, CALLS = 50, 2000
@@ -40,9 +37,24 @@ def of_c(prefix):
         return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
 
 
+def table(record):
+    """Lines of the page."""
+    yield (f"Microseconds of one call on a position of 8 channels in float, on one thread of {record['processor']}, commit "
+           f"`{record['commit'][:12]}`, {record['date']}:")
+    yield ""
+    yield "| call | us |"
+    yield "|---|---|"
+    for name, took in record["microseconds"].items():
+        yield f"| {name} | {took:g} |"
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
+    import numpy
+
+    import aft
+
     x, y = numpy.ones((1, 1, 8), numpy.float32), numpy.empty((1, 1, 8), numpy.float32)
     w = numpy.zeros((1, 1), numpy.float32)
     times = {"aft_simple from C": of_c(pathlib.Path(sys.argv[1])),
@@ -55,7 +67,7 @@ def main():
         print(f"{name:20} {took:6.2f} us")
     if len(sys.argv) == 3:
         found = {"microseconds": {name: round(took, 2) for name, took in times.items()}, "processor": processor(),
-                 "date": time.strftime("%Y-%m-%d", time.gmtime()), "aft": aft.build_info(),
+                 "commit": git("rev-parse", "HEAD"), "date": time.strftime("%Y-%m-%d", time.gmtime()), "aft": aft.build_info(),
                  "python": platform.python_version(),
                  "numpy": numpy.__version__}
         pathlib.Path(sys.argv[2]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -22,12 +22,14 @@ PAGES = {TOP / "docs/python/torch.md": {f"{RESULTS}/races.json": "bench/python/r
                                         f"{RESULTS}/alternation.json": "bench/python/alternation.py",
                                         f"{RESULTS}/pytorch.json": "tests/python/record_torch.py"},
          TOP / "docs/python/index.md": {f"{RESULTS}/install_time.json": "bench/python/install_time.py",
-                                        f"{RESULTS}/two_threads.json": "bench/python/two_threads.py"}}
+                                        f"{RESULTS}/overhead.json": "bench/python/overhead.py",
+                                        f"{RESULTS}/two_threads.json": "bench/python/two_threads.py",
+                                        f"{RESULTS}/wheel.json": "tests/python/record_wheel.py"}}
 
 
 def table_of(record, file):
     # Programs import what lies beside them.
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str((TOP / file).parent))
     spec = importlib.util.spec_from_file_location("program", TOP / file)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)

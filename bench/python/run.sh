@@ -22,7 +22,7 @@ LD_LIBRARY_PATH=$(sh tests/python/cuda_libraries.sh "$python")
 export PYTHONPATH LD_LIBRARY_PATH
 "$python" bench/python/overhead.py "$build/prefix" "$results/overhead.json"
 "$python" bench/python/torch_overhead.py "$results/torch_overhead.json"
-"$python" bench/python/races.py "$results/races.json" --length 128 --threads 1
+"$python" bench/python/races.py "$results/races.json"
 "$python" bench/python/alternation.py "$results/alternation.json"
 "$python" bench/python/two_threads.py "$results/two_threads.json"
 "$python" bench/python/page.py

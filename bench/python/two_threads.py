@@ -16,9 +16,6 @@ import sys
 import threading
 import time
 
-import numpy as np
-
-import aft
 from record import measured
 
 TURNS = 31
@@ -49,6 +46,10 @@ def seconds(calls, work):
 
 def measured_length(length):
     """A thread's arrays are its own."""
+    import numpy as np
+
+    import aft
+
     draw = np.random.default_rng(0)
 
     def call_of_its_own():

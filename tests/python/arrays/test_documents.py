@@ -32,15 +32,6 @@ def test_the_readme_of_the_package():
     assert names["y"].shape == names["dq"].shape == (2, 100, 8)
 
 
-def test_figures_are_those_of_the_record():
-    page = (TOP / "docs/python/index.md").read_text(encoding="utf-8")
-    record = json.loads((TOP / "bench/results/python/overhead.json").read_text(encoding="utf-8"))
-    section = page.split("## What a call costs")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (`.*) \| ([\d.]+) \|$", section, re.M)
-    shown = {call.replace("`", "").strip(): float(took) for call, took in rows}
-    assert shown == record["microseconds"] and record["processor"] in section
-
-
 def program(script):
     """One of bench/python, as a module."""
     spec = importlib.util.spec_from_file_location(script, TOP / f"bench/python/{script}.py")
