@@ -20,8 +20,8 @@ template <class Real>
 class embedding {
  public:
   embedding(index_t channels, index_t context, index_t max_rows)
-      : bytes("embedding.bytes", {vocabulary, channels}, role::matrix),
-        positions("embedding.positions", {context, channels}, role::matrix, share::rows),
+      : bytes("embedding.bytes", {vocabulary, channels}, role::table),
+        positions("embedding.positions", {context, channels}, role::table, share::rows),
         norm("head.norm", channels, max_rows),
         channels_(channels),
         normed_(max_rows * channels),

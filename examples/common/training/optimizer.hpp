@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW with clipping at a global norm, a warm-up and a cosine.
+// AdamW with clipping at a global norm, a warm-up and a cosine; for matrices Muon, where it is asked for.
 #pragma once
 
 #include "common/layers/parameter.hpp"
@@ -9,9 +9,11 @@ namespace examples {
 
 struct optimizer_settings {
   double learning_rate = 3e-3;
-  double bias_scale = 1;  // of the position biases' learning rate
+  double bias_scale = 1;   // of the position biases' learning rate
+  double matrix_rate = 0;  // of matrices, by Muon; 0: they are AdamW's, at learning_rate
   std::int64_t steps = 500;
   std::int64_t warm_up = 60;
+  double momentum = 0.95;  // Muon's
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-8;
@@ -41,7 +43,11 @@ class optimizer {
     index_t first;
     index_t count;
   };
+  bool by_muon(const parameter<float>& p) const { return p.kind == role::matrix && settings_.matrix_rate > 0; }
   double gradient_norm(int threads);
+  /// Parts are of the highest learning rate.
+  void adamw_step(const slice& at, double part, float clip);
+  void muon_step(const slice& at, double part);
 
   parameter_list<float> parameters_;
   optimizer_settings settings_;

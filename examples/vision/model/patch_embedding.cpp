@@ -10,7 +10,7 @@ template <class Real>
 patch_embedding<Real>::patch_embedding(const patch_grid& grid, index_t channels, bool with_positions, index_t max_batch)
     : weight("embedding.patches", {grid.pixels(), channels}, role::matrix),
       bias("embedding.bias", {channels}, role::vector),
-      positions("embedding.positions", {with_positions ? grid.count() : 0, channels}, role::matrix),
+      positions("embedding.positions", {with_positions ? grid.count() : 0, channels}, role::table),
       grid_(grid),
       channels_(channels),
       patches_(max_batch * grid.count() * grid.pixels()) {}

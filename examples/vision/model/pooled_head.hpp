@@ -16,7 +16,7 @@ class pooled_head {
  public:
   pooled_head(index_t channels, index_t classes, index_t time, index_t max_batch)
       : norm("head.norm", channels, max_batch * time),
-        weight("head.weight", {channels, classes}, role::matrix),
+        weight("head.weight", {channels, classes}, role::table),
         bias("head.bias", {classes}, role::vector),
         channels_(channels),
         classes_(classes),

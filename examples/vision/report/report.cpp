@@ -48,6 +48,7 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"gated", m.filter.gated},
         {"connected", m.filter.connected},
         {"one_tap", m.filter.one_tap},
+        {"matrix_learning_rate", r.settings.matrix_rate},
         {"filter_entropy", m.filter.entropy},
         {"begun_with", printable(r.begun_with)},
         {"parameters", r.parameters},

@@ -6,7 +6,7 @@ namespace examples::vision {
 
 namespace {
 
-constexpr file_format format{"aft vision classifier 2", "data_fnv1a"};
+constexpr file_format format{"aft vision classifier 3", "data_fnv1a"};
 
 training_settings settings_from(const metadata_reader& f) {
   training_settings s;
@@ -25,6 +25,7 @@ training_settings settings_from(const metadata_reader& f) {
   s.shape.filter.one_tap = f.integer<int>("one_tap") != 0;
   s.shape.filter.entropy = f.real("filter_entropy");
   s.shape.bias_rank = f.integer<index_t>("bias_rank", 0);
+  s.matrix_rate = f.real("matrix_lr");
   read_settings(f, s);
   check(s);
   return s;
@@ -56,6 +57,7 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
       {"connected", text(int{s.shape.filter.connected})},
       {"one_tap", text(int{s.shape.filter.one_tap})},
       {"filter_entropy", exact(s.shape.filter.entropy)},
+      {"matrix_lr", exact(s.matrix_rate)},
       {"step", text(state.steps_done())},
       {format.fingerprint, text(data_fingerprint)},
   };

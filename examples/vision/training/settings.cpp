@@ -46,6 +46,10 @@ void add_classify_options(CLI::App& app, command_line& line) {
   app.add_option("--images", line.images, "Learn from the first so many training images only")->check(positive);
   app.add_option("--test-images", line.test_images, "Test with the first so many test images only")->check(positive);
   app.add_option("--epochs", line.epochs, "How often every training image is seen")->check(positive);
+  app.add_option("--matrix-lr", line.matrix_rate,
+                 "Highest learning rate of the layers' matrices, by Muon; 0: AdamW as for the rest")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--patch", line.patch, "Side of a patch in pixels")->check(positive);
   app.add_flag("--naive-filter", line.filter.naive, "conv2d: filters without gain and shift (AFT Table 10)");
   app.add_flag("--without-query", line.ungated, "conv2d: no gate (AFT Table 12)");
@@ -75,8 +79,8 @@ void add_classify_options(CLI::App& app, command_line& line) {
            "Learning rate of the position bias over that of the rest (conv2d 10, full and local 30, factors 4)",
        .seed = "Names the initial weights and the order of the images",
        .quick = "conv2d alone on a third of the images, a minute in all"},
-      {"--epochs", "--patch", "--naive-filter", "--without-query", "--window-only", "--one-tap", "--filter-entropy",
-       "--begin-with"});
+      {"--epochs", "--matrix-lr", "--patch", "--naive-filter", "--without-query", "--window-only", "--one-tap",
+       "--filter-entropy", "--begin-with"});
 }
 
 void complete_classify(CLI::App& app, command_line& line) {
@@ -109,6 +113,7 @@ training_settings settings_for(const command_line& line, mixer_kind mixer, const
   if (line.steps == 0 && steps > 1e12) throw user_error("--epochs: more steps than anybody can wait for");
   s.steps = line.steps > 0 ? line.steps : static_cast<std::int64_t>(steps);
   s.learning_rate = line.learning_rate;
+  s.matrix_rate = line.matrix_rate;
   s.bias_scale = line.bias_scale > 0 ? line.bias_scale : default_bias_scale(mixer, s.shape.bias_rank);
   s.seed = line.seed;
   check(s);
@@ -128,6 +133,7 @@ void check(const training_settings& s) {
   require(in(m.window, 1, 65536), "--window " + std::to_string(m.window) + ": out of range");
   require(m.filter.entropy >= 0 && m.filter.entropy < 1e6,
           "--filter-entropy " + std::to_string(m.filter.entropy) + ": out of range");
+  require(s.matrix_rate >= 0 && s.matrix_rate < 1e3, "--matrix-lr " + std::to_string(s.matrix_rate) + ": out of range");
   require(in(m.classes, 2, 256), "classes: " + std::to_string(m.classes) + ", out of range");
   check_run(s);
 }

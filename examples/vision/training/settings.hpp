@@ -13,6 +13,7 @@ namespace examples::vision {
 /// A checkpoint holds these: the same settings and the same images give the same losses, bit for bit.
 struct training_settings : run_settings {
   classifier_shape shape;
+  double matrix_rate = 0;  // Muon's; 0: AdamW alone
 };
 
 struct command_line : run_line {
@@ -25,6 +26,7 @@ struct command_line : run_line {
   index_t test_images = 0;  // 0: all
   double epochs = 2;        // where no steps are given
   index_t patch = 2;
+  double matrix_rate = 0.02;
   filter_choices filter;
   std::vector<index_t> test_grids;            // sides
   std::filesystem::path begin_with, names;    // another model's weights, and what they are called there

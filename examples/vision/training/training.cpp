@@ -28,6 +28,12 @@ const training_settings& fitting(const checkpoint& from, const image_set& data) 
   return from.settings;
 }
 
+optimizer_settings choices_of(const training_settings& s) {
+  optimizer_settings o = optimizer_settings_of(s);
+  o.matrix_rate = s.matrix_rate;
+  return o;
+}
+
 }  // namespace
 
 training::training(const training_settings& settings, const image_set& data, int threads)
@@ -35,7 +41,7 @@ training::training(const training_settings& settings, const image_set& data, int
       data_(data),
       fingerprint_(data.fingerprint()),
       model_(settings.shape, settings.batch, threads),
-      optimizer_(model_.parameters(), optimizer_settings_of(settings)) {
+      optimizer_(model_.parameters(), choices_of(settings)) {
   model_.initialize(settings.seed);
 }
 

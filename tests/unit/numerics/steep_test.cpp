@@ -107,3 +107,34 @@ TEST_CASE("steep: biases that rise or fall along the keys, under keys that oppos
         }
   }
 }
+
+TEST_CASE("steep: a filter with one tap far above the others, which rows at the border do not see") {
+  std::vector<setup> all(5, {.call = op::conv, .B = 2, .d = 3, .grid = {T}, .taps = {7}});
+  all[1].causal = true;
+  for (std::size_t i : {2U, 3U, 4U}) {
+    all[i].grid = {5, T / 5};
+    all[i].taps = {3, 5};
+  }
+  // Channels that share keys and filters: classes of four and of twenty.
+  all[3].d = 16;
+  all[3].hk = all[3].H = 4;
+  all[4].d = 40;
+  all[4].hk = all[4].H = 2;
+  for (setup s : all)
+    for (auto type : {aft::dtype::f32, aft::dtype::f64, aft::dtype::bf16})
+      // From where sums are proven by their scale alone, past where they have to show it, to where they cannot.
+      for (double height : {24., 36., 48., 60., 72., 84., 96.})
+        for (bool first : {false, true}) {
+          ++s.seed;
+          numbers x = random_numbers(s);
+          const std::size_t taps = x.r.size() / static_cast<std::size_t>(completed(s).H);
+          const double raised = type == aft::dtype::f64 ? 9 * height : height;
+          for (std::size_t j = first ? 0 : taps - 1; j < x.r.size(); j += taps) x.r[j] += raised;
+          // Gradients that are small or 0 in places leave sums that show nothing.
+          for (std::size_t i = 0; i < x.dy.size(); ++i)
+            if (i % 5 == 0) x.dy[i] *= i % 10 == 0 ? 0 : 1e-9;
+          CAPTURE(raised);
+          CAPTURE(first);
+          check_once(type, s, x);
+        }
+}

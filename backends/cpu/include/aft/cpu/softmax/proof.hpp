@@ -11,6 +11,18 @@ namespace aft::inline AFT_ISA::cpu_impl {
 template <class C>
 inline constexpr C most_scale = sizeof(C) == 4 ? C(40) : C(400);
 
+/// Beyond most_scale and up to this, sums prove themselves: see kept_sum.
+template <class C>
+inline constexpr C furthest_scale = sizeof(C) == 4 ? C(120) : C(1000);
+
+/// A sum of so many terms, of which each lost at most 2^-125 (2^-1021): from this size on the sum has kept all but
+/// 2^-28 (2^-57) of itself, whatever multiplies it. A filter that has learned to look at one tap alone leaves rows at
+/// the border, which do not see it, so far below the others that most_scale holds for few keys, and their sums tell.
+template <class C>
+inline vec<C> kept_sum(index_t terms) {
+  return vec<C>(static_cast<C>(terms) * (sizeof(C) == 4 ? C(0x1p-97) : C(0x1p-964)));
+}
+
 /// Below it the power of two comes last, see scaled_factor.
 template <class C>
 inline constexpr C least_scale = sizeof(C) == 4 ? C(-60) : C(-800);
@@ -19,16 +31,18 @@ inline constexpr C least_scale = sizeof(C) == 4 ? C(-60) : C(-800);
 template <class C>
 struct scaled_factor {
   vec<C> mantissa, scale, factor;
-  vec_mask<C> within;  ///< x lies in the given range, and the scale where a product with it loses nothing
+  vec_mask<C> within;   ///< x lies in the given range, and the scale where a product with it loses nothing
+  vec_mask<C> reaches;  ///< x does, and the scale lies where a product with it loses nothing of what kept_sum has kept
 
   scaled_factor(const vec<C>& x, const vec<C>& exponents, C range) {
-    const vec<C> most(most_scale<C>);
+    const vec<C> furthest(furthest_scale<C>);
     within = (xsimd::abs)(x) <= vec<C>(range);
     const split_exp<C> e = exp_weight_whole<C>(xsimd::select(within, x, vec<C>(C(0))));
     mantissa = e.mantissa;
     scale = e.exponent + exponents;
-    factor = mantissa * pow2<C>(xsimd::select(scale > most, most, scale));
-    within = within && (scale <= most);
+    factor = mantissa * pow2<C>(xsimd::select(scale > furthest, furthest, scale));
+    reaches = within && (scale <= furthest);
+    within = within && (scale <= vec<C>(most_scale<C>));
   }
   /// mantissa 2^scale x a b, where a and b are powers of two. That of the factor comes last where alone it would
   /// underflow, though with theirs the result need not.

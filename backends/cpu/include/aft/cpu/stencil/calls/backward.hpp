@@ -51,6 +51,7 @@ struct key_gradients {
                                         value_inverse_scale = load(cs.inverse_scale);
     const vec<C> exponents = load(table.exponent) + load(ps.exponent), by = load(cs.scale);
     const auto usable = load(ps.usable) == one;
+    const vec<C> kept = kept_sum<C>(p.Tq);
     for (index_t i = 0; i < s1 - s0; ++i) {
       const vec<C> key = load(k + i * L);
       const vec<C> value = load(v + i * L);
@@ -59,8 +60,11 @@ struct key_gradients {
       const vec<C> A = load(block.sums + i * 2 * L);
       const vec<C> B = load(block.sums + i * 2 * L + L);
       vec<C> dv = e.times(A, inverse_scale, one);
-      vec<C> dk_lane = e.times((value * by) * A - B, inverse_scale, value_inverse_scale);
-      const auto proven = hidden || (usable && e.within && is_finite<C>(dv) && is_finite<C>(dk_lane));
+      const vec<C> vA = (value * by) * A;
+      vec<C> dk_lane = e.times(vA - B, inverse_scale, value_inverse_scale);
+      const auto keeps = ((xsimd::abs)(A) >= kept) && ((xsimd::abs)(vA) + (xsimd::abs)(B) >= kept + kept);
+      const auto proven =
+          hidden || (usable && (e.within || (e.reaches && keeps)) && is_finite<C>(dv) && is_finite<C>(dk_lane));
       dv = xsimd::select(hidden, zero, dv);
       dk_lane = xsimd::select(hidden, zero, dk_lane);
       if (!xsimd::all(proven)) {
