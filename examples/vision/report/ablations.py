@@ -64,7 +64,7 @@ def kept(one):
 
 
 def run_all(program, file, options):
-    runs = {name_of(changes): (*merged(DEFAULTS, changes), *options) for group in GROUPS.values() for changes in group.values()}
+    runs = {name_of(changes): (*merged(DEFAULTS, changes), "--matrix-lr", "0", *options) for group in GROUPS.values() for changes in group.values()}
     document = run_missing([program, "classify"], file, runs, kept)
     document["groups"] = {title: {label: name_of(changes) for label, changes in group.items()} for title, group in GROUPS.items()}
     write(file, document)

@@ -45,7 +45,8 @@ def run_all(program, file, options):
         ends = ("--save", str(weights)) if name == "attention" else ()
         if arguments[-1] == "--begin-with":
             ends = (str(weights),)
-        runs[name] = (*arguments, *ends, *options)
+        # The papers' comparison is of weights, not of optimizers: AdamW alone, as theirs.
+        runs[name] = ("--matrix-lr", "0", *arguments, *ends, *options)
     draw(run_missing([program, "classify"], file, runs, kept), pathlib.Path(file).with_suffix(".png"))
 
 
