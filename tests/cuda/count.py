@@ -3,7 +3,7 @@
 """Counts what calls cost on a GPU without one: instructions of the kernels' loops, launches, bytes, and estimates.
 
 count.py --write|--check --nvcc=<nvcc> --recorder=<program> <arch>=<cubin>,<report.json>...
-Written to docs/developing/cuda-counts.md and to tests/cuda/count/counts.json. --check fails where one has grown, and where
+Written to docs/developing/cuda/counts.md and to tests/cuda/count/counts.json. --check fails where one has grown, and where
 the files are not what they would be now; --write after the growth has been judged. Another release of nvcc makes other
 code: then only launches and scratch are compared, and it says so.
 """
@@ -23,7 +23,7 @@ import page  # noqa: E402
 from kernel_table import release_of  # noqa: E402
 
 COUNTS = TOP / "tests/cuda/count/counts.json"
-PAGE = TOP / "docs/developing/cuda-counts.md"
+PAGE = TOP / "docs/developing/cuda/counts.md"
 MEASURED = TOP / "bench/results/gpu/h200.json"
 
 

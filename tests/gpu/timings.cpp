@@ -214,14 +214,13 @@ void time_shape(const shape& s, const char* type, double copy_rate) {
     if (s.call == op::full || s.call == op::factorized)
       gemm_ms = (backward ? 3 : 1) * gemm_milliseconds(sizeof(T) == 2, s.T, 2 * s.B * s.d);
     std::ostringstream line;
-    line << "\"case\": " << quoted(s.name) << ", \"type\": \"" << type << "\", \"pass\": \""
-         << pass_name(backward) << "\", \"ms\": " << t.ms << ", \"copy_ms\": " << copy_ms
-         << ", \"of_copy\": " << copy_ms / t.ms;
+    line << "\"case\": " << quoted(s.name) << ", \"type\": \"" << type << "\", \"pass\": \"" << pass_name(backward)
+         << "\", \"ms\": " << t.ms << ", \"copy_ms\": " << copy_ms << ", \"of_copy\": " << copy_ms / t.ms;
     if (gemm_ms > 0) line << ", \"cublas_ms\": " << gemm_ms << ", \"of_cublas\": " << gemm_ms / t.ms;
     line << ", \"calls\": " << t.calls << ", \"samples\": " << t.samples << ", \"late\": " << t.late;
     write_line(line.str());
-    std::printf("%-40s %-5s %-17s %9.3f ms, copy %9.3f, cuBLAS %9.3f\n", s.name, type,
-                pass_name(backward), t.ms, copy_ms, gemm_ms);
+    std::printf("%-40s %-5s %-17s %9.3f ms, copy %9.3f, cuBLAS %9.3f\n", s.name, type, pass_name(backward), t.ms,
+                copy_ms, gemm_ms);
     std::fflush(stdout);
   }
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/developing/cuda-counts.md."""
+"""The tables of docs/developing/cuda/counts.md."""
 
 import estimate
 from calls import sizes

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of the sizes that are timed on a GPU would launch there, on a machine that has none: the launch code runs as
-// it is, above a CUDA runtime that notes launches and scratch and does nothing.
+// What calls of the sizes that are timed on a GPU would launch there, on a machine that has none: the launch code runs
+// as it is, above a CUDA runtime that notes launches and scratch and does nothing.
 //
-// recorder warpgroups|mma   A line of JSON for each call, then one for each launch, allocation and clearing that it makes.
-// The device has 132 multiprocessors, and with `warpgroups` the code for sm_90a.
+// recorder warpgroups|mma   A line of JSON for each call, then one for each launch, allocation and clearing that it
+// makes. The device has 132 multiprocessors, and with `warpgroups` the code for sm_90a.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -99,8 +99,8 @@ cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) {
 cudaError_t cudaLaunchKernel(const void* host, dim3 grid, dim3 block, void**, std::size_t shared, cudaStream_t) {
   const auto known = kernels().find(host);
   if (known == kernels().end()) return cudaErrorInvalidDeviceFunction;
-  std::printf("{\"kernel\": \"%s\", \"blocks\": %u, \"threads\": %u, \"dynamic\": %zu}\n", known->second.c_str(), grid.x,
-              block.x, shared);
+  std::printf("{\"kernel\": \"%s\", \"blocks\": %u, \"threads\": %u, \"dynamic\": %zu}\n", known->second.c_str(),
+              grid.x, block.x, shared);
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
