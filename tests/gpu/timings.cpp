@@ -199,6 +199,10 @@ class timed_call {
   std::vector<tensors<T>> sets_;
 };
 
+constexpr const char* pass_name(bool backward) {
+  return backward ? "forward+backward" : "forward";
+}
+
 template <class T>
 void time_shape(const shape& s, const char* type, double copy_rate) {
   const timed_call<T> call(s);
@@ -210,22 +214,24 @@ void time_shape(const shape& s, const char* type, double copy_rate) {
     if (s.call == op::full || s.call == op::factorized)
       gemm_ms = (backward ? 3 : 1) * gemm_milliseconds(sizeof(T) == 2, s.T, 2 * s.B * s.d);
     std::ostringstream line;
-    line << "\"case\": " << quoted(s.name) << ", \"type\": \"" << type << "\", \"pass\": \""
-         << (backward ? "forward+backward" : "forward") << "\", \"ms\": " << t.ms << ", \"copy_ms\": " << copy_ms
-         << ", \"of_copy\": " << copy_ms / t.ms;
+    line << "\"case\": " << quoted(s.name) << ", \"type\": \"" << type << "\", \"pass\": \"" << pass_name(backward)
+         << "\", \"ms\": " << t.ms << ", \"copy_ms\": " << copy_ms << ", \"of_copy\": " << copy_ms / t.ms;
     if (gemm_ms > 0) line << ", \"cublas_ms\": " << gemm_ms << ", \"of_cublas\": " << gemm_ms / t.ms;
     line << ", \"calls\": " << t.calls << ", \"samples\": " << t.samples << ", \"late\": " << t.late;
     write_line(line.str());
-    std::printf("%-40s %-5s %-17s %9.3f ms, copy %9.3f, cuBLAS %9.3f\n", s.name, type,
-                backward ? "forward+backward" : "forward", t.ms, copy_ms, gemm_ms);
+    std::printf("%-40s %-5s %-17s %9.3f ms, copy %9.3f, cuBLAS %9.3f\n", s.name, type, pass_name(backward), t.ms,
+                copy_ms, gemm_ms);
     std::fflush(stdout);
   }
 }
 
 template <class T>
-void call_once(const shape& s) {
+void call_once(const shape& s, const char* type, const call_listener& before) {
   const timed_call<T> call(s);
-  for (bool backward : {false, true}) call.run(0, backward, nullptr);
+  for (bool backward : {false, true}) {
+    if (before) before(s.name, type, pass_name(backward));
+    call.run(0, backward, nullptr);
+  }
   finish_device();
 }
 
@@ -235,11 +241,11 @@ void list_shapes() {
   for (const shape& s : shapes) std::printf("%s\n", s.name);
 }
 
-void call_each(const std::string& only) {
+void call_each(const std::string& only, const call_listener& before) {
   for (const shape& s : shapes) {
     if (std::string(s.name).find(only) == std::string::npos) continue;
-    call_once<bfloat16>(s);
-    call_once<float>(s);
+    call_once<bfloat16>(s, "bf16", before);
+    call_once<float>(s, "f32", before);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace aft::gpu {
@@ -12,7 +13,10 @@ void list_shapes();
 /// of JSON for each. Returns how many shapes that were.
 int write_timings(const std::string& only);
 
+/// What hears of a call before it is made: the shape's name, the type and the pass.
+using call_listener = std::function<void(const char*, const char*, const char*)>;
+
 /// Makes each call once and times nothing: for a profiler that watches the kernels.
-void call_each(const std::string& only);
+void call_each(const std::string& only, const call_listener& before = {});
 
 }  // namespace aft::gpu
