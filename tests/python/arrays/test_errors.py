@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does not fit is refused with a text that says what was expected and what came, before anything is written."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -63,6 +66,13 @@ CASES = {
     "gradient": (lambda: aft.simple_backward(X, X, X, X[:, :4]), ValueError, "argument 'dy'"),
     "kind of dbias": (lambda: aft.full_backward(X, X, X, W, X, out=(None, None, None, aft.Factorized(W, W))),
                       ValueError, "aft::full_backward: argument 'dbias': expected kind AFT_DENSE as 'bias' has"),
+    "kind of dfilter": (lambda: aft.conv_backward(X, X, X, W[0, :4], X, out=(None, None, None, aft.SparseFilter(None, W[0, :4].copy()))),
+                        ValueError, "argument 'dfilter': expected an array as 'filter' is one, got an aft.SparseFilter"),
+    "a place that is none": (lambda: aft.full_backward(X, X, X, aft.Factorized(W[0], W[0]), X,
+                                                       out=(None, None, None, aft.Factorized(True, W[0].copy()))),
+                             TypeError, "argument 'dbias.u': expected an array"),
+    "truth": (lambda: aft.simple(X, X, X, causal=np.zeros(2)), ValueError, "argument 'causal': expected True or False"),
+    "tau": (lambda: aft.gumbel_filter(W[0], W[0], 10 ** 400), ValueError, "argument 'tau'"),
     "number of places": (lambda: aft.full_backward(X, X, X, W, X, out=(None, None, None)), ValueError,
                          "aft::full_backward: argument 'out': expected a tuple of 4"),
     "bytes": (lambda: aft.simple(byte_steps(X), X, X), ValueError,
@@ -159,3 +169,37 @@ def test_references_are_given_back():
         with pytest.raises(ValueError):
             aft.simple(*arguments, out=y[0][:, :2])
     assert [sys.getrefcount(x) for x in arguments] == before
+
+
+def test_flags_may_be_of_numpy():
+    y, lse, average = aft.simple(X, X, X, return_lse=np.True_, return_average=1)
+    assert lse.shape == average.shape == y.shape
+    assert aft.simple(X, X, X, return_lse=np.False_).shape == X.shape
+
+
+ANOTHER_INTERPRETER = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import aft
+run = getattr(interpreters, "run_string", None) or interpreters.exec
+code = "import sys; sys.path[:] = %r\\ntry:\\n    import aft\\nexcept ImportError as e:\\n    print(e, flush=True)" % (sys.path,)
+other = interpreters.create()
+run(other, code)
+interpreters.destroy(other)
+error = aft.DeviceError
+for name in [name for name in sys.modules if name.split(".")[0] == "aft"]:
+    del sys.modules[name]
+import aft
+assert aft.DeviceError is error
+print(aft.isa())
+"""
+
+
+def test_one_interpreter_of_a_process():
+    """Another one is told so when it imports, and not by what its classes are not. The first may import it anew."""
+    done = subprocess.run([sys.executable, "-c", ANOTHER_INTERPRETER], capture_output=True, text=True, check=True)
+    assert "aft has been imported by another interpreter of this process" in done.stdout
+    assert done.stdout.split()[-1] == aft.isa()

@@ -113,6 +113,19 @@ def test_what_does_not_fit():
         aft.torch.simple(q, q, q, causal=True, stream=aft.Stream.simple(D, D, dtype=torch.float32))
 
 
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
+def test_the_stream_of_a_layer_under_autocast(make):
+    """Slots have the type of the weights, and calls that autocast would make of another go on from them."""
+    layer = layer_of(make)
+    x, stream = torch.randn(B, 4, D), layer.stream(B)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer.step(x, stream)
+    assert [stream.position(slot) for slot in range(B)] == [4, 4]
+    whole = layer.step(x, layer.stream(B))
+    # Inputs, keys, values and result are rounded to 8 bits; each moves the result by that part of its size, D times.
+    assert (y - whole).abs().max() <= 2.0 ** -8 * 4 * D * whole.abs().max()
+
+
 def test_a_stream_under_autocast():
     layer = layer_of(LAYERS["simple"])
     x = torch.randn(1, 4, D)

@@ -225,3 +225,32 @@ def test_the_current_stream_lies_where_the_extension_reads_it():
     current = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))(table[6])
     stream = ctypes.c_void_p(1)
     assert current(1, 0, ctypes.byref(stream)) == 0 and stream.value is None
+
+
+def test_arguments_that_are_none_of_theirs():
+    """Each is named, and no number is cut to a whole one."""
+    q, w = torch.randn(2, 5, 4), torch.zeros(5, 5)
+    for call, text in ((lambda: aft.torch.simple(q, q, q, key_lengths=[2.5, 3]), "argument 'key_lengths': expected whole"),
+                       (lambda: aft.torch.simple(q, q, q, query_lengths=(1, 0.5)), "argument 'query_lengths'"),
+                       (lambda: aft.torch.simple(q, None, q), "argument 'k': expected a tensor, got NoneType"),
+                       (lambda: aft.torch.simple([1], q, q), "argument 'q': expected a tensor, got list"),
+                       (lambda: aft.torch.local(q, q, q, w, 3), "argument 'window': expected an aft.Window, got 3"),
+                       (lambda: aft.torch.simple(q, q, q, causal=True, stream=3), "argument 'stream'")):
+        with pytest.raises(TypeError) as raised:
+            call()
+        assert text in str(raised.value)
+    assert torch.equal(aft.torch.local(q, q, q, w, (2, 1)), aft.torch.local(q, q, q, w, aft.Window(2, 1)))
+    assert aft.torch.simple(q[:0], q[:0], q[:0], key_lengths=[]).shape == (0, 5, 4)
+
+
+def test_out_with_a_history():
+    """Its gradient would be that of numbers which are not there any more."""
+    q = torch.randn(2, 5, 4)
+    out = torch.zeros(2, 5, 4, requires_grad=True)
+    for place in (out, out * 2):
+        before = place.detach().clone()
+        with pytest.raises(RuntimeError, match="has no gradient"):
+            aft.torch.simple(q, q, q, out=place)
+        assert torch.equal(place.detach(), before)
+    with torch.no_grad():
+        assert aft.torch.simple(q, q, q, out=out) is out

@@ -69,7 +69,8 @@ def full(q: Any, k: Any, v: Any, bias: Any, *, causal: bool = False, gate: str =
         out           the array that y is written to, and that is returned. It may be q.
         return_lse, return_average
                       also return lse (B, Tq, hk), log sum_s exp(k + w), and the average before the gate (B, Tq, d), all
-                      of float32, or float64 for float64 data: what a backward call can go on from.
+                      of float32, or float64 for float64 data: what a backward call can go on from. lse needs H to
+                      divide hk: heads that share a key channel have no one lse.
 
     Arrays are NumPy's or of any library with __dlpack__, of float32, float64, float16 or bfloat16, all of data alike,
     with any strides, which are whole elements. They are read where they lie. Returns y (B, Tq, d) in the type of v, as
@@ -83,7 +84,7 @@ def full(q: Any, k: Any, v: Any, bias: Any, *, causal: bool = False, gate: str =
     """
     return _core.forward(FULL, q, k, v, bias, None, causal, gate, outside, arithmetic, mask, key_lengths, query_lengths,
                          first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
-                         True if out is None else out, return_lse or None, return_average or None)
+                         True if out is None else out, True if return_lse else None, True if return_average else None)
 
 
 @overload
@@ -111,7 +112,7 @@ def local(q: Any, k: Any, v: Any, bias: Any, window: Any, *, causal: bool = Fals
     """
     return _core.forward(LOCAL, q, k, v, bias, window, causal, gate, outside, arithmetic, mask, key_lengths,
                          query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
-                         True if out is None else out, return_lse or None, return_average or None)
+                         True if out is None else out, True if return_lse else None, True if return_average else None)
 
 
 @overload
@@ -137,7 +138,7 @@ def simple(q: Any, k: Any, v: Any, *, causal: bool = False, gate: str = "sigmoid
     """
     return _core.forward(SIMPLE, q, k, v, None, None, causal, gate, outside, arithmetic, mask, key_lengths,
                          query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
-                         True if out is None else out, return_lse or None, return_average or None)
+                         True if out is None else out, True if return_lse else None, True if return_average else None)
 
 
 @overload
@@ -169,4 +170,4 @@ def conv(q: Any, k: Any, v: Any, filter: Any, *, causal: bool = False, gate: str
     """
     return _core.forward(CONV, q, k, v, filter, None, causal, gate, outside, arithmetic, mask, key_lengths,
                          query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads, None,
-                         True if out is None else out, return_lse or None, return_average or None)
+                         True if out is None else out, True if return_lse else None, True if return_average else None)

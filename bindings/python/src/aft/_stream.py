@@ -49,16 +49,18 @@ class Stream:
 
     @classmethod
     def _make(cls, op: int, d: int, hk: int, dtype: Any, slots: int, state: Any, window: Window | None = None,
-              taps: int | None = None, capacity: int | None = None) -> Stream:
+              taps: Any = 0, capacity: Any = 0) -> Stream:
         before, after = window or (0, 0)
-        made = _core.Slots(op, _name_of(dtype), d, hk, before, after, taps or 0, capacity or 0, slots, state)
+        made = _core.Slots(op, _name_of(dtype), d, hk, before, after, taps, capacity, slots, state)
         if state is not None and slots not in (1, made.count):
             raise ValueError("aft::stream_spec: argument 'state': expected extent 0 (slots) to be "
                              f"{slots}, got {made.count}")
         self = cls.__new__(cls)
         self._slots, self._state = made, state
         self.operator, self.d, self.hk, self.dtype, self.slots = OPERATORS[op], d, hk, dtype, made.count
-        self.window, self.taps, self.capacity = window, taps, capacity
+        # Each is of one operator; where it is not, it says nothing.
+        self.window = window
+        self.taps, self.capacity = taps if op == CONV else None, capacity if op == FULL else None
         return self
 
     @classmethod
@@ -79,7 +81,7 @@ class Stream:
     def local(cls, d: int, hk: int, window: Window | tuple[int, int], *, dtype: Any, slots: int = 1,
               state: Any = None) -> Stream:
         """For aft.local with that window; other arguments as Stream.full. A position costs O((window + a tile) d)."""
-        return cls._make(LOCAL, d, hk, dtype, slots, state, window=Window(*window))
+        return cls._make(LOCAL, d, hk, dtype, slots, state, window=_window(window))
 
     @classmethod
     def simple(cls, d: int, hk: int, *, dtype: Any, slots: int = 1, state: Any = None) -> Stream:
@@ -120,9 +122,16 @@ class Stream:
         return self._state
 
 
+def _window(window: Any) -> Window:
+    # Its numbers are the extension's to judge, which names each.
+    if not isinstance(window, tuple) or len(window) != 2:
+        raise TypeError(f"aft::stream_spec: argument 'window': expected an aft.Window, got {window!r}")
+    return Window(*window)
+
+
 def _slot(slot: int) -> int:
-    # -1 stands for all of them in the extension; here None does.
-    if slot < 0:
+    # -1 stands for all of them in the extension; here None does. What is no number is named there.
+    if hasattr(slot, "__index__") and slot < 0:
         raise ValueError(f"aft::reset: argument 'slot': expected 0 or more, or None for all, got {slot}")
     return slot
 

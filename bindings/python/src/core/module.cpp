@@ -49,11 +49,6 @@ PyMethodDef functions[] = {
     {"build_info", build_line, METH_NOARGS, "One line about how they were compiled."},
     {}};
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "aft._core",
-                          "The operators of aft on arrays of any library; the package aft documents them.",
-                          // No state of its own that a second interpreter could have.
-                          -1, functions, nullptr, nullptr, nullptr, nullptr};
-
 void add(PyObject* module, const char* called, object value) {
   if (PyModule_AddObject(module, called, value.get()) != 0) throw raised{};
   // A reference that is the module's now.
@@ -66,25 +61,73 @@ object version_text() {
   return object::owned(PyUnicode_FromFormat("%d.%d.%d", version / 10000, version / 100 % 100, version % 100));
 }
 
+/// Types and names that were looked up are of the interpreter that has imported the module first. Another one, whose
+/// classes differ, would be told that its own aft.SparseFilter is no filter.
+void claim_for_this_interpreter() {
+  static std::int64_t owner = -1;
+  const std::int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
+  if (here < 0) throw raised{};
+  if (owner >= 0 && owner != here) {
+    raise(PyExc_ImportError, "aft has been imported by another interpreter of this process, and serves one alone");
+  }
+  owner = here;
+}
+
+/// Whoever throws modules away and imports them again gets the types there are, which objects of theirs have.
+void fill_anew(PyObject* module, PyObject* first) {
+  for (const char* called : {"version", "DeviceError", "Memory", "Slots"}) {
+    add(module, called, object::owned(PyObject_GetAttrString(first, called)));
+  }
+}
+
+void fill_first(PyObject* module) {
+  add(module, "version", version_text());
+  // A RuntimeError, as other libraries raise for a device, yet one that can be caught by itself.
+  device_error =
+      object::owned(PyErr_NewExceptionWithDoc(
+                        "aft.DeviceError",
+                        "An array lies on a device that this build has no kernels for, or the device failed.",
+                        PyExc_RuntimeError, nullptr))
+          .release();
+  add(module, "DeviceError", object::shared(device_error));
+  add_memory_type(module);
+  add_slots_type(module);
+}
+
+/// Returns 0, or -1 with an error set, as a module's slot does.
+int fill(PyObject* module) {
+  static PyObject* first = nullptr;
+  PyObject* const done = guarded([module] {
+    claim_for_this_interpreter();
+    if (first != nullptr) {
+      fill_anew(module, first);
+    } else {
+      fill_first(module);
+      first = object::shared(module).release();
+    }
+    return object::shared(Py_None);
+  });
+  Py_XDECREF(done);
+  return done == nullptr ? -1 : 0;
+}
+
+PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(fill)}, {}};
+
+// Initialised in phases, so that every import asks: of a module made at once Python hands copies to other interpreters.
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "aft._core",
+                          "The operators of aft on arrays of any library; the package aft documents them.",
+                          0,
+                          functions,
+                          slots,
+                          nullptr,
+                          nullptr,
+                          nullptr};
+
 }  // namespace
 
 }  // namespace aft::python
 
 PyMODINIT_FUNC PyInit__core() {
-  using namespace aft::python;
-  return guarded([] {
-    object module = object::owned(PyModule_Create(&definition));
-    add(module.get(), "version", version_text());
-    // A RuntimeError, as other libraries raise for a device, yet one that can be caught by itself.
-    device_error =
-        object::owned(PyErr_NewExceptionWithDoc(
-                          "aft.DeviceError",
-                          "An array lies on a device that this build has no kernels for, or the device failed.",
-                          PyExc_RuntimeError, nullptr))
-            .release();
-    add(module.get(), "DeviceError", object::shared(device_error));
-    add_memory_type(module.get());
-    add_slots_type(module.get());
-    return module;
-  });
+  return PyModuleDef_Init(&aft::python::definition);
 }

@@ -28,10 +28,28 @@ def _flat_bias(bias: Bias) -> tuple[str, Optional[Tensor], Optional[Tensor], Opt
     return "dense", bias, None, None
 
 
-def _integers(values: Optional[Integers]) -> Optional[Tensor]:
+def _integers(operator: Operator, name: str, values: Optional[Integers]) -> Optional[Tensor]:
     if values is None or isinstance(values, torch.Tensor):
         return values
-    return torch.tensor(values, dtype=torch.int64)
+    made = torch.tensor(values)
+    # Asked for int64 at once, torch.tensor would cut 2.5 down to 2. An empty list is of floats.
+    if made.is_floating_point() and made.numel() > 0:
+        raise TypeError(f"aft::{operator.name}: argument '{name}': expected whole numbers, got {values!r}")
+    return made.to(torch.int64)
+
+
+def _check_tensors(operator: Operator, q: Any, k: Any, v: Any) -> None:
+    """The first of the data that is no tensor; further arguments PyTorch's dispatcher names."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, torch.Tensor) and (x is not None or name != "q"):
+            raise TypeError(f"aft::{operator.name}: argument '{name}': expected a tensor, got {type(x).__name__}")
+
+
+def _ends(window: Any) -> tuple[int, int]:
+    """before and after of a window, which may be any pair."""
+    if not isinstance(window, tuple) or len(window) != 2:
+        raise TypeError(f"aft::local: argument 'window': expected an aft.Window, got {window!r}")
+    return window[0], window[1]
 
 
 def _has_one_lse(operator: Operator, k: Tensor, tensors: Sequence[Tensor]) -> bool:
@@ -49,8 +67,10 @@ def _call(operator: Operator, q: Optional[Tensor], k: Tensor, v: Tensor, bias: t
           query_lengths: Optional[Integers], first_query: int, query_offsets: Optional[Integers],
           key_offsets: Optional[Integers], stream: Optional[aft.Stream], slot_ids: Optional[Integers], threads: int,
           out: Optional[Tensor], return_lse: bool, return_average: bool) -> Any:
-    args = (q, k, v, *bias, mask, _integers(key_lengths), _integers(query_lengths), _integers(query_offsets),
-            _integers(key_offsets), causal, gate, outside, arithmetic, first_query, threads)
+    _check_tensors(operator, q, k, v)
+    args = (q, k, v, *bias, mask, _integers(operator, "key_lengths", key_lengths),
+            _integers(operator, "query_lengths", query_lengths), _integers(operator, "query_offsets", query_offsets),
+            _integers(operator, "key_offsets", key_offsets), causal, gate, outside, arithmetic, first_query, threads)
     if stream is None and slot_ids is None and out is None:
         # A backward call needs what a forward call sums up. Without a gradient to come it would be memory for nothing.
         tensors = [x for x in bias if isinstance(x, torch.Tensor)]
@@ -58,10 +78,12 @@ def _call(operator: Operator, q: Optional[Tensor], k: Tensor, v: Tensor, bias: t
                 and _has_one_lse(operator, k, tensors))
         y, lse, average = _FORWARD_OPS[operator.name](*args, save or return_lse, save or return_average)
     else:
+        if stream is not None and not isinstance(stream, aft.Stream):
+            raise TypeError(f"aft::{operator.name}: argument 'stream': expected an aft.Stream, got {stream!r}")
         state = None if stream is None else state_of(stream)
         capacity = 0 if stream is None else stream.capacity or 0
-        y, lse, average = _OUT_OPS[operator.name](*args, return_lse, return_average, out, state, _integers(slot_ids),
-                                                  capacity)
+        ids = _integers(operator, "slot_ids", slot_ids)
+        y, lse, average = _OUT_OPS[operator.name](*args, return_lse, return_average, out, state, ids, capacity)
         y = y if out is None else out
     if not return_lse and not return_average:
         return y
@@ -130,7 +152,7 @@ def local(q: Optional[Tensor], k: Tensor, v: Tensor, bias: Bias, window: aft.Win
 
     Everything else, results and errors as in full. Cost: O(B T width d); the keys outside cost O(B T d) together.
     """
-    before, after = window.before, window.after
+    before, after = _ends(window)
     return _call(LOCAL, q, k, v, (*_flat_bias(bias), before, after), causal, gate, outside, arithmetic, mask,
                  key_lengths, query_lengths, first_query, query_offsets, key_offsets, stream, slot_ids, threads, out,
                  return_lse, return_average)

@@ -30,6 +30,18 @@ int32_t kind_of(PyObject* from) {
   return AFT_DENSE;
 }
 
+/// A member of a bias that is written. True, which stands for a new array elsewhere, would be made and lost here: who
+/// gives a bias has it handed back as it is.
+PyObject* place_in(const place& at, PyObject* bias, Py_ssize_t i) {
+  PyObject* const found = PyTuple_GetItem(bias, i);
+  if (found == nullptr) throw raised{};
+  if (found == Py_True) {
+    raise(PyExc_TypeError, "%s: argument '%s': expected an array of NumPy's, or one with __dlpack__, got bool", at.op,
+          at.argument);
+  }
+  return found;
+}
+
 /// A member of a bias, which keeps it alive.
 PyObject* member(PyObject* bias, Py_ssize_t i) {
   // Fails for a tuple that was made shorter than its class says.
@@ -71,9 +83,13 @@ void filter_result::want(const char* op, PyObject* wanted, const maker& m, const
   taps_ = of.is_sparse() && wanted != Py_None ? of.given_taps() : nullptr;
   PyObject* values = wanted;
   if (PyTuple_Check(wanted) && is_of(wanted, bias_classes::sparse_filter())) {
+    if (!of.is_sparse()) {
+      raise(PyExc_ValueError, "%s: argument 'dfilter': expected an array as 'filter' is one, got an aft.SparseFilter",
+            op);
+    }
     // Handed back as it came, with whatever its owner derived from the class.
     given_ = object::shared(wanted);
-    values = member(wanted, 1);
+    values = place_in({op, "dfilter"}, wanted, 1);
   }
   const array& like = of.values();
   values_.want({op, "dfilter"}, values, m, shape_of(like), type_of(like));
@@ -117,10 +133,10 @@ void bias_result::want(const char* op, PyObject* wanted, const maker& m, const b
     // Of its own kind, not of the bias's: that they agree is the library's to check.
     bias_.kind = kind_of(wanted);
     if (bias_.kind == AFT_FACTORIZED) {
-      u = member(wanted, 0);
-      v = member(wanted, 1);
+      u = place_in({op, "dbias.u"}, wanted, 0);
+      v = place_in({op, "dbias.v"}, wanted, 1);
     } else if (bias_.kind == AFT_BANDED) {
-      w = member(wanted, 0);
+      w = place_in({op, "dbias"}, wanted, 0);
     }
   }
   if (bias_.kind == AFT_FACTORIZED) {

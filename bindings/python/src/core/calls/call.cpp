@@ -40,11 +40,14 @@ std::int32_t choose(const place& at, PyObject* from, const choice (&known)[N]) {
   raise(PyExc_ValueError, "%s: argument '%s': expected one of %U, got %R", at.op, at.argument, list.get(), from);
 }
 
-bool is_true(PyObject* from) {
-  // Anything with a truth, as Python's own functions take it; an array of several elements raises here.
+bool is_true(const place& at, PyObject* from) {
+  // Anything with a truth, as Python's own functions take it. An array of several elements has none, and says so by a
+  // text that does not name the argument; errors of other kinds are their maker's.
   const int answer = PyObject_IsTrue(from);
-  if (answer < 0) throw raised{};
-  return answer != 0;
+  if (answer >= 0) return answer != 0;
+  if (!PyErr_ExceptionMatches(PyExc_ValueError)) throw raised{};
+  PyErr_Clear();
+  raise(PyExc_ValueError, "%s: argument '%s': expected True or False, got %R", at.op, at.argument, from);
 }
 
 std::int32_t to_threads(const char* op, PyObject* from) {
@@ -104,7 +107,7 @@ void options::take_threads(const char* op, PyObject* threads) {
 
 void options::take(const char* op, PyObject* const* values, work_stream& on) {
   take_threads(op, values[threads_at]);
-  c.causal = is_true(values[causal_at]);
+  c.causal = is_true({op, "causal"}, values[causal_at]);
   c.gate = choose({op, "gate"}, values[gate_at], gates);
   c.outside = choose({op, "outside"}, values[outside_at], outsides);
   c.arithmetic = choose({op, "arithmetic"}, values[arithmetic_at], arithmetics);

@@ -19,7 +19,12 @@ std::optional<extents> shape_of_heads(const array& r) {
 double to_tau(const char* op, PyObject* value) {
   const double tau = PyFloat_AsDouble(value);
   if (tau == -1.0 && PyErr_Occurred() != nullptr) {
+    // A whole number beyond the range of double is a number all the same, of a wrong value.
+    const bool is_number = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
     PyErr_Clear();
+    if (is_number) {
+      raise(PyExc_ValueError, "%s: argument 'tau': expected a finite number above 0, got one beyond double", op);
+    }
     raise(PyExc_TypeError, "%s: argument 'tau': expected a number, got %R", op, value);
   }
   return tau;

@@ -26,7 +26,7 @@ class AFTLocal(PositionMixer):
     def __init__(self, d_model: int, max_length: int, window: Union[int, aft.Window], *, heads: int = 1,
                  rank: Optional[int] = 128, causal: bool = False, gate: str = "sigmoid", bias: bool = True,
                  initial_std: float = 0.1, device: Any = None, dtype: Any = None) -> None:
-        self_window = aft.strict(window) if isinstance(window, int) else window
+        self_window = aft.strict(window) if isinstance(window, int) else aft.Window(*window)
         width = max(self_window.before + self_window.after + 1, 0)
         super().__init__(d_model, max_length, width, heads=heads, rank=rank, causal=causal, gate=gate, bias=bias,
                          initial_std=initial_std, device=device, dtype=dtype)

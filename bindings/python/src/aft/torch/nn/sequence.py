@@ -8,6 +8,7 @@ from typing import Any, Optional
 import torch
 
 import aft
+from aft._stream import _name_of
 
 from ..states import state_of
 from .mixer import Mixer, Tensor
@@ -44,5 +45,13 @@ class SequenceMixer(Mixer):
         -1 skips it; left out, sequence b is slot b. Raises ValueError behind the last position that the layer knows.
         """
         q = None if self.query is None else self.query(x)
-        y = self.mix(q, self.key(x), self.value(x), stream=stream, slot_ids=slot_ids)
+        k, v = self.key(x), self.value(x)
+        # Slots keep numbers of their own type, whatever autocast makes of a call.
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = getattr(torch, _name_of(stream.dtype))
+            with torch.autocast(x.device.type, enabled=False):
+                y = self.mix(None if q is None else q.to(dtype), k.to(dtype), v.to(dtype), stream=stream,
+                             slot_ids=slot_ids)
+        else:
+            y = self.mix(q, k, v, stream=stream, slot_ids=slot_ids)
         return self.output(y)  # type: ignore[no-any-return]

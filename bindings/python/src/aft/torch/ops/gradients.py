@@ -57,6 +57,9 @@ def _register(operator: Operator, role: str, derived: Callable[[Any, Arguments],
     below = _below(name)
     if role == BACKWARD:
         places = (*places, operator.bias_end)
+    if role == OUT:
+        # y: writing into a tensor with a history would leave it a history of other numbers.
+        places = (*places, len(defaults) - 4)
 
     def kernel(keyset: Any, *args: Any) -> Any:
         args += defaults[len(args):]
