@@ -12,9 +12,9 @@
 namespace examples {
 
 /// What the optimizer has to know. A matrix multiplies vectors; a table has a row or column for each byte, position or
-/// class. Weight decay is for both, steps that are orthogonal for matrices only. A position bias moves on a learning rate
-/// of its own, because its gradient is a mean over the whole batch and all channels of a head, and Adam's steps of one
-/// size leave it flat next to weights that start 10 times larger.
+/// class. Weight decay is for both, steps that are orthogonal for matrices only. A position bias moves on a learning
+/// rate of its own, because its gradient is a mean over the whole batch and all channels of a head, and Adam's steps of
+/// one size leave it flat next to weights that start 10 times larger.
 enum class role { matrix, table, vector, position_bias };
 
 /// What a backward call leaves in `grad` where each rank has a part of every sequence, and what is left to do.

@@ -32,7 +32,7 @@ template <class C>
 struct scaled_factor {
   vec<C> mantissa, scale, factor;
   vec_mask<C> within;   ///< x lies in the given range, and the scale where a product with it loses nothing
-  vec_mask<C> reaches;  ///< x does, and the scale lies where a product with it loses nothing of what kept_sum has kept
+  vec_mask<C> reaches;  ///< x does, and the scale where a sum may show that it has lost nothing
 
   scaled_factor(const vec<C>& x, const vec<C>& exponents, C range) {
     const vec<C> furthest(furthest_scale<C>);
@@ -44,6 +44,8 @@ struct scaled_factor {
     reaches = within && (scale <= furthest);
     within = within && (scale <= vec<C>(most_scale<C>));
   }
+  /// A product with a sum of this size, of which what kept_sum says is enough, loses nothing.
+  vec_mask<C> keeps(const vec<C>& size, const vec<C>& enough) const { return within || (reaches && (size >= enough)); }
   /// mantissa 2^scale x a b, where a and b are powers of two. That of the factor comes last where alone it would
   /// underflow, though with theirs the result need not.
   vec<C> times(const vec<C>& x, const vec<C>& a, const vec<C>& b) const {

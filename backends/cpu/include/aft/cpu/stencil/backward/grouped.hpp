@@ -143,7 +143,6 @@ struct grouped_gradients {
     const vec<C> exponents = load(table.exponent) + load(lane.ps.exponent);
     const vec<C> by = load(lane.cs.scale), share = load(lane.share);
     const auto usable = load(lane.ps.usable) == one;
-    const vec<C> kept = kept_sum<C>(p.Tq);
     for (index_t i = 0; i < s1 - s0; ++i) {
       const vec<C> key = load(k + i * L);
       const vec<C> value = load(v + i * L);
@@ -151,8 +150,7 @@ struct grouped_gradients {
       const auto hidden = key == vec<C>(-inf);
       const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
       vec<C> dv = e.times(A, inverse_scale, one);
-      const auto kept_all = e.within || (e.reaches && (xsimd::abs)(A) >= kept);
-      const auto proven = hidden || (usable && kept_all && is_finite<C>(dv));
+      const auto proven = hidden || (usable && e.keeps((xsimd::abs)(A), kept_sum<C>(p.Tq)) && is_finite<C>(dv));
       dv = xsimd::select(hidden, zero, dv);
       if (!xsimd::all(proven)) {
         C dv_exact[L], dk_exact[L];
@@ -171,8 +169,7 @@ struct grouped_gradients {
     const stencil_table<C>& table = head_group_tables[i];
     query_block<C>& block = *own.block;
     bool any_open = false;
-    // Of each of the two sums, over the channels of a key too.
-    const vec<C> kept = kept_sum<C>(2 * p.Tq * (p.d / p.hk));
+    const vec<C> kept = kept_sum<C>(2 * p.Tq * (p.d / p.hk));  // two sums, over a key's channels too
     fold_grid<C>(back, table.flipped, table.outside, own.products + i * own.step, rest, block.sums,
                  query_block<C>::most, [&](index_t s0, index_t s1) {
                    for (index_t x = 0; x < n; ++x) {
@@ -190,8 +187,8 @@ struct grouped_gradients {
                        const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
                        const vec<C> vA = load(own.dk + at), B = load(block.sums + (s - s0) * 2 * L + x * L);
                        const vec<C> dk = e.times(vA - B, of.low_unit(), of.high_unit());
-                       const auto kept_all = e.within || (e.reaches && (xsimd::abs)(vA) + (xsimd::abs)(B) >= kept);
-                       const auto proven = hidden || (usable && kept_all && is_finite<C>(dk));
+                       const auto keeps = e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept);
+                       const auto proven = hidden || (usable && keeps && is_finite<C>(dk));
                        any_open = own.settle(own.dk + at, own.open + at, dk, hidden, proven, tile.count) || any_open;
                      }
                    }

@@ -62,9 +62,8 @@ struct key_gradients {
       vec<C> dv = e.times(A, inverse_scale, one);
       const vec<C> vA = (value * by) * A;
       vec<C> dk_lane = e.times(vA - B, inverse_scale, value_inverse_scale);
-      const auto keeps = ((xsimd::abs)(A) >= kept) && ((xsimd::abs)(vA) + (xsimd::abs)(B) >= kept + kept);
-      const auto proven =
-          hidden || (usable && (e.within || (e.reaches && keeps)) && is_finite<C>(dv) && is_finite<C>(dk_lane));
+      const auto keeps = e.keeps((xsimd::abs)(A), kept) && e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept + kept);
+      const auto proven = hidden || (usable && keeps && is_finite<C>(dv) && is_finite<C>(dk_lane));
       dv = xsimd::select(hidden, zero, dv);
       dk_lane = xsimd::select(hidden, zero, dk_lane);
       if (!xsimd::all(proven)) {
