@@ -96,8 +96,8 @@ def worked(counts, registers):
 def tables(counts, registers, measured):
     launched = {launch[0] for call in counts["calls"].values() for device in ("warpgroups", "mma") for launch in call[device]}
     shown = "full causal B128 T1024 d512"
-    return (f"nvcc {counts['nvcc']}.\n\n### Calls\n\n" + call_table(counts, registers, measured) +
-            "\n### One line, step by step\n\n" + worked(counts, registers) +
-            f"\n### Launches of {shown}, bf16, forward and backward, on sm_90a\n\n" +
+    return (f"nvcc {counts['nvcc']}.\n\n## Calls\n\n" + call_table(counts, registers, measured) +
+            "\n## One line, step by step\n\n" + worked(counts, registers) +
+            f"\n## Launches of {shown}, bf16, forward and backward, on sm_90a\n\n" +
             launch_table(counts["calls"], shown, "bf16", "forward+backward") +
-            "\n### Main loops of the kernels that these calls launch\n\n" + kernel_table(counts["kernels"], launched))
+            "\n## Main loops of the kernels that these calls launch\n\n" + kernel_table(counts["kernels"], launched))
