@@ -40,6 +40,12 @@ def merged(defaults, changes):
     return [x for pair in zip(defaults[::2], defaults[1::2]) if pair[0] not in named for x in pair] + list(changes)
 
 
+def by_adamw(arguments):
+    """Ablations are by AdamW alone, as the papers' are, with filters at the rate that suits it."""
+    rate = () if "full" in arguments else ("--bias-lr-scale", "10")
+    return (*arguments, "--matrix-lr", "0", *rate)
+
+
 def name_of(changes):
     """All that a run is given, in an order of its own."""
     return " ".join(sorted(" ".join(merged(DEFAULTS, changes)).replace(" --", "\n--").split("\n")))
@@ -64,7 +70,7 @@ def kept(one):
 
 
 def run_all(program, file, options):
-    runs = {name_of(changes): (*merged(DEFAULTS, changes), "--matrix-lr", "0", *options) for group in GROUPS.values() for changes in group.values()}
+    runs = {name_of(changes): (*by_adamw(merged(DEFAULTS, changes)), *options) for group in GROUPS.values() for changes in group.values()}
     document = run_missing([program, "classify"], file, runs, kept)
     document["groups"] = {title: {label: name_of(changes) for label, changes in group.items()} for title, group in GROUPS.items()}
     write(file, document)

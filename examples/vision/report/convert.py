@@ -46,7 +46,8 @@ def run_all(program, file, options):
         if arguments[-1] == "--begin-with":
             ends = (str(weights),)
         # The papers' comparison is of weights, not of optimizers: AdamW alone, as theirs.
-        runs[name] = ("--matrix-lr", "0", *arguments, *ends, *options)
+        rate = ("--bias-lr-scale", "10") if "conv2d" in arguments else ()
+        runs[name] = ("--matrix-lr", "0", *rate, *arguments, *ends, *options)
     draw(run_missing([program, "classify"], file, runs, kept), pathlib.Path(file).with_suffix(".png"))
 
 
