@@ -24,7 +24,7 @@ struct command_line : run_line {
   std::filesystem::path data = "/usr/share/datasets/fashion-mnist";
   index_t images = 0;       // 0: all
   index_t test_images = 0;  // 0: all
-  double epochs = 4;        // where no steps are given
+  double epochs = 3;        // where no steps are given
   index_t patch = 2;
   double matrix_rate = 0.02;
   filter_choices filter;
