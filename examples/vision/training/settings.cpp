@@ -23,9 +23,9 @@ index_t default_heads(mixer_kind mixer, index_t channels) {
 }
 
 // With the rate of the other weights filters find their form late: by AdamW 76.9 % after 20,000 images against 80.4 %
-// at 10 times the rate, by Muon 82.6 % against 83.4 %. From 5 times on they grow to one tap each, e^50 and more above the
-// others, which is slow and gains nothing. Factors move w by more than their own steps: of rank 32 they come to 79.1 %
-// at 1 times the rate, 80.6 % at 4, and 72.1 % at 30.
+// at 10 times the rate, by Muon 82.6 % against 83.4 %. From 5 times on they grow to one tap each, e^50 and more above
+// the others, which is slow and gains nothing. Factors move w by more than their own steps: of rank 32 they come
+// to 79.1 % at 1 times the rate, 80.6 % at 4, and 72.1 % at 30.
 double default_bias_scale(mixer_kind mixer, index_t bias_rank) {
   if (bias_rank > 0) return 4;
   switch (mixer) {
