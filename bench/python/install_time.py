@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from record import git, processor
+from record import git, processor, two_columns
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
@@ -35,13 +35,9 @@ def seconds(*commands, **variables):
 
 def table(record):
     """Lines of the page."""
-    yield (f"Seconds on {record['cores']} cores of {record['processor']}, without a cache, downloads included, commit "
-           f"`{record['commit'][:12]}`, {record['date']}:")
-    yield ""
-    yield "| what | s |"
-    yield "|---|---|"
-    for name, took in record["seconds"].items():
-        yield f"| {name} | {took:g} |"
+    head = (f"Seconds on {record['cores']} cores of {record['processor']}, without a cache, downloads included, commit "
+            f"`{record['commit'][:12]}`, {record['date']}:")
+    return two_columns(head, "what", "s", record["seconds"])
 
 
 def main():
@@ -59,9 +55,10 @@ def main():
     configure = ("cmake", "-S", ".", "-B", library, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DAFT_BUILD_COMPILED=ON",
                  "-DBUILD_SHARED_LIBS=OFF", "-DAFT_BUILD_TESTS=OFF", "-DAFT_BUILD_EXAMPLES=OFF")
     install = (python, "-m", "pip", "install", "-q", "--no-deps", "--no-cache-dir", "./bindings/python", "--target")
+    prefix = folder / "prefix"
     took = {"the build of aft::compiled alone": seconds(configure, ("cmake", "--build", library),
-                                     ("cmake", "--install", library, "--prefix", folder / "prefix")),
-            "pip install, aft::compiled installed already": seconds((*install, folder / "site"), CMAKE_PREFIX_PATH=str(folder / "prefix")),
+                                                        ("cmake", "--install", library, "--prefix", prefix)),
+            "pip install, aft::compiled installed already": seconds((*install, folder / "site"), CMAKE_PREFIX_PATH=str(prefix)),
             "pip install, from nothing": seconds((*install, folder / "alone"))}
     record = {"seconds": took, "processor": processor(), "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "commit": git("rev-parse", "HEAD"), "load_before": before}

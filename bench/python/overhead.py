@@ -17,7 +17,7 @@ import tempfile
 import time
 import timeit
 
-from record import git, processor
+from record import git, processor, two_columns
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPETITIONS, CALLS = 50, 2000
@@ -39,13 +39,9 @@ def of_c(prefix):
 
 def table(record):
     """Lines of the page."""
-    yield (f"Microseconds of one call on a position of 8 channels in float, on one thread of {record['processor']}, commit "
-           f"`{record['commit'][:12]}`, {record['date']}:")
-    yield ""
-    yield "| call | us |"
-    yield "|---|---|"
-    for name, took in record["microseconds"].items():
-        yield f"| {name} | {took:g} |"
+    head = (f"Microseconds of one call on a position of 8 channels in float, on one thread of {record['processor']}, commit "
+            f"`{record['commit'][:12]}`, {record['date']}:")
+    return two_columns(head, "call", "us", record["microseconds"])
 
 
 def main():

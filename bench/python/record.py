@@ -22,6 +22,16 @@ def git(*command):
     return subprocess.run(["git", "-C", HERE, *command], check=True, capture_output=True, text=True).stdout.strip()
 
 
+def two_columns(head, first, second, figures):
+    """Lines of a page: what was measured and where, and a row for each figure."""
+    yield head
+    yield ""
+    yield f"| {first} | {second} |"
+    yield "|---|---|"
+    for name, figure in figures.items():
+        yield f"| {name} | {figure:g} |"
+
+
 @contextlib.contextmanager
 def measured(file):
     """A record to put figures into while they are measured, and written to the file, a pathlib.Path, in the end."""

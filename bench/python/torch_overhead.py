@@ -14,6 +14,8 @@ import pathlib
 import sys
 import timeit
 
+from record import measured, two_columns
+
 # Turns so short that many pass between two interruptions.
 REPETITIONS, CALLS = 200, 100
 
@@ -57,13 +59,9 @@ def calls():
 
 def table(record):
     """Lines of the page."""
-    yield (f"Microseconds of a call on one position of 8 channels, one thread of {record['processor']}, PyTorch "
-           f"{record['torch']}, commit `{record['commit'][:12]}`, {record['date']}:")
-    yield ""
-    yield "| call | us |"
-    yield "|---|---|"
-    for name, took in record["microseconds"].items():
-        yield f"| {name} | {took:g} |"
+    head = (f"Microseconds of a call on one position of 8 channels, one thread of {record['processor']}, PyTorch "
+            f"{record['torch']}, commit `{record['commit'][:12]}`, {record['date']}:")
+    return two_columns(head, "call", "us", record["microseconds"])
 
 
 def main():
@@ -73,8 +71,6 @@ def main():
     if len(sys.argv) > 2:
         sys.exit(__doc__)
     import torch
-
-    from record import measured
 
     torch.set_num_threads(1)
     with measured(pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else "/dev/null")) as record:

@@ -4,9 +4,9 @@
 
 two_threads.py [<file.json>]
 
-Every call computes on the thread that makes it. A turn measures CALLS of one thread, and CALLS of each of two at once: as long would be
-twice the work in the same time, and twice as long what threads do that hold the lock. Printed is the median over turns of the latter
-over the former, for calls that take microseconds up to milliseconds; two threads of C that need nothing of each other would have 1.
+Every call computes on the thread that makes it. A turn measures a number of calls on one thread, and as many on each of two at once.
+Printed is the median over turns of the latter time over the former: 1 where threads need nothing of each other, 2 where a call holds
+the lock, for calls from microseconds to a tenth of a millisecond.
 """
 
 import contextlib

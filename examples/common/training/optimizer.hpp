@@ -45,7 +45,7 @@ class optimizer {
   };
   bool by_muon(const parameter<float>& p) const { return p.kind == role::matrix && settings_.matrix_rate > 0; }
   double gradient_norm(int threads);
-  /// Parts are of the highest learning rate.
+  /// `part`: this step's share of the highest learning rate.
   void adamw_step(const slice& at, double part, float clip);
   void muon_step(const slice& at, double part);
 
