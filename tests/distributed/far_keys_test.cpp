@@ -133,3 +133,38 @@ TEST_CASE("many far keys beside few near ones") {
     }
   }
 }
+
+TEST_CASE("whole vectors of channels, keys that heads share, results in place of q, rows that are given") {
+  for (setup s : calls_with_far_keys()) {
+    s.d = 48;
+    s.H = 3;
+    for (const index_t hk : {48, 6}) {
+      s.hk = hk;
+      for (const bool save : {false, true}) {
+        s.save = s.in_place = save;
+        for (const dtype type : types) check_split(type, s, random_numbers(s), {{9, 11, 20}, {9, 11, 20}});
+      }
+    }
+  }
+}
+
+TEST_CASE("averages of values that no four of may be added, and of those below the normal numbers") {
+  for (const bool large : {true, false}) {
+    for (const setup& s : calls_with_far_keys()) {
+      numbers x = random_numbers(s);
+      for (const dtype type : types) {
+        const double size = type == dtype::f64 ? (large ? 1.7e308 : 1e-310) : (large ? 3.3e38 : 1e-40);
+        for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] = (i % 5 == 0 ? 0.5 : 1) * (i % 7 == 0 ? -size : size);
+        const split_results got = split_forward(type, s, x, {{9, 11, 20}, {9, 11, 20}});
+        expect_within(type, s, got.joint, evaluate_forward(type, s, x), "values at the ends of the range");
+      }
+    }
+  }
+}
+
+TEST_CASE("sums for far keys may leave the range where each key's gradient does not") {
+  check_with([](const setup&, numbers& x) {
+    for (double& v : x.v) v *= 10;
+    for (double& dy : x.dy) dy *= 1e37;
+  });
+}

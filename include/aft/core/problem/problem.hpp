@@ -158,6 +158,37 @@ struct stream_ref {
   }
 };
 
+/// What the kernels of aft::cpu do about keys that are not among the call's own, as when a sequence lies on several
+/// ranks.
+enum class far_kind : std::uint8_t {
+  none,
+  /// Every row also sees one key, `max`, with bias 0, that counts den times and whose value is `average`. Backward,
+  /// what that key's gradients follow from goes to `slope` and `offset`, where those are set.
+  rows,
+  /// No rows: the sum over the call's keys is written to `max`, `den` and `average`. A forward call of aft::simple.
+  sum,
+  /// No rows: the gradients of the call's keys follow from `slope` and `offset`. A backward call of aft::simple.
+  spread
+};
+
+/// The exp_sum of many keys as one: den in units of e^max and the average of their values, so that no number of it is
+/// larger than theirs. A sum over no key has den 0. With g = dy gate(q) and a row's sum e^lse,
+///     slope = sum_t g e^(max - lse),   offset = sum_t g average(t) e^(max - lse),
+/// over rows that see the keys: then dv = e^(k - max) slope and dk = e^(k - max) (slope v - offset). In double, as
+/// messages carry them. max and den are (B, hk), the others (B, d).
+struct far_keys {
+  far_kind kind = far_kind::none;
+  double *max = nullptr, *den = nullptr, *average = nullptr;
+  double *slope = nullptr, *offset = nullptr;
+
+  bool joins_rows() const { return kind == far_kind::rows; }
+  /// Those of the batch elements from b on.
+  far_keys from(index_t b, index_t hk, index_t d) const {
+    const auto at = [](double* x, index_t n) { return x == nullptr ? nullptr : x + n; };
+    return {kind, at(max, b * hk), at(den, b * hk), at(average, b * d), at(slope, b * d), at(offset, b * d)};
+  }
+};
+
 /// A validated forward call.
 struct problem {
   index_t B = 0, Tq = 0, Tk = 0, d = 0, hk = 0;  ///< hk key channels; value channel c uses c / (d/hk)
@@ -185,6 +216,7 @@ struct problem {
   index_t asked_first = 0, asked_count = -1;
   /// Then rows of bias are absolute positions, `win` and `left` count from them, and Tq = Tk new positions follow.
   const stream_ref* stream = nullptr;
+  far_keys afar{};  ///< of a call that is one rank's part
 
   /// Rows of queries, and of keys, that the call as a whole goes through.
   [[gnu::always_inline]] index_t query_rows() const { return all_queries > 0 ? all_queries : B * Tq; }

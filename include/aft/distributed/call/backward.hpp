@@ -28,8 +28,9 @@ struct backward_memory {
     const bool gives_sums = returns.gives_sums();
     if (x.works_on_copies()) staged.emplace(x, at);
     const index_t pairs = staged ? staged->pairs : 1;
+    const bool for_stand_in = gives_sums && x.has_stand_in();
     dk = {x.kernel_memory, p.dk.set ? p.B * at.keys * p.hk : 0};
-    dv = {x.kernel_memory, p.dv.set || gives_sums ? p.B * at.keys * p.d * pairs : 0};
+    dv = {x.kernel_memory, p.dv.set || for_stand_in ? p.B * at.keys * p.d * pairs : 0};
     if (!staged) return;
     dy = {x.kernel_memory, p.B * at.queries * p.d * pairs};
     if (at.stand_in) y = {x.kernel_memory, dy.size()};
@@ -123,6 +124,18 @@ void split_value_gradient(const part& x, const backward_memory<C>& m) {
   for (index_t i = 0; 2 * i < m.dv.size(); ++i) m.dv[i] = m.dv[2 * i];
 }
 
+/// Far keys as the kernels join them, and where what their gradients follow from goes.
+template <class C>
+void place_far_keys(const backward_memory<C>& m, backward_problem& p) {
+  const far_sum sums = m.keys.total();
+  p.afar = sums.in_kernels(far_kind::rows);
+  if (!m.returns.gives_sums()) return;
+  const far_gradient to = m.returns.own_far();
+  std::memcpy(to.max, sums.max, static_cast<std::size_t>(to.keys) * sizeof(double));
+  p.afar.slope = to.slope;
+  p.afar.offset = to.offset;
+}
+
 /// The kernels' part of a call: gradients of this rank's rows.
 template <class C>
 void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run) {
@@ -150,6 +163,7 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
     if (p.dq.set) p.dq = contiguous(m.dq.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
   } else {
     set_near_keys(x, m.at, m.keys.k, m.keys.v, p);
+    if (x.where.has_far(x.rank)) place_far_keys(m, p);
   }
   const std::array<index_t, 3> keys = x.grid ? m.at.grid : std::array<index_t, 3>{1, 1, m.at.keys};
   p.dk = p.dv = field{};
@@ -174,8 +188,8 @@ template <class C>
     return row_block{reinterpret_cast<std::byte*>(rows.data()), p.B, m.at.keys,
                      channels * static_cast<index_t>(sizeof(C)), base};
   };
-  m.returns.exchange(block(m.dk, x.local.dk.set, p.hk), block(m.dv, x.local.dv.set, p.d), m.bias.key_rows(), m.own, run,
-                     ranks, m.bias.key_sum());
+  const near_gradients own{block(m.dk, x.local.dk.set, p.hk), block(m.dv, x.local.dv.set, p.d), m.bias.key_rows()};
+  m.returns.exchange(own, m.keys, m.own, run, ranks, m.bias.key_sum());
   m.bias.clear_far_columns(run);
   m.bias.sum(ranks);
 }

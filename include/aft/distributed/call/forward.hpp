@@ -40,8 +40,9 @@ template <class C>
 void join_row(const C* pairs, const C* shares, const double* more, const double* x, index_t n, C* to) {
   for (index_t c = 0; c < n; ++c) {
     const double Z = 1 + more[c] * static_cast<double>(shares[2 * c + 1]);
-    const double far_part = more[c] * x[c] * static_cast<double>(pairs[2 * c + 1]);
-    to[c] = static_cast<C>((static_cast<double>(pairs[2 * c]) + far_part) / Z);
+    // Divided first: of values at the end of the range no product may be taken.
+    const double far_part = x[c] * (more[c] * static_cast<double>(pairs[2 * c + 1]) / Z);
+    to[c] = static_cast<C>(static_cast<double>(pairs[2 * c]) / Z + far_part);
   }
 }
 
@@ -93,6 +94,7 @@ template <class C>
   place_rows(x, m.at, p, moved);
   if (!m.staged) {
     set_near_keys(x, m.at, m.keys.k, m.keys.v, p);
+    if (x.where.has_far(x.rank)) p.afar = m.keys.total().in_kernels(far_kind::rows);
     return run.forward(p);
   }
   const staged_operands<C>& staged = *m.staged;

@@ -21,7 +21,7 @@ struct placement {
   std::array<index_t, 3> grid{1, 1, 1};
 
   explicit placement(const part& x) {
-    stand_in = x.where.has_far(x.rank);
+    stand_in = x.has_stand_in();
     front = stand_in && x.near_keys().first > 0;
     base = x.near_keys().first - index_t{front};
     const index_t planes = x.near_keys().count() + index_t{stand_in};
@@ -175,7 +175,7 @@ class staged_operands {
       }
       for (index_t c = 0; c < p.d; ++c) {
         const double den = far_part.den[b * p.hk + c / group];
-        const C x = den == 0 ? C(0) : static_cast<C>(far_part.num[b * p.d + c] / den);
+        const C x = den == 0 ? C(0) : static_cast<C>(far_part.average[b * p.d + c]);
         v[((b * at_->keys + cell) * p.d + c) * 2] = x;
         average[b * p.d + c] = static_cast<double>(x);
         more[b * p.d + c] = den == 0 ? 0 : den - 1;

@@ -26,8 +26,7 @@ class one_average {
     for (index_t i = 0; i < all.keys; ++i) {
       const bool none = all.den[i] == 0;
       key_[i] = none ? -std::numeric_limits<C>::infinity() : static_cast<C>(all.max[i] + std::log(all.den[i]));
-      for (index_t c = i * group; c < (i + 1) * group; ++c)
-        value_[c] = none ? C(0) : static_cast<C>(all.num[c] / all.den[i]);
+      for (index_t c = i * group; c < (i + 1) * group; ++c) value_[c] = none ? C(0) : static_cast<C>(all.average[c]);
     }
   }
 
@@ -52,7 +51,7 @@ class one_average {
     for (index_t c = 0; c < all.channels; ++c) {
       const double den = all.den[c / group];
       to->slope[c] = den == 0 ? 0 : static_cast<double>(dv_[c]) / den;
-      to->offset[c] = den == 0 ? 0 : to->slope[c] * (all.num[c] / den);
+      to->offset[c] = den == 0 ? 0 : to->slope[c] * all.average[c];
     }
   }
 

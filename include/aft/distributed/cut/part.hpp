@@ -35,8 +35,13 @@ struct part {
   bool has_one_average() const {
     return local.bias.kind == bias_kind::none && near_keys().count() == 0 && where.has_far(rank);
   }
+  /// Whether the kernels are those of aft::cpu, which sum a rank's own keys and take the sums of others into their
+  /// rows, of sequences.
+  bool sums_in_kernels() const { return !grid && kernel_memory == memory; }
+  /// Whether far keys are one more key among the kernels' own.
+  bool has_stand_in() const { return where.has_far(rank) && !(sums_in_kernels() && near_keys().count() > 0); }
   /// Whether kernels get copies of rows and keys in the arithmetic type: for keys that stand for others, and on a grid.
-  bool works_on_copies() const { return !has_one_average() && (grid || where.has_far(rank)); }
+  bool works_on_copies() const { return !has_one_average() && (grid || has_stand_in()); }
   /// Whether a key of the whole is hidden from all rows; s counts positions.
   bool hides(index_t b, index_t s) const {
     if (s >= local.lengths.of(b, where.all_keys() * inner)) return true;

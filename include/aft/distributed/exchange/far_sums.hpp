@@ -19,26 +19,42 @@ inline double* behind(double* at, index_t n) {
   return at == nullptr ? nullptr : at + n;
 }
 
-/// Arrays of an exp_sum for every batch element: max and den (B, hk), num (B, d). In double, as messages carry it: sums
-/// of parts are joined in it whatever the data's type, and there are few of them.
+/// x a + y b of two weights whose sum is 1, no farther out than x and y: rounding must not take averages of values near
+/// the end of the range past it.
+inline double between(double x, double a, double y, double b) {
+  const double z = x * a + y * b;
+  const double low = x < y ? x : y, high = x < y ? y : x;
+  return z < low ? low : (z > high ? high : z);
+}
+
+/// Arrays of an exp_sum for every batch element: max and den (B, hk), and the averages num / den (B, d), which no den
+/// takes out of the range. In double, as messages carry it: sums of parts are joined in it whatever the data's type,
+/// and there are few of them.
 struct far_sum {
   double* max;
   double* den;
-  double* num;
+  double* average;
   index_t keys, channels;  ///< B hk and B d
 
   static index_t size(const problem& p) { return p.B * (2 * p.hk + p.d); }
   /// At memory for size() numbers; null where a call has none.
   far_sum(double* at, const problem& p)
-      : max{at}, den(behind(at, p.B * p.hk)), num(behind(at, 2 * p.B * p.hk)), keys(p.B * p.hk), channels(p.B * p.d) {}
+      : max{at},
+        den(behind(at, p.B * p.hk)),
+        average(behind(at, 2 * p.B * p.hk)),
+        keys(p.B * p.hk),
+        channels(p.B * p.d) {}
 
   void clear() const {
     for (index_t i = 0; i < keys; ++i) {
       max[i] = -std::numeric_limits<double>::infinity();
       den[i] = 0;
     }
-    for (index_t i = 0; i < channels; ++i) num[i] = 0;
+    for (index_t i = 0; i < channels; ++i) average[i] = 0;
   }
+
+  /// As a problem has it.
+  far_keys in_kernels(far_kind kind) const { return {kind, max, den, average, nullptr, nullptr}; }
 
   /// The sum over the keys of both, as merge() of math/exp_sum.hpp: NaN stays, and a sum over nothing changes nothing.
   void merge(const far_sum& other) const {
@@ -48,15 +64,16 @@ struct far_sum {
       if (den[i] == 0) {
         max[i] = other.max[i];
         den[i] = other.den[i];
-        for (index_t c = i * group; c < (i + 1) * group; ++c) num[c] = other.num[c];
+        for (index_t c = i * group; c < (i + 1) * group; ++c) average[c] = other.average[c];
         continue;
       }
       // Of NaN neither is larger, and then the difference is NaN.
       const double joint = max[i] < other.max[i] ? other.max[i] : max[i];
-      const double own_unit = std::exp(max[i] - joint), other_unit = std::exp(other.max[i] - joint);
+      const double own = den[i] * std::exp(max[i] - joint), others = other.den[i] * std::exp(other.max[i] - joint);
       max[i] = joint + 0 * other.max[i];
-      den[i] = den[i] * own_unit + other.den[i] * other_unit;
-      for (index_t c = i * group; c < (i + 1) * group; ++c) num[c] = num[c] * own_unit + other.num[c] * other_unit;
+      den[i] = own + others;
+      for (index_t c = i * group; c < (i + 1) * group; ++c)
+        average[c] = between(average[c], own / den[i], other.average[c], others / den[i]);
     }
   }
 };
@@ -103,9 +120,11 @@ struct far_gradient {
   }
 };
 
-/// A call of aft::simple with one row over some of a rank's own keys, less the largest of them: then the sum's
-/// logarithm is small, and as exact in the arithmetic type as the sum. So the operator's own kernels give the sums,
-/// relative to the maximum, and no exponential of a key is taken here.
+/// The sums of a rank's own keys, and their gradients from those of rows elsewhere. aft::cpu has kernels for both.
+///
+/// On a device and of grids: a call of aft::simple with one row over some of the keys, less the largest of them. Then
+/// the sum's logarithm is small, and as exact in the arithmetic type as the sum, so that the operator's own kernels
+/// give the sums, relative to the maximum, and no exponential of a key is taken here.
 template <class C>
 class own_keys {
  public:
@@ -117,13 +136,14 @@ class own_keys {
     for (const positions& r : x.where.regions(x.rank)) n = max_of(n, min_of(r.count() * x.inner, chunk));
     if (!x.where.sends_any(x.rank)) n = 0;
     const problem& p = *p_;
+    one_ = {x.memory, n > 0 ? far_sum::size(p) : 0};
+    if (x.sums_in_kernels()) return;
     const index_t B = p.B, one = n > 0 ? 1 : 0;
     k_ = {x.kernel_memory, B * n * p.hk};
     v_ = {x.kernel_memory, B * n * p.d};
     y_ = {x.kernel_memory, one * B * p.d};
     lse_ = {x.kernel_memory, one * B * p.hk};
     max_ = {x.memory, one * B * p.hk};
-    one_ = {x.memory, one * far_sum::size(p)};
     if (!backward) return;
     dy_ = {x.kernel_memory, one * B * max_of(p.d, p.hk)};
     off_ = {x.memory, one * B * p.hk};
@@ -136,6 +156,13 @@ class own_keys {
   void fold(const positions& region, const kernels& run, const far_sum& to) const {
     const far_sum one(one_.data(), *p_);
     const index_t group = p_->hk > 0 ? p_->d / p_->hk : 0;
+    if (x_->sums_in_kernels()) {
+      problem p = *p_;
+      place_region(region, p);
+      p.afar = one.in_kernels(far_kind::sum);
+      run.sum_forward(p);
+      return to.merge(one);
+    }
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
       find_largest(n);
@@ -145,14 +172,27 @@ class own_keys {
         one.max[i] = static_cast<double>(max_[i]);
         const bool none = max_[i] == -std::numeric_limits<C>::infinity();
         one.den[i] = none ? 0 : std::exp(static_cast<double>(lse_[i]));
-        for (index_t c = i * group; c < (i + 1) * group; ++c)
-          one.num[c] = none ? 0 : static_cast<double>(y_[c]) * one.den[i];
+        for (index_t c = i * group; c < (i + 1) * group; ++c) one.average[c] = none ? 0 : static_cast<double>(y_[c]);
       }
       to.merge(one);
     });
   }
 
-  /// What rows elsewhere give to the gradients of a region: take(s0, n, dk, dv) gets those of keys s0 to s0 + n of the
+  /// What rows elsewhere give to the gradients of a region, into dk and dv, tensors of this rank's own keys. `averages`
+  /// are those of the region's keys. Where x.sums_in_kernels().
+  void spread(const positions& region, const kernels& run, const far_gradient& g, double* averages, const field& dk,
+              const field& dv) const {
+    backward_problem p = x_->local;
+    p.dk = dk;
+    p.dv = dv;
+    const index_t skipped = place_region(region, p);
+    for (field* f : {&p.dk, &p.dv})
+      if (f->set) f->data += skipped * f->sx[2] * size_of(f->type);
+    p.afar = {far_kind::spread, g.max, nullptr, averages, g.slope, g.offset};
+    run.sum_backward(p);
+  }
+
+  /// The same elsewhere: take(s0, n, dk, dv) gets those of keys s0 to s0 + n of the
   /// whole, (B, n, channels), by chunks.
   template <class Take>
   void find_gradients(const positions& region, const kernels& run, const far_gradient& g, const Take& take) const {
@@ -204,6 +244,29 @@ class own_keys {
   }
 
  private:
+  /// Makes p a call on the keys of a region, without rows and bias. Returns how many own keys come before.
+  template <class Problem>
+  index_t place_region(const positions& region, Problem& p) const {
+    const index_t skipped = region.first - x_->keys().first;
+    for (field* f : {&p.k, &p.v}) f->data += skipped * f->sx[2] * size_of(f->type);
+    p.Tq = 0;
+    p.Tk = region.count();
+    p.grid = {1, 1, p.Tk};
+    p.bias = bias_ref{};
+    p.win = band{};
+    p.causal = p.excluded = false;
+    p.first_query = 0;
+    p.query_lengths = length_list{};
+    p.lengths.less = region.first;
+    if (p.mask != nullptr) p.mask += region.first * p.mask_ss;
+    p.q = p.y = p.lse = p.average = field{};
+    if constexpr (std::is_same_v<Problem, backward_problem>) {
+      p.dy = p.dq = field{};
+      p.dbias = bias_ref{};
+    }
+    return skipped;
+  }
+
   template <class F>
   void for_each_chunk(const positions& region, const F& f) const {
     const index_t last = region.last * x_->inner;

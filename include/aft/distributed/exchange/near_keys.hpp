@@ -87,6 +87,11 @@ class near_keys {
   /// After gather: the sum over this rank's far keys, where cut::has_far says that there are any.
   far_sum total() const { return {total_.data(), x_->local}; }
 
+  /// After gather: the sum over one of cut::regions of this rank's own keys, where that is far from any rank.
+  far_sum sum_of(std::size_t region) const {
+    return {sums_.data() + static_cast<index_t>(region) * far_sum::size(x_->local), x_->local};
+  }
+
   /// Received: each near key that another rank has once, hk + d numbers of the data's type, and B (2 hk + d) doubles
   /// from each rank that has far keys.
   template <class C>
@@ -129,9 +134,6 @@ class near_keys {
   index_t bytes_between(int from, int to) const {
     const index_t rows = x_->where.near_from(from, to).count() * x_->inner;
     return k.bytes(rows) + v.bytes(rows) + (x_->where.sends_sums(from, to) ? sum_bytes() : 0);
-  }
-  far_sum sum_of(std::size_t region) const {
-    return {sums_.data() + static_cast<index_t>(region) * far_sum::size(x_->local), x_->local};
   }
   far_sum received_from(int rank) const { return {received_.data() + rank * far_sum::size(x_->local), x_->local}; }
 

@@ -8,6 +8,12 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace distributed {
 
+/// What this rank's rows give to its near keys, (B, near positions, channels) of the arithmetic type, and to the rows
+/// of a factor; what is not wanted has no data.
+struct near_gradients {
+  row_block dk, dv, factor;
+};
+
 /// What every rank's rows give to the keys of every other rank. Received: for each own key that is near to another rank
 /// hk + d numbers of the arithmetic type (of the gradients that are wanted, and the row of a factor), and B (hk + 2 d)
 /// doubles from each rank to which own keys are far.
@@ -19,13 +25,13 @@ class key_returns {
     wanted_ = p.dk.set || p.dv.set;
     near_any_ = false;
     for (int r = 0; r < x.ranks(); ++r) near_any_ = near_any_ || x.where.near_from(x.rank, r).count() > 0;
-    const index_t own = near_any_ ? x.keys().count() * x.inner : 0;
-    dk_ = {x.memory, p.dk.set || sums_back() ? p.B * own * p.hk : 0};
-    dv_ = {x.memory, p.dv.set || sums_back() ? p.B * own * p.d : 0};
+    const index_t own = x.keys().count() * x.inner;
+    dk_ = {x.memory, is_staged(p.dk) ? p.B * own * p.hk : 0};
+    dv_ = {x.memory, is_staged(p.dv) ? p.B * own * p.d : 0};
     index_t out = 0, in = 0, all = 0;
     for (int r = 0; r < x.ranks(); ++r) {
-      out = max_of(out, bytes_between(x.rank, r));
-      in = bytes_between(r, x.rank);
+      out = max_of(out, r == x.rank ? 0 : bytes_between(x.rank, r));
+      in = r == x.rank ? 0 : bytes_between(r, x.rank);
       begins_.push_back(all);
       all += round_up(in, index_t{64});
     }
@@ -41,28 +47,24 @@ class key_returns {
   /// Whether the far keys of this rank need what own_far holds.
   bool gives_sums() const { return wanted_ && x_->where.has_far(x_->rank); }
 
-  /// dk, dv and `factor` are this rank's rows' gradients of its near keys; where one is not wanted it has no data.
-  void exchange(const row_block& dk, const row_block& dv, const row_block& factor, const own_keys<C>& keys,
-                const kernels& run, const communicator_ref& ranks, const buffer<C>& factor_sum) const {
+  /// `sums` are those of the call's forward exchange.
+  void exchange(const near_gradients& own, const near_keys& sums, const own_keys<C>& keys, const kernels& run,
+                const communicator_ref& ranks, const buffer<C>& factor_sum) const {
     const int n = x_->ranks();
-    for (int shift = 0; shift < n; ++shift) {
+    for (int shift = 1; shift < n; ++shift) {
       const int to = (x_->rank + shift) % n, from = (x_->rank + n - shift) % n;
       message out(outbox_.data());
       const positions some = x_->where.near_from(to, x_->rank);
       const index_t first = some.first * x_->inner, count = some.count() * x_->inner;
       // First, as it is of the widest type: what follows is aligned too.
       if (returns_sum(x_->rank, to)) std::memcpy(out.take(sum_bytes()), own_far_.data(), size_of_sum());
-      for (const row_block* block : {&dk, &dv, &factor})
+      for (const row_block* block : {&own.dk, &own.dv, &own.factor})
         if (block->data != nullptr) block->put(first, count, out.take(block->bytes(count)));
       const std::span<std::byte> in(inbox_.data() + begins_[static_cast<std::size_t>(from)],
                                     static_cast<std::size_t>(bytes_between(from, x_->rank)));
-      if (shift > 0) {
-        ranks.send_recv(out.all(), to, in, from);
-      } else if (!in.empty()) {
-        std::memcpy(in.data(), outbox_.data(), in.size());
-      }
+      ranks.send_recv(out.all(), to, in, from);
     }
-    sum(keys, run, factor_sum);
+    sum(own, sums, keys, run, factor_sum);
   }
 
  private:
@@ -81,77 +83,106 @@ class key_returns {
     return rows * numbers * static_cast<index_t>(sizeof(C)) + (returns_sum(from, to) ? sum_bytes() : 0);
   }
 
-  /// Adds (outer, count, numbers) of a message to (outer, own, numbers).
-  template <class Sum>
-  static void add_rows(message& in, index_t outer, index_t own, index_t first, index_t count, index_t numbers,
-                       Sum* to) {
-    const C* from = in.numbers<C>(outer * count * numbers);
-    for (index_t o = 0; o < outer; ++o)
-      for (index_t i = 0; i < count * numbers; ++i) to[(o * own + first) * numbers + i] += static_cast<Sum>(*from++);
+  /// Whether gradients are summed apart, to be rounded once.
+  bool is_staged(const field& f) const { return f.set && near_any_ && (f.type != dtype_of<C> || f.sc != 1); }
+  /// Where the gradients of own keys are summed.
+  field place(const field& f, const buffer<C>& staged, index_t channels) const {
+    return is_staged(f)
+               ? contiguous(staged.data(), dtype_of<C>, x_->local.grid, x_->keys().count() * x_->inner, channels)
+               : f;
   }
 
-  void sum(const own_keys<C>& keys, const kernels& run, const buffer<C>& factor_sum) const {
+  /// Adds rows (outer, count, numbers), which are of the arithmetic type, to others: from(o, i) and to(o, i) say where
+  /// they lie.
+  template <class From, class To>
+  static void add_rows(index_t outer, index_t count, index_t numbers, const From& from, const To& to) {
+    for (index_t o = 0; o < outer; ++o) {
+      for (index_t i = 0; i < count; ++i) {
+        const C* const x = from(o, i);
+        C* const sum = to(o, i);
+        for (index_t c = 0; c < numbers; ++c) sum[c] += x[c];
+      }
+    }
+  }
+
+  void sum(const near_gradients& own, const near_keys& sums, const own_keys<C>& keys, const kernels& run,
+           const buffer<C>& factor_sum) const {
     const part& x = *x_;
     const backward_problem& p = x.local;
-    const index_t own = x.keys().count() * x.inner;
-    dk_.fill(0);
-    dv_.fill(0);
+    const field dk = place(p.dk, dk_, p.hk), dv = place(p.dv, dv_, p.d);
     factor_sum.fill(C(0));
+    std::vector<message> in;
     std::vector<far_gradient> far_part(static_cast<std::size_t>(x.ranks()), far_gradient(nullptr, p));
+    for (int r = 0; r < x.ranks(); ++r) {
+      in.emplace_back(inbox_.data() + begins_[static_cast<std::size_t>(r)]);
+      if (!returns_sum(r, x.rank)) continue;
+      double* const from = r == x.rank ? own_far_.data() : in.back().template numbers<double>(far_gradient::size(p));
+      far_part[static_cast<std::size_t>(r)] = far_gradient(from, p);
+    }
+    write_far(far_part, sums, keys, run, dk, dv);
     for (int r = 0; r < x.ranks(); ++r) {
       const positions some = x.where.near_from(x.rank, r);
       const index_t first = (some.first - x.keys().first) * x.inner, count = some.count() * x.inner;
-      message in(inbox_.data() + begins_[static_cast<std::size_t>(r)]);
-      if (returns_sum(r, x.rank))
-        far_part[static_cast<std::size_t>(r)] = far_gradient(in.numbers<double>(far_gradient::size(p)), p);
-      if (p.dk.set) add_rows(in, p.B, own, first, count, p.hk, dk_.data());
-      if (p.dv.set) add_rows(in, p.B, own, first, count, p.d, dv_.data());
-      if (factor_numbers() > 0)
-        add_rows(in, p.dbias.v_heads, x.keys().count(), first, count, p.bias.rank, factor_sum.data());
+      const auto add = [&](const row_block& mine, index_t outer, index_t numbers, const auto& to) {
+        if (r == x.rank) {
+          const auto from = [&](index_t o, index_t i) {
+            return reinterpret_cast<const C*>(mine.row(o, some.first * x.inner + i));
+          };
+          return add_rows(outer, count, numbers, from, to);
+        }
+        const C* const from = in[static_cast<std::size_t>(r)].template numbers<C>(outer * count * numbers);
+        add_rows(
+            outer, count, numbers, [&](index_t o, index_t i) { return from + (o * count + i) * numbers; }, to);
+      };
+      const auto rows_of = [&](const field& f) {
+        return [&, f](index_t b, index_t i) { return reinterpret_cast<C*>(row_at(f, p.grid, b, first + i)); };
+      };
+      if (p.dk.set) add(own.dk, p.B, p.hk, rows_of(dk));
+      if (p.dv.set) add(own.dv, p.B, p.d, rows_of(dv));
+      if (factor_numbers() > 0) {
+        const index_t rank = p.bias.rank;
+        add(own.factor, p.dbias.v_heads, rank,
+            [&](index_t h, index_t i) { return factor_sum.data() + (h * x.keys().count() + first + i) * rank; });
+      }
     }
-    if (sums_back()) {
-      add_far(far_part, keys, run);
-    } else if (!near_any_) {
-      clear({x.keys().first, x.keys().last});
-    }
-    if (!near_any_) return;
     write(p.dk, dk_, p.hk);
     write(p.dv, dv_, p.d);
   }
 
-  /// What far rows give is added to what near ones gave; where there are none it is all, and the caller's at once.
-  void add_far(const std::vector<far_gradient>& far_part, const own_keys<C>& keys, const kernels& run) const {
-    for (const positions& region : x_->where.regions(x_->rank)) {
+  /// What far rows give, or 0.
+  void write_far(const std::vector<far_gradient>& far_part, const near_keys& sums, const own_keys<C>& keys,
+                 const kernels& run, const field& dk, const field& dv) const {
+    const auto regions = x_->where.regions(x_->rank);
+    for (std::size_t i = 0; i < regions.size(); ++i) {
+      const positions& region = regions[i];
       const far_gradient joint(joint_.data(), x_->local);
-      joint.clear();
       bool any = false;
-      for (int r = 0; r < x_->ranks(); ++r) {
+      if (sums_back()) joint.clear();
+      for (int r = 0; r < x_->ranks() && sums_back(); ++r) {
         if (!x_->where.is_far(region, r)) continue;
         joint.add(far_part[static_cast<std::size_t>(r)]);
         any = true;
       }
-      if (!any && !near_any_) clear(region);
-      if (!any) continue;
-      const backward_problem& p = x_->local;
-      const index_t own = x_->keys().count() * x_->inner, begin = x_->keys().first * x_->inner;
-      keys.find_gradients(region, run, joint, [&](index_t s0, index_t n, const C* dk, const C* dv) {
-        for (index_t b = 0; b < p.B; ++b)
-          for (index_t s = 0; s < n; ++s, dk += p.hk, dv += p.d) {
-            const index_t to = s0 - begin + s;
-            if (near_any_) {
-              for (index_t c = 0; c < p.hk; ++c) dk_[(b * own + to) * p.hk + c] += static_cast<double>(dk[c]);
-              for (index_t c = 0; c < p.d; ++c) dv_[(b * own + to) * p.d + c] += static_cast<double>(dv[c]);
-              continue;
+      if (!any) {
+        clear(region, dk, dv);
+      } else if (x_->sums_in_kernels()) {
+        keys.spread(region, run, joint, sums.sum_of(i).average, dk, dv);
+      } else {
+        const backward_problem& p = x_->local;
+        const index_t begin = x_->keys().first * x_->inner;
+        keys.find_gradients(region, run, joint, [&](index_t s0, index_t n, const C* dk_rows, const C* dv_rows) {
+          for (index_t b = 0; b < p.B; ++b) {
+            for (index_t s = s0 - begin; s < s0 - begin + n; ++s, dk_rows += p.hk, dv_rows += p.d) {
+              if (dk.set) store_row(dk_rows, row_at(dk, p.grid, b, s), dk.type, dk.sc, p.hk);
+              if (dv.set) store_row(dv_rows, row_at(dv, p.grid, b, s), dv.type, dv.sc, p.d);
             }
-            if (p.dk.set) store_row(dk, row_at(p.dk, p.grid, b, to), p.dk.type, p.dk.sc, p.hk);
-            if (p.dv.set) store_row(dv, row_at(p.dv, p.grid, b, to), p.dv.type, p.dv.sc, p.d);
           }
-      });
+        });
+      }
     }
   }
 
-  /// Keys that no row sees.
-  void clear(const positions& region) const {
+  void clear(const positions& region, const field& dk, const field& dv) const {
     const backward_problem& p = x_->local;
     const C zero(0);
     const index_t begin = x_->keys().first * x_->inner, last = region.last * x_->inner;
@@ -160,15 +191,18 @@ class key_returns {
         const auto clear_row = [&](const field& to, index_t channels) {
           if (!to.set) return;
           std::byte* const row = row_at(to, p.grid, b, s - begin);
+          // All bits of a zero are 0, whatever its type is.
+          if (to.sc == 1)
+            return static_cast<void>(std::memset(row, 0, static_cast<std::size_t>(channels * size_of(to.type))));
           for (index_t c = 0; c < channels; ++c) store_row(&zero, row + c * to.sc * size_of(to.type), to.type, 1, 1);
         };
-        clear_row(p.dk, p.hk);
-        clear_row(p.dv, p.d);
+        clear_row(dk, p.hk);
+        clear_row(dv, p.d);
       }
   }
 
-  void write(const field& to, const buffer<double>& from, index_t channels) const {
-    if (!to.set) return;
+  void write(const field& to, const buffer<C>& from, index_t channels) const {
+    if (!is_staged(to)) return;
     const backward_problem& p = x_->local;
     const index_t own = x_->keys().count() * x_->inner;
     for (index_t b = 0; b < p.B; ++b)
@@ -180,7 +214,8 @@ class key_returns {
   bool wanted_ = false, near_any_ = true;
   std::vector<index_t> begins_;
   buffer<std::byte> outbox_, inbox_;
-  buffer<double> dk_, dv_, own_far_, joint_;
+  buffer<C> dk_, dv_;
+  buffer<double> own_far_, joint_;
 };
 
 }  // namespace distributed

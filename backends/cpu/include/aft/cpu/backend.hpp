@@ -11,8 +11,7 @@
 #include "pairs/backward.hpp"
 #include "pairs/forward.hpp"
 #include "runtime/parallel.hpp"
-#include "scan/backward/call.hpp"
-#include "scan/forward.hpp"
+#include "scan/far_keys.hpp"
 #include "simd/build_info.hpp"
 #include "simd/exact_arithmetic.hpp"
 #include "simd/isa.hpp"
@@ -66,6 +65,7 @@ template <class C, family F>
     }
   }
   if constexpr (F == family::simple) {
+    if (p.afar.kind == far_kind::sum) return sum_keys<C>(p, given);
     if (is_scan(p)) {
       if (!p.pads_queries()) return scan_forward<C>(p, given);
       return for_each_length(p, [&](const problem& part) { scan_forward<C>(part, given); });
@@ -84,6 +84,7 @@ template <class C, family F>
   const bool weights_wanted = p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none;
   if (!weights_wanted && !p.dq.set) return;
   if constexpr (F == family::simple) {
+    if (p.afar.kind == far_kind::spread) return spread_gradients<C>(p, given);
     if (is_scan(p)) {
       if (!p.pads_queries()) return scan_backward<C>(p, given);
       for_each_length(p, [&](const backward_problem& part) { scan_backward<C>(part, given); });

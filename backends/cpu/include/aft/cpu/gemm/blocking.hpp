@@ -18,6 +18,7 @@ struct column_scale {
   C floor[lanes<C>];          ///< |num| below floor * den proves nothing; 0 where no value is that small
   C lift[lanes<C>];           ///< transposed fold: the power of two that g o was multiplied by besides
   C unlift[lanes<C>];         ///< its inverse
+  C more[2 * lanes<C>];       ///< the column of what rows see besides, if pair_geometry says that there is such
 };
 
 /// Room for what a window_packer knows of one lane tile. That of a wide group would be a quarter of a small stack.

@@ -11,6 +11,7 @@
 #include "../math/power_of_two.hpp"
 #include "../simd/bf16_dot.hpp"
 #include "../softmax/exact_row.hpp"
+#include "../softmax/far_lanes.hpp"
 #include "../softmax/row_state.hpp"
 #include "../tensor/visible_keys.hpp"
 #include "bias_rows.hpp"
@@ -46,8 +47,10 @@ template <class C>
       if (w[s] != -inf) units.see(key, vec<C>(w[s]), load(v + s * L), differs<C>(key, vec<C>(-inf)));
     }
   }
+  const far_lanes<C> afar(p, tile);
+  afar.show(units);
   // Guard bits keep num below max |v| and den below 1 for any number of keys, so nothing overflows.
-  index_t guard = 1;
+  index_t guard = afar.bits();
   while ((index_t{1} << guard) < p.Tk) ++guard;
   units.settle(guard);
 
@@ -97,7 +100,7 @@ template <class C>
   const band_edge<C> edge_groups{span, edges, cut.end(own) - cut.begin(own)};
   const index_t edge_group = edge_groups.edge_of(t - cut.begin(own));
   const index_t lo = edge_groups.lo(edge_group), hi = edge_groups.hi(edge_group);
-  vec_sum<C> all = none, outside = none;
+  vec_sum<C> all = none, outside = afar.sum_in(units);
   for (index_t k0 = span.lo / depth * depth; k0 < span.hi; k0 += depth) {
     if (k0 < hi && lo < k0 + depth) all = all + sum_of(max_of(lo, k0), min_of(hi, k0 + depth), none);
   }

@@ -18,6 +18,7 @@ struct pair_geometry {
   int causal = 0;         ///< +1: columns <= row + ahead are seen; -1: columns >= row + ahead
   index_t ahead = 0;      ///< how far the causal edge lies from the diagonal, negative where transposed
   bool constant = false;  ///< pairs outside the window have bias 0 and are folded once
+  bool more = false;      ///< rows see more, with bias 0, than the columns: see far_keys
   index_t step = 1;       ///< dense columns begin at multiples of it: two, where columns go by pairs
 
   struct span {
@@ -45,7 +46,7 @@ struct pair_geometry {
     hi = min_of(hi, K);
     return {lo, max_of(hi, lo)};
   }
-  bool has_prefix(const span& s) const { return constant && causal >= 0 && s.lo > 0; }
+  bool has_prefix(const span& s) const { return constant && causal >= 0 && (s.lo > 0 || more); }
   bool has_suffix(const span& s) const { return constant && causal <= 0 && s.hi < K; }
 };
 
@@ -118,6 +119,7 @@ inline pair_geometry query_geometry(const problem& p) {
   g.ahead = p.first_query;
   // A mask per query makes every pair its own case; the window then only decides the weights.
   g.constant = p.win.bounded && !p.excluded && !p.pair_mask();
+  g.more = p.afar.joins_rows();
   g.bounded = p.win.bounded && (p.excluded || g.constant);
   g.before = p.win.before;
   g.after = p.win.after;
@@ -128,6 +130,7 @@ inline pair_geometry key_geometry(const problem& p) {
   pair_geometry g = query_geometry(p);
   g.R = p.Tk;
   g.K = p.Tq;
+  g.more = false;
   g.causal = -g.causal;
   g.ahead = -p.first_query;
   g.before = p.win.after;

@@ -24,16 +24,17 @@ inline vec_sum<C> add_columns(const C* columns, index_t n, vec_sum<C> sum) {
   return sum;
 }
 
-/// Sums of P before and after each panel's dense part. Both are sums of their own, forwards and backwards: taking the
-/// one from the total would cancel.
+/// Sums of P before and after each panel's dense part; those before begin with `more`. Both are sums of their own,
+/// forwards and backwards: taking the one from the total would cancel.
 template <class C>
-inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, C* before, C* after) {
+inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, const C* P, const vec_sum<C>& more,
+                             C* before, C* after) {
   constexpr index_t N = tuning<C>::NR;
   const pair_geometry& g = plan.g;
   // A run between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
   // sequences that of their square root. The runs begin at 0 and at K, so they do not depend on p0 and p1.
   const auto run = [&](index_t from, index_t to) { return add_columns<C>(P + from * N, to - from, zero_sum<C>()); };
-  vec_sum<C> sum = zero_sum<C>();
+  vec_sum<C> sum = more;
   index_t at = 0;
   if (g.causal >= 0) {
     for (index_t panel = 0; panel < p1; ++panel) {
@@ -186,7 +187,8 @@ template <class C>
   C* const before = g.constant ? plan.before.of(slot) : nullptr;
   C* const after = g.constant ? plan.after.of(slot) : nullptr;
   for (index_t i = 0; g.constant && i < in_group; ++i) {
-    sum_uniform_keys<C>(plan, a0, a1, P + i * g.K * N, before + i * plan.block * N, after + i * plan.block * N);
+    sum_uniform_keys<C>(plan, a0, a1, P + i * g.K * N, g.more ? load_sum(cs[i].more) : zero_sum<C>(),
+                        before + i * plan.block * N, after + i * plan.block * N);
   }
   for (index_t s0 = a0; s0 < a1; s0 += plan.MC_panels) {
     const index_t s1 = min_of(s0 + plan.MC_panels, a1);

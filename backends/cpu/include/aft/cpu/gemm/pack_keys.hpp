@@ -9,6 +9,7 @@
 #include "../runtime/inplace_vector.hpp"
 #include "../simd/bf16_dot.hpp"
 #include "../simd/conversions.hpp"
+#include "../softmax/far_lanes.hpp"
 #include "../softmax/key_range.hpp"
 #include "../tensor/visible_keys.hpp"
 #include "loop_nest.hpp"
@@ -159,6 +160,16 @@ struct key_packer {
   }
 };
 
+/// Forms the column of the keys of other ranks by scales that know of them.
+template <class C>
+inline void form_more(const far_lanes<C>& afar, const C* value_scales, column_scale<C>& cs) {
+  if (!afar.any) return;
+  key_packer<C> packer{{}, load(cs.base), load(cs.exponent), load(value_scales)};
+  vec_sum<C> one = zero_sum<C>();
+  packer.template form<false, false>(afar.value, afar.key, one.num, one.den);
+  store_sum(cs.more, afar.times(one));
+}
+
 /// Keys [s0, s0 + count) of one lane tile, from rows of v and k that lie so far apart, into its packed columns P.
 /// `paired`: two keys a step, as pairs of bfloat16; s0 is even then. Rows `ahead` of each are asked for.
 template <class C, class T, bool unit, bool measured = true>
@@ -211,7 +222,10 @@ template <class C, class Tiles>
   inplace_vector<lane_tile<C>, tuning<C>::wide_group> tiles(count);
   inplace_vector<key_range<C>, tuning<C>::wide_group> ranges(count);
   C staged[column_chunk * N];
-  for (index_t i = 0; i < count; ++i) tiles[i] = tile_at(i);
+  for (index_t i = 0; i < count; ++i) {
+    tiles[i] = tile_at(i);
+    far_lanes<C>(p, tiles[i]).measure(ranges[i]);
+  }
   const key_rows<C> rows(p, count, tiles.data());
   const bool in_place = rows.in_place() && !hides_keys(p);
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
@@ -236,13 +250,17 @@ template <class C, class Tiles>
   for (index_t i = 0; i < count; ++i) {
     C value_scales[L];
     cs[i] = key_scale<C>(ranges[i], value_scales);
+    const far_lanes<C> afar(p, tiles[i]);
+    form_more(afar, value_scales, cs[i]);
     if (ordinary_scales(cs[i])) continue;
     ranges[i] = key_range<C>();
+    afar.measure(ranges[i]);
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
       stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
       scan_keys<C>(staged, chunk_at(s0), ranges[i]);
     }
     cs[i] = key_scale<C>(ranges[i], value_scales);
+    form_more(afar, value_scales, cs[i]);
     key_range<C> known;
     const key_packer<C> packer{known, load(cs[i].base), load(cs[i].exponent), load(value_scales)};
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) form_staged(i, s0, packer, known);

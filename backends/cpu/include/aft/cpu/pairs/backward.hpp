@@ -74,6 +74,33 @@ template <class C>
   if (dk.set) write_panel<C>(p, dk, dk_grid, tile, r0, r1, M, dk_out);
 }
 
+/// What the gradients of keys of other ranks follow from. Row by row through a few lane tiles, as memory lies.
+template <class C>
+[[gnu::noinline]] inline void sum_far_rows(const gradient_inputs& in, const cpu& exec) {
+  constexpr index_t L = lanes<C>, tiles = gate_block::tiles, rows = gate_block::rows;
+  const backward_problem& p = *in.p;
+  const index_t groups = ceil_div(p.d, tiles * L);
+  parallel_for(p.B * groups, thread_count(exec), [&](index_t item, int) {
+    const index_t first = item % groups * tiles * L;
+    const index_t count = ceil_div(min_of(p.d - first, tiles * L), L);
+    inplace_vector<lane_tile<C>, tiles> of(count);
+    inplace_vector<far_row_sums<C>, tiles> sums(count);
+    for (index_t i = 0; i < count; ++i) {
+      of[i] = make_lane_tile<C>(item / groups, 0, p.d, first + i * L, p.d);
+      sums[i] = far_row_sums<C>(p, of[i]);
+    }
+    saved_rows<C, rows> block;
+    for (index_t t0 = 0; t0 < p.Tq; t0 += rows) {
+      const index_t t1 = min_of(t0 + rows, p.Tq);
+      for (index_t i = 0; i < count; ++i) {
+        block.read(in, of[i], t0, t1);
+        sums[i].add(block, 0, t1 - t0);
+      }
+    }
+    for (index_t i = 0; i < count; ++i) sums[i].write(p, of[i]);
+  });
+}
+
 /// Every gradient of the problem that is set. O(B Tq Tk d) multiply-adds for dk and dv together and as many for dw.
 template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
@@ -157,6 +184,9 @@ inline void pair_backward(const backward_problem& p, const cpu& given, bias_grad
   C* const max_abs = bias ? bias->max_abs() : nullptr;
   for (index_t i = 0; max_abs != nullptr && i < threads * lanes<C>; ++i) max_abs[i] = C(0);
   if (!gates_later) gate_gradient<C>(in, exec, max_abs);
+  if constexpr (windows) {
+    if (p.afar.joins_rows() && p.afar.slope != nullptr) sum_far_rows<C>(in, exec);
+  }
   const auto fold = [&] {
     for_each_batch_item(*plan, batch_items.count(), [&](index_t i, int thread) {
       const auto batch_item = batch_items.at(i);

@@ -7,6 +7,7 @@
 
 #include "../runtime/parallel.hpp"
 #include "../runtime/workspace.hpp"
+#include "far_sums.hpp"
 #include "kernel.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
@@ -164,7 +165,8 @@ template <class C>
 class key_prefix {
  public:
   key_prefix(const problem& p, const scan_plan<C>& plan, const key_scan<C>& keys, int threads, scratch& memory)
-      : plan_(plan),
+      : p_(p),
+        plan_(plan),
         keys_(keys),
         chunks_(key_scan<C>::chunks(p.causal ? min_of(p.Tk, p.Tq) : p.Tk)),
         kept_(p.causal ? chunks_ + 1 : 1),
@@ -219,7 +221,7 @@ class key_prefix {
     if (first == 0 && earlier_ != nullptr) {
       std::copy_n(earlier_->total(i).base, fold_lanes<C>::arrays * width, before(i, 0).base);
     } else if (first == 0) {
-      before(i, 0).clear(width);
+      begin_sums<C>(p_, plan_.at(i), width, before(i, 0));
     }
     for (index_t c = 0; c < n; ++c) {
       const fold_lanes<C> sum = before(i, first + c + 1);
@@ -232,6 +234,7 @@ class key_prefix {
     return {from + i * fold_lanes<C>::arrays * plan_.width(), plan_.width()};
   }
 
+  const problem& p_;
   const scan_plan<C>& plan_;
   const key_scan<C>& keys_;
   index_t chunks_;

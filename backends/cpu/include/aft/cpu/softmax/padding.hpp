@@ -103,6 +103,7 @@ inline void take_batches(problem& p, index_t b, index_t count, index_t rows) {
     if (f->set) f->data += b * f->sb * size_of(f->type);
   if (p.mask != nullptr) p.mask += b * p.mask_sb;
   if (p.lengths.data != nullptr) p.lengths.data += b * p.lengths.step;
+  p.afar = p.afar.from(b, p.hk, p.d);
   p.query_lengths = {};
   p.B = count;
   p.Tq = rows;

@@ -111,6 +111,9 @@ class box_complement {
     planes_after_ = planes_before_ + (s.grid[0] + 1) * pair;
   }
 
+  /// What all outputs see besides, at first nothing.
+  void begin_with(const vec_sum<C>& more) { more_ = more; }
+
   /// Folds rows and planes of P; a single row needs neither.
   void prepare(const C* P) {
     const stencil_shape& s = *shape_;
@@ -144,7 +147,7 @@ class box_complement {
     if (s.rows() > 1) {
       const stencil_shape::span planes = s.reach(0, y0);
       const stencil_shape::span rows = s.reach(1, y1);
-      sums elsewhere = get(planes_before_, planes.lo) + get(planes_after_, planes.hi);
+      sums elsewhere = (more_ + get(planes_before_, planes.lo)) + get(planes_after_, planes.hi);
       for (index_t i = planes.lo; i < planes.hi; ++i) {
         const index_t plane = i * (s.grid[1] + 1) * pair;
         elsewhere = elsewhere + (get(rows_before_ + plane, rows.lo) + get(rows_after_ + plane, rows.hi));
@@ -152,7 +155,7 @@ class box_complement {
       const window box = move_window(P, planes, rows, y1 == 0);
       put_uniform([&](index_t x) { return get(box.older, x) + get(box.newer, x); }, elsewhere);
     } else {
-      put_uniform([&](index_t x) { return get(P, x); }, zero());
+      put_uniform([&](index_t x) { return get(P, x); }, more_);
     }
   }
 
@@ -228,6 +231,7 @@ class box_complement {
   }
 
   const stencil_shape* shape_;
+  sums more_ = zero();
   index_t begin_ = 0, end_ = 0;  ///< rows whose reverse sums front_ holds
   index_t next_ = 0;             ///< the first row that is in no sum yet
   C* outside_;

@@ -77,6 +77,8 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool) {
     units.see(key, weight, value, seen);
   });
+  const far_lanes<C> afar(p, tile);
+  afar.show(units);
   units.settle();
 
   vec_sum<C> box = zero_sum<C>();
@@ -91,7 +93,7 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
       if (++outside % (index_t{1} << row_sum<C>::group) == 0) rest.join();
     }
   });
-  units.result(box + rest.total(), out);
+  units.result(box + (rest.total() + afar.sum_in(units)), out);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

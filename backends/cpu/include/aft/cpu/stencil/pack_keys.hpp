@@ -6,7 +6,7 @@
 
 #include "../math/exp_weight.hpp"
 #include "../math/power_of_two.hpp"
-#include "../softmax/key_range.hpp"
+#include "../softmax/far_lanes.hpp"
 #include "../tensor/lane_rows.hpp"
 #include "../tensor/visible_keys.hpp"
 #include "tuning.hpp"
@@ -98,13 +98,13 @@ inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {
                        weight_scaled<C>(key, exponent));
 }
 
-/// The first visible key of each lane of `weights`, two vectors a key.
+/// The first visible key of each lane of `weights`, two vectors a key. A key of another rank comes before all.
 template <class C>
-inline void find_first_keys(const C* weights, index_t T, column_scales<C>& cs) {
+inline void find_first_keys(const C* weights, index_t T, const far_lanes<C>& afar, column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   for (index_t l = 0; l < L; ++l) {
     cs.first[l] = 0;
-    if (cs.empty[l] != C(0)) continue;
+    if (cs.empty[l] != C(0) || (afar.any && afar.sees(l))) continue;
     while (cs.first[l] < T && std::signbit(weights[cs.first[l] * 2 * L + l])) ++cs.first[l];
   }
 }
@@ -158,28 +158,39 @@ template <bool Measured, class C>
   if constexpr (Measured) range = all;
 }
 
+/// The column of the keys of other ranks.
+template <class C>
+inline vec_sum<C> far_column(const far_lanes<C>& afar, const column_scales<C>& cs) {
+  if (!afar.any) return zero_sum<C>();
+  const vec<C> weight = xsimd::select(afar.seen(), weight_scaled<C>(afar.key, load(cs.exponent)), vec<C>(C(0)));
+  return afar.times({weight * (afar.value * load(cs.scale)), weight});
+}
+
 /// weigh_columns for all keys, with the scales that they ask for.
 template <class C>
 inline void fill_columns(const problem& p, const stencil_table<C>& table, const column_rows<C>& from,
-                         lane_scaling scaling, C* P, column_scales<C>& cs) {
+                         const far_lanes<C>& afar, lane_scaling scaling, C* P, column_scales<C>& cs) {
   key_range<C> range;
+  afar.measure(range);
   measure_columns<C>(from, p.Tk, range);
   set_scales<C>(range, table, scaling, cs);
   weigh_columns<false>(cs, from, p.Tk, P, range);
-  find_first_keys<C>(P + lanes<C>, p.Tk, cs);
+  find_first_keys<C>(P + lanes<C>, p.Tk, afar, cs);
 }
 
 /// The same in one pass where keys and values are of ordinary size; else, as they may have lain in P, the tile is
 /// staged from the caller's arrays.
 template <class C>
 [[gnu::noinline, gnu::flatten]] inline void fill_ordinary_columns(const problem& p, const stencil_table<C>& table,
-                                                                  const lane_tile<C>& tile, column_rows<C> from, C* P,
+                                                                  const lane_tile<C>& tile, column_rows<C> from,
+                                                                  const far_lanes<C>& afar, C* P,
                                                                   column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0));
-  vec<C> top(-inf);
+  vec<C> top = afar.key;
   magnitudes<C> sizes;
+  if (afar.any) sizes.add_any(afar.value);
   for (index_t s = 0; s < p.Tk; ++s, from.k += from.k_step, from.v += from.v_step) {
     C* const at_key = P + s * 2 * L;
     const vec<C> key = load(from.k);
@@ -191,11 +202,11 @@ template <class C>
     store(at_key + L, weight);
   }
   if (set_ordinary_keys<C>(top, table, cs) && set_ordinary_values<C>(sizes, cs)) {
-    find_first_keys<C>(P + L, p.Tk, cs);
+    find_first_keys<C>(P + L, p.Tk, afar, cs);
     return;
   }
   stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
-  fill_columns<C>(p, table, column_rows<C>::staged(P), lane_scaling::usual, P, cs);
+  fill_columns<C>(p, table, column_rows<C>::staged(P), afar, lane_scaling::usual, P, cs);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -104,6 +104,9 @@ class sequence_fold {
   static constexpr index_t block = sequence_worker<C>::block;
   static constexpr index_t pair = row_complement<C>::pair;
 
+  far_lanes<C> afar(index_t j) const { return {p_, tiles_[j]}; }
+  /// What outputs see after all keys: nothing but keys of other ranks.
+  row_sum<C> beyond(index_t j) const { return {far_column<C>(afar(j), worker_.scales[j]), zero_sum<C>()}; }
   C* keys_of(index_t j) const { return worker_.P + j * worker_.apart; }
   row_sum<C>& after(index_t j, index_t i) const { return worker_.after[j * (worker_.blocks + 1) + i]; }
   /// Column x of lane tile j, where `origin` is the first key that is held.
@@ -118,6 +121,7 @@ class sequence_fold {
       store(worker_.scales[j].exponent, vec<C>(C(0)));
       store(worker_.scales[j].scale, vec<C>(C(1)));
       worker_.sizes[j] = key_range<C>();
+      afar(j).measure(worker_.sizes[j]);
     }
   }
   /// Scales by the keys that were measured; false where 1 does not serve for all of them.
@@ -156,7 +160,7 @@ class sequence_fold {
   /// What every block sees after its boxes, from the last block to the first. All keys are then measured, if scale 1 is
   /// tried.
   void sum_after() {
-    for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = row_sum<C>::zero();
+    for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = beyond(j);
     const auto first_key = [&](index_t i) { return i == 0 ? 0 : min_of(p_.Tk, i * block + row_.reach_after()); };
     for (index_t i = worker_.blocks; i-- > 0;) {
       const index_t s0 = first_key(i), s1 = first_key(i + 1);
@@ -175,7 +179,8 @@ class sequence_fold {
     begin_ = end_ = 0;
     for (index_t j = 0; j < count_; ++j) {
       worker_.before[j] = row_sum<C>::zero();
-      for (index_t& key : worker_.scales[j].first) key = p_.Tk;
+      const far_lanes<C> others = afar(j);
+      for (index_t l = 0; l < lanes<C>; ++l) worker_.scales[j].first[l] = others.any && others.sees(l) ? 0 : p_.Tk;
     }
   }
 
@@ -242,7 +247,7 @@ class sequence_fold {
   void sum_uniform(index_t j, index_t t0, index_t t1) {
     const stencil_shape& shape = call_.shape;
     if (!shape.complement()) return;
-    row_sum<C> seen = shape.after ? after(j, t0 / block + 1) : row_sum<C>::zero();
+    row_sum<C> seen = shape.after ? after(j, t0 / block + 1) : beyond(j);
     row_.after(columns(j, begin_), t0, t1, seen, worker_.outside);
     row_.before(columns(j, begin_), t0, t1, worker_.before[j], worker_.outside);
   }

@@ -36,6 +36,7 @@ class window_key_packer final : public window_packer<C> {
         tile.base[l] = tile.exponent[l] = C(0);
         tile.by[l] = C(1);
       }
+      far_lanes<C>(p, tiles.at[i]).measure(tile.range);
     }
   }
 
@@ -69,14 +70,18 @@ class window_key_packer final : public window_packer<C> {
 
   bool settled(index_t i, column_scale<C>& cs) override {
     tile_state& tile = state(i);
+    const far_lanes<C> afar(*p_, tiles_->at[i]);
     cs = key_scale<C>(tile.range, tile.by);
+    form_more(afar, tile.by, cs);
     const vec<C> zero(C(0));
     if (xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(tile.by) == vec<C>(C(1)))))
       return true;
     // An infinite value counts as the largest while keys are formed, and not otherwise.
     tile.range = key_range<C>();
+    afar.measure(tile.range);
     for (index_t s = 0; s < p_->Tk; s += most) measure(i, s, s + most < p_->Tk ? s + most : p_->Tk);
     cs = key_scale<C>(tile.range, tile.by);
+    form_more(afar, tile.by, cs);
     for (index_t l = 0; l < L; ++l) {
       tile.base[l] = cs.base[l];
       tile.exponent[l] = cs.exponent[l];

@@ -65,7 +65,8 @@ class window_columns {
       if (!source_->settled(i, scales[i])) pass(i, i + 1, false);
     }
     filled_ = plan_->keys_resident ? plan_->g.K : 0;
-    for (index_t i = 0; before_ != nullptr && i < count_ * N; ++i) before_[i] = C(0);
+    for (index_t i = 0; before_ != nullptr && i < count_; ++i)
+      store_sum(before_ + i * N, plan_->g.more ? load_sum(scales[i].more) : zero_sum<C>());
   }
 
   /// Moves on to a panel whose dense columns are `span`. They are what at() reads; those before join the sum.

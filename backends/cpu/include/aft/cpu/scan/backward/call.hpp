@@ -8,6 +8,7 @@
 #include "../../runtime/workspace.hpp"
 #include "../split.hpp"
 #include "chunk.hpp"
+#include "far_sums.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 namespace scan {
@@ -111,6 +112,7 @@ class backward_call {
         }
         pass_.advance(x, mine);
       }
+      end_sums(i, mine.after);
       if (!p_.causal) pass_.key_gradients(x, 0, seen(x), mine);
       pass_.no_gradients(x, seen(x), mine);
       if (earlier_) {
@@ -119,6 +121,11 @@ class backward_call {
       }
       fence_stores();
     });
+  }
+
+  /// `all` are the sums over all rows of a column block.
+  void end_sums(index_t i, const reverse_lanes<C>& all) const {
+    if (p_.afar.joins_rows() && p_.afar.slope != nullptr) end_reverse<C>(p_, plan_.at(i), all);
   }
 
   void split_column_blocks() const {
@@ -136,6 +143,7 @@ class backward_call {
         if (kept() > 1) std::copy_n(after(i, c + 1).base, sums_size(), sum.base);
         merge_reverse<C>(sum, sums(i, c), key_scan<C>::padded(plan_.at(i)));
       }
+      end_sums(i, after(i, 0));
       pass_.no_gradients(plan_.at(i), seen(plan_.at(i)), workspace(thread));
       if (earlier_) earlier_->no_gradients(plan_.at(i), seen_earlier(plan_.at(i)), workspace(thread));
     });

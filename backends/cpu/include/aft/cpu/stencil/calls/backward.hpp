@@ -146,12 +146,15 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const gradient_fields<C> fields(p, tile);
         const stencil_prefetch ahead({group, first, last}, i, together, next_group, p.Tq);
         const gradient_fields<C> next(p, plan.tile(ahead.tiles.group, ahead.tiles.first));
+        const far_lanes<C> afar(p, tile);
         column_scales<C> cs;
         const bool in_place = !hides_keys(p) && fields.k.whole() && fields.v.whole();
         C* const P = worker.forward.P;
         if (!in_place) stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
-        fill_columns<C>(p, table, in_place ? fields.columns() : column_rows<C>::staged(P), lane_scaling::own, P, cs);
+        fill_columns<C>(p, table, in_place ? fields.columns() : column_rows<C>::staged(P), afar, lane_scaling::own, P,
+                        cs);
         if (!saved) {
+          rest.begin_with(far_column<C>(afar, cs));
           const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
           recompute<C>(fold, worker.forward.P, rest, block, worker.rows);
         }
@@ -159,6 +162,11 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
           const index_t t1 = min_of(t0 + query_block<C>::most, p.Tq);
           if (saved) read_saved<C>(fields, worker.rows, t0, t1);
           fill_incoming<C>(fields, block, worker.rows, t0, t1);
+        }
+        if (p.afar.slope != nullptr && p.afar.joins_rows()) {
+          far_row_sums<C> sums(p, tile);
+          sums.add(worker.rows, 0, p.Tq);
+          sums.write(p, tile);
         }
         if (!keys_wanted && !filter_wanted) continue;
         payload_scales<C> ps;

@@ -36,9 +36,11 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
     const stencil_prefetch ahead(own, i, worker.group, next, p.Tq);
     const query_outputs<C> outputs(p, tile);
     const query_inputs<C> later(p, call.plan.tile(ahead.tiles.group, ahead.tiles.first));
+    const far_lanes<C> afar(p, tile);
     column_scales<C> cs;
     fill_ordinary_columns<C>(p, call.tables[i], tile, in_place.columns ? inputs.columns() : column_rows<C>::staged(P),
-                             P, cs);
+                             afar, P, cs);
+    rest.begin_with(far_column<C>(afar, cs));
     query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
     fold.y = outputs.whole_rows();
     const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {

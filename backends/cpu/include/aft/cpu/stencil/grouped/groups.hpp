@@ -16,10 +16,15 @@ struct channel_head_groups {
   index_t count = 0;
 
   explicit channel_head_groups(const problem& p)
-      : size(std::gcd(p.d / p.bias.heads, p.d / p.hk)), count(p.d / size), batches_(p.B), channels_(p.d) {}
+      : size(std::gcd(p.d / p.bias.heads, p.d / p.hk)),
+        count(p.d / size),
+        batches_(p.B),
+        channels_(p.d),
+        serves_(!p.afar.joins_rows()) {}
 
-  /// There are enough channels for one sum to pay that serves them all.
-  bool wide() const { return size >= tuning_stencil<C>::grouped_channels && channels_ >= lanes<C>; }
+  /// There are enough channels for one sum to pay that serves them all. Keys of other ranks join each channel's own:
+  /// parts of a sequence that is worth cutting are long, and longer than what sums by classes are for.
+  bool wide() const { return serves_ && size >= tuning_stencil<C>::grouped_channels && channels_ >= lanes<C>; }
   /// With denominators apart, numerators of two batch elements fill the two vectors of the stencil.
   bool pays() const { return wide() && batches_ > 1; }
   index_t tiles() const { return ceil_div(count, lanes<C>); }
@@ -38,6 +43,7 @@ struct channel_head_groups {
  private:
   index_t batches_;
   index_t channels_;
+  bool serves_;
 };
 
 /// Spreads numbers of classes over the lanes of their channels.
@@ -93,7 +99,7 @@ template <class C>
     const vec<C> key = load(keys + s * 2 * L);
     store(keys + s * 2 * L, staged_weight<C>(key, exponent));
   }
-  find_first_keys<C>(keys, p.Tk, cs);
+  find_first_keys<C>(keys, p.Tk, far_lanes<C>(), cs);
 }
 
 /// P[s * 2 L + lane] = weight * v, rows of v lying v_step apart, perhaps in P; and the scales of the tile's own lanes.
