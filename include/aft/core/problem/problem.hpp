@@ -180,12 +180,13 @@ struct far_keys {
   far_kind kind = far_kind::none;
   double *max = nullptr, *den = nullptr, *average = nullptr;
   double *slope = nullptr, *offset = nullptr;
+  bool added = false;  ///< spread: to what dk and dv hold, which then are of the arithmetic type
 
   bool joins_rows() const { return kind == far_kind::rows; }
   /// Those of the batch elements from b on.
   far_keys from(index_t b, index_t hk, index_t d) const {
     const auto at = [](double* x, index_t n) { return x == nullptr ? nullptr : x + n; };
-    return {kind, at(max, b * hk), at(den, b * hk), at(average, b * d), at(slope, b * d), at(offset, b * d)};
+    return {kind, at(max, b * hk), at(den, b * hk), at(average, b * d), at(slope, b * d), at(offset, b * d), added};
   }
 };
 

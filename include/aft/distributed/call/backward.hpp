@@ -16,15 +16,20 @@ struct backward_memory {
   near_keys keys;
   own_keys<C> own;
   one_average<C> joint;
+  piece_sums<C> pieces;
   bias_gradient_part<C> bias;
   key_returns<C> returns;
   std::optional<staged_operands<C>> staged{};
   buffer<C> y{}, dy{}, dq{}, dk{}, dv{}, row{};
 
   explicit backward_memory(const part& x)
-      : at(x), keys(x), own(x, true), joint(x), bias(x, at.base, at.keys), returns(x) {
+      : at(x), keys(x), own(x, true), joint(x), pieces(x), bias(x, at.base, at.keys), returns(x) {
     const backward_problem& p = x.local;
     if (x.has_one_average()) return;
+    if (x.pieces.any) {
+      if (returns.wanted()) pieces.take_gradients();
+      return;
+    }
     const bool gives_sums = returns.gives_sums();
     if (x.works_on_copies()) staged.emplace(x, at);
     const index_t pairs = staged ? staged->pairs : 1;
@@ -151,7 +156,7 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
   if (m.staged) {
     const staged_operands<C>& staged = *m.staged;
     const far_sum far_part = m.keys.total();
-    staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far_part : nullptr);
+    staged.fill(m.keys.before.k, m.keys.before.v, m.at.stand_in ? &far_part : nullptr);
     staged.fill_queries();
     if (m.at.stand_in) find_shares(x, m, run);
     stage_incoming(x, m);
@@ -162,7 +167,7 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
     p.dy = contiguous(m.dy.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
     if (p.dq.set) p.dq = contiguous(m.dq.data(), dtype_of<C>, m.at.grid, m.at.queries, p.d);
   } else {
-    set_near_keys(x, m.at, m.keys.k, m.keys.v, p);
+    set_keys(m.at, keys_of(x, m.keys.before), values_of(x, m.keys.before), p);
     if (x.where.has_far(x.rank)) place_far_keys(m, p);
   }
   const std::array<index_t, 3> keys = x.grid ? m.at.grid : std::array<index_t, 3>{1, 1, m.at.keys};
@@ -175,11 +180,35 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
   if (m.dv.size() > 0) split_value_gradient(x, m);
 }
 
+/// The kernels' part of a call whose rows go by pieces. All rows first: of those at the edges, which are padding then,
+/// they write zeros.
+template <class C>
+void run_backward_by_pieces(const part& x, backward_memory<C>& m, const kernels& run) {
+  m.pieces.find_sums(m.keys, m.own, run);
+  for (const piece i : {piece::all, piece::first, piece::last}) {
+    backward_problem p = x.local;
+    moved_rows moved;
+    if (!m.pieces.place(i, m.keys, p, moved)) continue;
+    m.pieces.place_gradients(i, m.returns.dk(), m.returns.dv(), p);
+    if (p.dbias.kind == bias_kind::filter) m.bias.place_piece(p.dbias, static_cast<index_t>(i));
+    run.backward(p);
+  }
+  m.bias.join_pieces();
+  if (!m.returns.wanted()) return;
+  m.pieces.spread_over_others(m.keys, m.own, run);
+  if (m.returns.gives_sums()) m.pieces.join_gradients(m.returns.own_far());
+}
+
 /// Every rank's gradients. What each receives: as forward, then see key_returns and bias_gradient_part::sum.
 template <class C>
 [[gnu::noinline]] void run_cut_backward(const part& x, backward_memory<C>& m, const kernels& run,
                                         const communicator_ref& ranks) {
   m.keys.gather(m.own, run, ranks);
+  if (x.pieces.any) {
+    run_backward_by_pieces(x, m, run);
+    m.returns.exchange(m.pieces.near_gradients_of(), m.keys, m.pieces.rests(), m.own, run, ranks, m.bias.key_sum());
+    return m.bias.sum(ranks);
+  }
   if (x.queries().count() > 0) run_near_backward(x, m, run);
   const problem& p = x.local;
   const index_t base = m.at.base * x.inner;
@@ -188,8 +217,10 @@ template <class C>
     return row_block{reinterpret_cast<std::byte*>(rows.data()), p.B, m.at.keys,
                      channels * static_cast<index_t>(sizeof(C)), base};
   };
-  const near_gradients own{block(m.dk, x.local.dk.set, p.hk), block(m.dv, x.local.dv.set, p.d), m.bias.key_rows()};
-  m.returns.exchange(own, m.keys, m.own, run, ranks, m.bias.key_sum());
+  const near_gradients own{x.near_keys(), block(m.dk, x.local.dk.set, p.hk), block(m.dv, x.local.dv.set, p.d),
+                           m.bias.key_rows()};
+  const far_gradient none(nullptr, p);
+  m.returns.exchange({own, {}}, m.keys, {none, none}, m.own, run, ranks, m.bias.key_sum());
   m.bias.clear_far_columns(run);
   m.bias.sum(ranks);
 }

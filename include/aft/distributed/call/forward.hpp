@@ -2,8 +2,8 @@
 /// @file call/forward.hpp  A forward call over several ranks.
 #pragma once
 
-#include "near_problem.hpp"
 #include "one_average.hpp"
+#include "piece_problem.hpp"
 
 #include <optional>
 
@@ -18,10 +18,11 @@ struct forward_memory {
   near_keys keys;
   own_keys<C> own;
   one_average<C> joint;
+  piece_sums<C> pieces;
   std::optional<staged_operands<C>> staged{};
   buffer<C> y{}, average{}, lse{}, row{};
 
-  explicit forward_memory(const part& x) : at(x), keys(x), own(x, false), joint(x) {
+  explicit forward_memory(const part& x) : at(x), keys(x), own(x, false), joint(x), pieces(x) {
     const problem& p = x.local;
     if (!x.works_on_copies()) return;
     staged.emplace(x, at);
@@ -89,17 +90,29 @@ template <class C>
     m.joint.set(m.keys.total());
     return m.joint.run_forward(run);
   }
+  if (x.pieces.any) {
+    m.pieces.find_sums(m.keys, m.own, run);
+    m.pieces.keep_queries();
+    for (const piece i : {piece::all, piece::first, piece::last}) {
+      problem p = x.local;
+      moved_rows moved;
+      if (!m.pieces.place(i, m.keys, p, moved)) continue;
+      m.pieces.place_queries(i, p);
+      run.forward(p);
+    }
+    return;
+  }
   moved_rows moved;
   problem p = x.local;
   place_rows(x, m.at, p, moved);
   if (!m.staged) {
-    set_near_keys(x, m.at, m.keys.k, m.keys.v, p);
+    set_keys(m.at, keys_of(x, m.keys.before), values_of(x, m.keys.before), p);
     if (x.where.has_far(x.rank)) p.afar = m.keys.total().in_kernels(far_kind::rows);
     return run.forward(p);
   }
   const staged_operands<C>& staged = *m.staged;
   const far_sum far_part = m.keys.total();
-  staged.fill(m.keys.k, m.keys.v, m.at.stand_in ? &far_part : nullptr);
+  staged.fill(m.keys.before.k, m.keys.before.v, m.at.stand_in ? &far_part : nullptr);
   staged.fill_queries();
   staged.set_probe([](index_t) { return C(1); });
   staged.set_operands(p);

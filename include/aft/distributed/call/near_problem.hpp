@@ -20,6 +20,9 @@ struct placement {
   index_t first_query = 0;
   std::array<index_t, 3> grid{1, 1, 1};
 
+  /// Rows that are some of the rank's own, on keys from `base_` on.
+  placement(index_t base_, index_t keys_, index_t first_query_, index_t queries_)
+      : base(base_), keys(keys_), queries(queries_), first_query(first_query_), grid{1, 1, queries_} {}
   explicit placement(const part& x) {
     stand_in = x.has_stand_in();
     front = stand_in && x.near_keys().first > 0;
@@ -55,12 +58,21 @@ void place_rows(const part& x, const placement& at, Problem& p, moved_rows& move
   if (c.bias.kind == bias_kind::filter) place_filter(p, at.first_query);
 }
 
-/// Near keys as they came, for a call without far ones on a sequence: the operator's call with its own options.
+/// Keys of a block as a tensor.
+inline field keys_of(const part& x, const key_block& from) {
+  const index_t n = from.range.count();
+  return contiguous(from.k.data, x.local.k.type, {1, 1, n}, n, x.local.hk);
+}
+inline field values_of(const part& x, const key_block& from) {
+  const index_t n = from.range.count();
+  return contiguous(from.v.data, x.local.v.type, {1, 1, n}, n, x.local.d);
+}
+
+/// Keys as they came, for a call without a stand-in on a sequence: the operator's call with its own options.
 template <class Problem>
-void set_near_keys(const part& x, const placement& at, const row_block& k, const row_block& v, Problem& p) {
-  const std::array<index_t, 3> line{1, 1, at.keys};
-  p.k = contiguous(k.data, x.local.k.type, line, at.keys, p.hk);
-  p.v = contiguous(v.data, x.local.v.type, line, at.keys, p.d);
+void set_keys(const placement& at, const field& k, const field& v, Problem& p) {
+  p.k = k;
+  p.v = v;
   p.lengths.less = at.base;
   if (p.mask != nullptr) p.mask += at.base * p.mask_ss;
 }

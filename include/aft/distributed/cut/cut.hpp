@@ -43,7 +43,7 @@ class cut {
   /// Lengths of the parts in rank order.
   cut(const std::vector<index_t>& queries, const std::vector<index_t>& keys, const bias_reach& reach, bool causal,
       bool excluded)
-      : queries_(parts_of(queries)), keys_(parts_of(keys)), causal_(causal), sums_(!excluded) {
+      : queries_(parts_of(queries)), keys_(parts_of(keys)), reach_(reach), causal_(causal), sums_(!excluded) {
     for (int r = 0; r < size(); ++r) near_.push_back(find_near(r, reach));
   }
 
@@ -52,6 +52,11 @@ class cut {
   const positions& keys(int rank) const { return keys_[static_cast<std::size_t>(rank)]; }
   index_t all_queries() const { return queries_.empty() ? 0 : queries_.back().last; }
   index_t all_keys() const { return keys_.empty() ? 0 : keys_.back().last; }
+
+  const bias_reach& reach() const { return reach_; }
+  bool causal() const { return causal_; }
+  /// Whether keys out of reach count.
+  bool counts_far() const { return sums_; }
 
   /// The keys that rank `of` needs one by one.
   const positions& near_keys(int of) const { return near_[static_cast<std::size_t>(of)]; }
@@ -81,10 +86,14 @@ class cut {
     return false;
   }
 
-  /// The keys of rank `of`, divided where any rank's near keys begin or end: far or near for each rank as a whole.
-  std::vector<positions> regions(int of) const {
+  /// The keys of rank `of`, divided where any rank's near keys begin or end, far or near for each rank as a whole, and
+  /// at `edges`, some of which may lie elsewhere.
+  std::vector<positions> regions(int of, std::vector<index_t> edges) const {
     const positions& part = keys(of);
-    std::vector<index_t> edges{part.first, part.last};
+    edges.erase(std::remove_if(edges.begin(), edges.end(),
+                               [&](index_t edge) { return edge <= part.first || edge >= part.last; }),
+                edges.end());
+    edges.insert(edges.end(), {part.first, part.last});
     for (const positions& n : near_) {
       for (const index_t edge : {n.first, n.last})
         if (edge > part.first && edge < part.last) edges.push_back(edge);
@@ -126,6 +135,7 @@ class cut {
   }
 
   std::vector<positions> queries_, keys_, near_;
+  bias_reach reach_{};
   bool causal_ = false, sums_ = true;
 };
 

@@ -6,7 +6,7 @@
 
 #include "../memory/device_memory.hpp"
 #include "../ranks/agreement.hpp"
-#include "cut.hpp"
+#include "pieces.hpp"
 
 #include <memory_resource>
 
@@ -20,6 +20,7 @@ struct part {
   const checks::call* call = nullptr;
   backward_problem local{};
   cut where{};
+  row_pieces pieces{};
   int rank = 0;
   index_t inner = 1;                            ///< positions for each index of the outermost axis: 1 for a sequence
   bool grid = false;                            ///< queries and keys are cells of one grid
@@ -38,6 +39,12 @@ struct part {
   /// Whether the kernels are those of aft::cpu, which sum a rank's own keys and take the sums of others into their
   /// rows, of sequences.
   bool sums_in_kernels() const { return !grid && kernel_memory == memory; }
+  /// This rank's own keys, divided into parts that are far or near for each rank, and for its own rows at an edge.
+  std::vector<positions> regions() const { return where.regions(rank, {pieces.before.last, pieces.behind.first}); }
+  /// Whether rows at the edges see the rest of the own keys as far ones.
+  bool has_far_own_keys() const { return pieces.has_edges() && where.counts_far() && !where.causal(); }
+  /// Whether sums of own keys are asked for.
+  bool sums_own_keys() const { return where.sends_any(rank) || has_far_own_keys(); }
   /// Whether far keys are one more key among the kernels' own.
   bool has_stand_in() const { return where.has_far(rank) && !(sums_in_kernels() && near_keys().count() > 0); }
   /// Whether kernels get copies of rows and keys in the arithmetic type: for keys that stand for others, and on a grid.
@@ -242,6 +249,9 @@ template <class Take>
       set_cut(c, all, x);
       prepare_part(c, x);
       hidden.set(x.local);
+      const bias_kind kind = x.local.bias.kind;
+      const bool by_rows = kind == bias_kind::none || kind == bias_kind::banded || kind == bias_kind::filter;
+      if (by_rows && x.sums_in_kernels()) x.pieces = row_pieces::of(x.where, x.rank);
       // Those who want something else would be answered by nobody.
       for (const introduction& one : all)
         if (one.call != own.call) return;

@@ -65,7 +65,7 @@ class bias_gradient_part {
     }
     if (d.kind == bias_kind::filter) {
       taps_ = d.heads * p.taps[0] * p.taps[1] * p.taps[2];
-      filter_ = {x.kernel_memory, taps_};
+      filter_ = {x.kernel_memory, taps_ * row_pieces::most};
       filters_ = {x.memory, taps_ * x.ranks()};
       filter_.fill(C(0));
     }
@@ -95,6 +95,15 @@ class bias_gradient_part {
     const index_t n = x_->local.bias.rank;
     if (d.u.set) d.u = rows_of(u_, x_->queries().count(), n);
     if (d.v.set) d.v = rows_of(v_, cells_, n);
+  }
+
+  /// The same of a filter for rows that go by pieces, of which each has room for a gradient of its own.
+  void place_piece(bias_ref& d, index_t i) {
+    place(d);
+    d.r += i * taps_ * static_cast<index_t>(sizeof(C));
+  }
+  void join_pieces() const {
+    for (index_t i = taps_; i < filter_.size(); ++i) filter_[i % taps_] += filter_[i];
   }
 
   /// Rows of the keys' factor, which go back with the gradients of keys; without any where there is no such factor.

@@ -133,10 +133,10 @@ class own_keys {
 
   own_keys(const part& x, bool backward) : x_(&x), p_(&x.local) {
     index_t n = 0;
-    for (const positions& r : x.where.regions(x.rank)) n = max_of(n, min_of(r.count() * x.inner, chunk));
+    for (const positions& r : x.regions()) n = max_of(n, min_of(r.count() * x.inner, chunk));
     if (!x.where.sends_any(x.rank)) n = 0;
     const problem& p = *p_;
-    one_ = {x.memory, n > 0 ? far_sum::size(p) : 0};
+    one_ = {x.memory, n > 0 || x.pieces.has_edges() ? far_sum::size(p) : 0};
     if (x.sums_in_kernels()) return;
     const index_t B = p.B, one = n > 0 ? 1 : 0;
     k_ = {x.kernel_memory, B * n * p.hk};
@@ -152,17 +152,23 @@ class own_keys {
     weights_ = {x.kernel_memory, B * n * p.hk};
   }
 
+  /// Adds the sum over some keys, of tensors that begin with position `first`. Where x.sums_in_kernels().
+  void fold(const positions& region, index_t first, const field& k, const field& v, const kernels& run,
+            const far_sum& to) const {
+    const far_sum one(one_.data(), *p_);
+    problem p = *p_;
+    p.k = k;
+    p.v = v;
+    place_region(region, first, p);
+    p.afar = one.in_kernels(far_kind::sum);
+    run.sum_forward(p);
+    to.merge(one);
+  }
   /// Adds the sum over a region to `to`.
   void fold(const positions& region, const kernels& run, const far_sum& to) const {
     const far_sum one(one_.data(), *p_);
     const index_t group = p_->hk > 0 ? p_->d / p_->hk : 0;
-    if (x_->sums_in_kernels()) {
-      problem p = *p_;
-      place_region(region, p);
-      p.afar = one.in_kernels(far_kind::sum);
-      run.sum_forward(p);
-      return to.merge(one);
-    }
+    if (x_->sums_in_kernels()) return fold(region, x_->keys().first, p_->k, p_->v, run, to);
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
       find_largest(n);
@@ -178,21 +184,24 @@ class own_keys {
     });
   }
 
-  /// What rows elsewhere give to the gradients of a region, into dk and dv, tensors of this rank's own keys. `averages`
-  /// are those of the region's keys. Where x.sums_in_kernels().
-  void spread(const positions& region, const kernels& run, const far_gradient& g, double* averages, const field& dk,
-              const field& dv) const {
+  /// What rows that see some keys as far ones give to their gradients; all tensors begin with position `first`.
+  /// `averages` are those of the keys, or of some that are like them. `added`: to what dk and dv hold. Where
+  /// x.sums_in_kernels().
+  void spread(const positions& region, index_t first, const field& k, const field& v, const kernels& run,
+              const far_gradient& g, double* averages, bool added, const field& dk, const field& dv) const {
     backward_problem p = x_->local;
+    p.k = k;
+    p.v = v;
     p.dk = dk;
     p.dv = dv;
-    const index_t skipped = place_region(region, p);
+    const index_t skipped = place_region(region, first, p);
     for (field* f : {&p.dk, &p.dv})
       if (f->set) f->data += skipped * f->sx[2] * size_of(f->type);
-    p.afar = {far_kind::spread, g.max, nullptr, averages, g.slope, g.offset};
+    p.afar = {far_kind::spread, g.max, nullptr, averages, g.slope, g.offset, added};
     run.sum_backward(p);
   }
 
-  /// The same elsewhere: take(s0, n, dk, dv) gets those of keys s0 to s0 + n of the
+  /// The same of a region of own keys elsewhere: take(s0, n, dk, dv) gets those of keys s0 to s0 + n of the
   /// whole, (B, n, channels), by chunks.
   template <class Take>
   void find_gradients(const positions& region, const kernels& run, const far_gradient& g, const Take& take) const {
@@ -246,8 +255,8 @@ class own_keys {
  private:
   /// Makes p a call on the keys of a region, without rows and bias. Returns how many own keys come before.
   template <class Problem>
-  index_t place_region(const positions& region, Problem& p) const {
-    const index_t skipped = region.first - x_->keys().first;
+  index_t place_region(const positions& region, index_t first, Problem& p) const {
+    const index_t skipped = region.first - first;
     for (field* f : {&p.k, &p.v}) f->data += skipped * f->sx[2] * size_of(f->type);
     p.Tq = 0;
     p.Tk = region.count();

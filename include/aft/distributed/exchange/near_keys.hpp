@@ -55,18 +55,33 @@ struct row_block {
   }
 };
 
-/// The near keys of this rank, from wherever they are, and what the far ones of every rank sum to.
+/// Keys that lie side by side, with their values: (B, positions, channels) of the data's type.
+struct key_block {
+  positions range{};  ///< of the outermost axis
+  row_block k{}, v{};
+  buffer<std::byte> k_bytes{}, v_bytes{};
+
+  void take(const part& x, const positions& of) {
+    const problem& p = x.local;
+    range = of;
+    // Kernels read them where they do not read copies.
+    std::pmr::memory_resource* const from = x.works_on_copies() ? x.memory : x.kernel_memory;
+    const index_t cells = of.count() * x.inner;
+    k_bytes = {from, p.B * cells * p.hk * size_of(p.k.type)};
+    v_bytes = {from, p.B * cells * p.d * size_of(p.v.type)};
+    k = {k_bytes.data(), p.B, cells, p.hk * size_of(p.k.type), of.first * x.inner};
+    v = {v_bytes.data(), p.B, cells, p.d * size_of(p.v.type), of.first * x.inner};
+  }
+};
+
+/// The near keys of this rank, from wherever they are, and what the far ones of every rank sum to. Where rows go by
+/// pieces the own ones stay where they are, and only what the rows at its edges see is here.
 class near_keys {
  public:
   explicit near_keys(const part& x) : x_(&x) {
     const problem& p = x.local;
-    const index_t cells = x.near_keys().count() * x.inner;
-    // Kernels read them where they do not read copies.
-    std::pmr::memory_resource* const from = x.works_on_copies() ? x.memory : x.kernel_memory;
-    k_bytes_ = {from, p.B * cells * p.hk * size_of(p.k.type)};
-    v_bytes_ = {from, p.B * cells * p.d * size_of(p.v.type)};
-    k = {k_bytes_.data(), p.B, cells, p.hk * size_of(p.k.type), x.near_keys().first * x.inner};
-    v = {v_bytes_.data(), p.B, cells, p.d * size_of(p.v.type), x.near_keys().first * x.inner};
+    before.take(x, x.pieces.any ? x.pieces.before : x.near_keys());
+    behind.take(x, x.pieces.behind);
     index_t out = 0, in = 0;
     for (int r = 0; r < x.ranks(); ++r) {
       if (r == x.rank) continue;
@@ -77,12 +92,13 @@ class near_keys {
     inbox_ = {x.memory, in};
     total_ = {x.memory, x.where.has_far(x.rank) ? far_sum::size(p) : 0};
     for_one_ = {x.memory, x.where.sends_any(x.rank) ? far_sum::size(p) : 0};
-    const auto regions = static_cast<index_t>(x.where.regions(x.rank).size());
-    sums_ = {x.memory, x.where.sends_any(x.rank) ? regions * far_sum::size(p) : 0};
+    const auto regions = static_cast<index_t>(x.regions().size());
+    sums_ = {x.memory, x.sums_own_keys() ? regions * far_sum::size(p) : 0};
     received_ = {x.memory, x.where.has_far(x.rank) ? x.ranks() * far_sum::size(p) : 0};
   }
 
-  row_block k, v;  ///< (B, near positions, channels) of the data's type
+  key_block before{};  ///< all of them, or those around the first rows
+  key_block behind{};  ///< around the last ones
 
   /// After gather: the sum over this rank's far keys, where cut::has_far says that there are any.
   far_sum total() const { return {total_.data(), x_->local}; }
@@ -97,15 +113,12 @@ class near_keys {
   template <class C>
   void gather(const own_keys<C>& own, const kernels& run, const communicator_ref& ranks) const {
     const part& x = *x_;
-    const auto regions = x.where.regions(x.rank);
-    const bool sends = x.where.sends_any(x.rank);
-    for (std::size_t i = 0; sends && i < regions.size(); ++i) {
+    const auto regions = x.regions();
+    for (std::size_t i = 0; x.sums_own_keys() && i < regions.size(); ++i) {
       sum_of(i).clear();
-      for (int r = 0; r < x.ranks(); ++r) {
-        if (!x.where.is_far(regions[i], r)) continue;
-        own.fold(regions[i], run, sum_of(i));
-        break;
-      }
+      bool wanted = x.has_far_own_keys();
+      for (int r = 0; r < x.ranks(); ++r) wanted = wanted || x.where.is_far(regions[i], r);
+      if (wanted) own.fold(regions[i], run, sum_of(i));
     }
     const int n = x.ranks();
     for (int shift = 0; shift < n; ++shift) {
@@ -133,7 +146,7 @@ class near_keys {
   index_t sum_bytes() const { return far_sum::size(x_->local) * static_cast<index_t>(sizeof(double)); }
   index_t bytes_between(int from, int to) const {
     const index_t rows = x_->where.near_from(from, to).count() * x_->inner;
-    return k.bytes(rows) + v.bytes(rows) + (x_->where.sends_sums(from, to) ? sum_bytes() : 0);
+    return before.k.bytes(rows) + before.v.bytes(rows) + (x_->where.sends_sums(from, to) ? sum_bytes() : 0);
   }
   far_sum received_from(int rank) const { return {received_.data() + rank * far_sum::size(x_->local), x_->local}; }
 
@@ -142,12 +155,14 @@ class near_keys {
   /// This rank's own near keys, without a message.
   void copy_own_keys() const {
     const problem& p = x_->local;
-    const positions some = x_->where.near_from(x_->rank, x_->rank);
-    const index_t own = x_->keys().first * x_->inner, last = some.last * x_->inner;
-    for (index_t b = 0; b < p.B; ++b) {
-      for (index_t s = some.first * x_->inner; s < last; ++s) {
-        pack_row(row_at(p.k, p.grid, b, s - own), size_of(p.k.type), p.k.sc, p.hk, k.row(b, s));
-        pack_row(row_at(p.v, p.grid, b, s - own), size_of(p.v.type), p.v.sc, p.d, v.row(b, s));
+    for (const key_block* to : {&before, &behind}) {
+      const positions some = overlap(to->range, x_->keys());
+      const index_t own = x_->keys().first * x_->inner, last = some.last * x_->inner;
+      for (index_t b = 0; b < p.B; ++b) {
+        for (index_t s = some.first * x_->inner; s < last; ++s) {
+          pack_row(row_at(p.k, p.grid, b, s - own), size_of(p.k.type), p.k.sc, p.hk, to->k.row(b, s));
+          pack_row(row_at(p.v, p.grid, b, s - own), size_of(p.v.type), p.v.sc, p.d, to->v.row(b, s));
+        }
       }
     }
   }
@@ -175,14 +190,15 @@ class near_keys {
   void unpack(int from, message in) const {
     const positions some = x_->where.near_from(from, x_->rank);
     const index_t first = some.first * x_->inner, n = some.count() * x_->inner;
-    k.get(first, n, in.take(k.bytes(n)));
-    v.get(first, n, in.take(v.bytes(n)));
+    const key_block& to = x_->pieces.any && some.first >= x_->keys().last ? behind : before;
+    to.k.get(first, n, in.take(to.k.bytes(n)));
+    to.v.get(first, n, in.take(to.v.bytes(n)));
     if (x_->where.sends_sums(from, x_->rank))
       std::memcpy(received_from(from).max, in.take(sum_bytes()), static_cast<std::size_t>(sum_bytes()));
   }
 
   const part* x_;
-  buffer<std::byte> k_bytes_, v_bytes_, outbox_, inbox_;
+  buffer<std::byte> outbox_, inbox_;
   buffer<double> total_, for_one_, sums_, received_;
 };
 

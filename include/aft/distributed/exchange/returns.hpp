@@ -8,10 +8,11 @@ namespace aft {
 inline namespace AFT_ISA {
 namespace distributed {
 
-/// What this rank's rows give to its near keys, (B, near positions, channels) of the arithmetic type, and to the rows
-/// of a factor; what is not wanted has no data.
+/// What this rank's rows give to near keys, (B, positions, channels) of the arithmetic type, and to the rows of a
+/// factor; what is not wanted has no data.
 struct near_gradients {
-  row_block dk, dv, factor;
+  positions range{};
+  row_block dk{}, dv{}, factor{};
 };
 
 /// What every rank's rows give to the keys of every other rank. Received: for each own key that is near to another rank
@@ -39,16 +40,24 @@ class key_returns {
     inbox_ = {x.memory, all};
     if (!wanted_) return;
     own_far_ = {x.memory, x.where.has_far(x.rank) ? far_gradient::size(p) : 0};
-    joint_ = {x.memory, x.where.sends_any(x.rank) ? far_gradient::size(p) : 0};
+    joint_ = {x.memory, x.sums_own_keys() ? far_gradient::size(p) : 0};
   }
+
+  /// Where the gradients of own keys are summed, and kernels may write those of rows that go by pieces.
+  field dk() const { return place(x_->local.dk, dk_, x_->local.hk); }
+  field dv() const { return place(x_->local.dv, dv_, x_->local.d); }
 
   /// Of this rank's rows, for its far keys.
   far_gradient own_far() const { return {own_far_.data(), x_->local}; }
+  /// Whether gradients of keys are asked for.
+  bool wanted() const { return wanted_; }
   /// Whether the far keys of this rank need what own_far holds.
   bool gives_sums() const { return wanted_ && x_->where.has_far(x_->rank); }
 
-  /// `sums` are those of the call's forward exchange.
-  void exchange(const near_gradients& own, const near_keys& sums, const own_keys<C>& keys, const kernels& run,
+  /// `sums` are those of the call's forward exchange. Of rows that go by pieces `own` is what those at the edges give,
+  /// before the own keys and behind them, and of `rests` each is what follows for the own keys that they see as far.
+  void exchange(const std::array<near_gradients, 2>& own, const near_keys& sums,
+                const std::array<far_gradient, 2>& rests, const own_keys<C>& keys, const kernels& run,
                 const communicator_ref& ranks, const buffer<C>& factor_sum) const {
     const int n = x_->ranks();
     for (int shift = 1; shift < n; ++shift) {
@@ -58,13 +67,14 @@ class key_returns {
       const index_t first = some.first * x_->inner, count = some.count() * x_->inner;
       // First, as it is of the widest type: what follows is aligned too.
       if (returns_sum(x_->rank, to)) std::memcpy(out.take(sum_bytes()), own_far_.data(), size_of_sum());
-      for (const row_block* block : {&own.dk, &own.dv, &own.factor})
+      const near_gradients& from_block = own[some.first >= own[0].range.last ? 1 : 0];
+      for (const row_block* block : {&from_block.dk, &from_block.dv, &from_block.factor})
         if (block->data != nullptr) block->put(first, count, out.take(block->bytes(count)));
       const std::span<std::byte> in(inbox_.data() + begins_[static_cast<std::size_t>(from)],
                                     static_cast<std::size_t>(bytes_between(from, x_->rank)));
       ranks.send_recv(out.all(), to, in, from);
     }
-    sum(own, sums, keys, run, factor_sum);
+    sum(own, sums, rests, keys, run, factor_sum);
   }
 
  private:
@@ -105,11 +115,10 @@ class key_returns {
     }
   }
 
-  void sum(const near_gradients& own, const near_keys& sums, const own_keys<C>& keys, const kernels& run,
-           const buffer<C>& factor_sum) const {
+  void sum(const std::array<near_gradients, 2>& own, const near_keys& sums, const std::array<far_gradient, 2>& rests,
+           const own_keys<C>& keys, const kernels& run, const buffer<C>& factor_sum) const {
     const part& x = *x_;
     const backward_problem& p = x.local;
-    const field dk = place(p.dk, dk_, p.hk), dv = place(p.dv, dv_, p.d);
     factor_sum.fill(C(0));
     std::vector<message> in;
     std::vector<far_gradient> far_part(static_cast<std::size_t>(x.ranks()), far_gradient(nullptr, p));
@@ -119,40 +128,57 @@ class key_returns {
       double* const from = r == x.rank ? own_far_.data() : in.back().template numbers<double>(far_gradient::size(p));
       far_part[static_cast<std::size_t>(r)] = far_gradient(from, p);
     }
-    write_far(far_part, sums, keys, run, dk, dv);
+    write_far(far_part, sums, rests, keys, run);
+    const auto add_own = [&](const near_gradients& mine) {
+      const positions some = overlap(mine.range, x.keys());
+      const auto rows_of = [&](const row_block& block) {
+        return [&](index_t o, index_t i) { return reinterpret_cast<const C*>(block.row(o, some.first * x.inner + i)); };
+      };
+      add(some, rows_of(mine.dk), rows_of(mine.dv), rows_of(mine.factor), factor_sum);
+    };
     for (int r = 0; r < x.ranks(); ++r) {
-      const positions some = x.where.near_from(x.rank, r);
-      const index_t first = (some.first - x.keys().first) * x.inner, count = some.count() * x.inner;
-      const auto add = [&](const row_block& mine, index_t outer, index_t numbers, const auto& to) {
-        if (r == x.rank) {
-          const auto from = [&](index_t o, index_t i) {
-            return reinterpret_cast<const C*>(mine.row(o, some.first * x.inner + i));
-          };
-          return add_rows(outer, count, numbers, from, to);
-        }
-        const C* const from = in[static_cast<std::size_t>(r)].template numbers<C>(outer * count * numbers);
-        add_rows(
-            outer, count, numbers, [&](index_t o, index_t i) { return from + (o * count + i) * numbers; }, to);
-      };
-      const auto rows_of = [&](const field& f) {
-        return [&, f](index_t b, index_t i) { return reinterpret_cast<C*>(row_at(f, p.grid, b, first + i)); };
-      };
-      if (p.dk.set) add(own.dk, p.B, p.hk, rows_of(dk));
-      if (p.dv.set) add(own.dv, p.B, p.d, rows_of(dv));
-      if (factor_numbers() > 0) {
-        const index_t rank = p.bias.rank;
-        add(own.factor, p.dbias.v_heads, rank,
-            [&](index_t h, index_t i) { return factor_sum.data() + (h * x.keys().count() + first + i) * rank; });
+      if (r == x.rank) {
+        for (const near_gradients& mine : own) add_own(mine);
+        continue;
       }
+      const positions some = x.where.near_from(x.rank, r);
+      const index_t count = some.count() * x.inner;
+      const auto rows_of = [&](bool wanted, index_t outer, index_t numbers) {
+        const C* const from =
+            wanted ? in[static_cast<std::size_t>(r)].template numbers<C>(outer * count * numbers) : nullptr;
+        return [=](index_t o, index_t i) { return from + (o * count + i) * numbers; };
+      };
+      // In the order of the message.
+      const auto of_dk = rows_of(p.dk.set, p.B, p.hk), of_dv = rows_of(p.dv.set, p.B, p.d);
+      add(some, of_dk, of_dv, rows_of(factor_numbers() > 0, p.dbias.v_heads, p.bias.rank), factor_sum);
     }
     write(p.dk, dk_, p.hk);
     write(p.dv, dv_, p.d);
   }
 
-  /// What far rows give, or 0.
-  void write_far(const std::vector<far_gradient>& far_part, const near_keys& sums, const own_keys<C>& keys,
-                 const kernels& run, const field& dk, const field& dv) const {
-    const auto regions = x_->where.regions(x_->rank);
+  /// Adds to own keys `some` what is wanted of three sources of rows.
+  template <class Keys, class Values, class Factor>
+  void add(const positions& some, const Keys& of_dk, const Values& of_dv, const Factor& of_factor,
+           const buffer<C>& factor_sum) const {
+    const part& x = *x_;
+    const backward_problem& p = x.local;
+    const index_t first = (some.first - x.keys().first) * x.inner, count = some.count() * x.inner;
+    const auto rows_of = [&](const field& f) {
+      return [&, f](index_t b, index_t i) { return reinterpret_cast<C*>(row_at(f, p.grid, b, first + i)); };
+    };
+    if (p.dk.set) add_rows(p.B, count, p.hk, of_dk, rows_of(dk()));
+    if (p.dv.set) add_rows(p.B, count, p.d, of_dv, rows_of(dv()));
+    if (factor_numbers() == 0) return;
+    add_rows(p.dbias.v_heads, count, p.bias.rank, of_factor, [&](index_t h, index_t i) {
+      return factor_sum.data() + (h * x.keys().count() + first + i) * p.bias.rank;
+    });
+  }
+
+  /// What far rows give, or 0; of rows that go by pieces, added to what they gave.
+  void write_far(const std::vector<far_gradient>& far_part, const near_keys& sums,
+                 const std::array<far_gradient, 2>& rests, const own_keys<C>& keys, const kernels& run) const {
+    const field dk = this->dk(), dv = this->dv();
+    const auto regions = x_->regions();
     for (std::size_t i = 0; i < regions.size(); ++i) {
       const positions& region = regions[i];
       const far_gradient joint(joint_.data(), x_->local);
@@ -163,10 +189,20 @@ class key_returns {
         joint.add(far_part[static_cast<std::size_t>(r)]);
         any = true;
       }
+      const row_pieces& pieces = x_->pieces;
+      if (x_->has_far_own_keys() && wanted_) {
+        if (!any) joint.clear();
+        const bool of_first = pieces.first > 0 && region.first >= pieces.before.last;
+        const bool of_last = pieces.last > 0 && region.last <= pieces.behind.first;
+        if (of_first) joint.add(rests[0]);
+        if (of_last) joint.add(rests[1]);
+        any = any || of_first || of_last;
+      }
       if (!any) {
-        clear(region, dk, dv);
+        if (!pieces.any) clear(region, dk, dv);
       } else if (x_->sums_in_kernels()) {
-        keys.spread(region, run, joint, sums.sum_of(i).average, dk, dv);
+        const backward_problem& p = x_->local;
+        keys.spread(region, x_->keys().first, p.k, p.v, run, joint, sums.sum_of(i).average, pieces.any, dk, dv);
       } else {
         const backward_problem& p = x_->local;
         const index_t begin = x_->keys().first * x_->inner;

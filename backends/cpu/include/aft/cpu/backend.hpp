@@ -102,6 +102,8 @@ template <class C, family F>
     backward_problem without = p;
     without.lse = without_padding<C>(p, exec, memory);
     without.query_lengths = {};
+    without.asked_first = 0;
+    without.asked_count = -1;
     return gradients<C, F>(without, given);
   }
   if (!weights_wanted && states_rows(p) && !p.pads_queries()) return query_gradient<C>(p, exec);

@@ -218,6 +218,18 @@ class columns {
     return {buffer, x.width, stored(x, t0)};
   }
 
+  /// What the field holds, to where open() said, for results that are added to it. Of channels that share an element
+  /// the first has it, and the others 0, for write_group_sums.
+  AFT_COMPILE_ONCE void load_open(const segment& x, index_t t0, index_t n, const panel<C>& to) const {
+    if (direct(x)) return;
+    stage(x, t0, n, to.data);
+    if (group_ == 1) return;
+    for_batches(x, d_, [&](index_t, index_t c, index_t at, index_t count) {
+      for (index_t r = 0; r < n; ++r)
+        for (index_t i = 0; i < count; ++i)
+          if ((c + i) % group_ != 0) to.row(r)[at + i] = C(0);
+    });
+  }
   void close(const segment& x, index_t t0, index_t n, const panel<C>& from) const {
     if (!direct(x)) write(x, t0, n, from);
   }

@@ -165,7 +165,7 @@ class backward_pass {
 
   /// Keys from s0 on that no row sees.
   void no_gradients(const column_block& x, index_t s0, const backward_workspace<C>& workspace) const {
-    if (s0 >= p_.Tk) return;
+    if (s0 >= p_.Tk || p_.afar.added) return;
     plan_.for_segments(x, [&](const segment& part) {
       if (dk_.set()) dk_.write(part, s0, p_.Tk - s0, {workspace.zeros, 0});
       if (dv_.set()) dv_.write(part, s0, p_.Tk - s0, {workspace.zeros, 0});
@@ -243,14 +243,17 @@ class backward_pass {
                                          const backward_workspace<C>& workspace) const {
     reverse_keys<C> out;
     out.uncached = policy_.far_key_grads;
+    out.added = p_.afar.added;
     out.k = keys_.read_keys(x, s, n, workspace.keys);
     if (dk_.set()) {
       out.v = v_.read(x, s, n, workspace.values);
       out.dk = dk_.open(x, s, workspace.dk);
+      if (out.added) dk_.load_open(x, s, n, out.dk);
       out.dk_streamed = policy_.keys_streamed && dk_.direct(x) && on_lines(out.dk);
     }
     if (dv_.set()) {
       out.dv = dv_.open(x, s, workspace.dv);
+      if (out.added) dv_.load_open(x, s, n, out.dv);
       out.dv_streamed = policy_.keys_streamed && dv_.direct(x) && on_lines(out.dv);
     }
     return out;

@@ -35,10 +35,14 @@ struct reverse_keys {
   bool dk_streamed = false;  ///< written by streaming stores
   bool dv_streamed = false;
   bool uncached = false;  ///< keys and values are in memory, not in a cache
+  bool added = false;     ///< to what dk and dv hold
 
   /// Those from key r on.
   reverse_keys from(index_t r) const {
-    return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_streamed, dv_streamed, uncached};
+    return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_streamed, dv_streamed, uncached, added};
+  }
+  [[gnu::always_inline]] static void put_gradient(C* to, const vec<C>& x, bool streamed, bool added) {
+    put(to, added ? x + load(to) : x, streamed);
   }
 };
 
@@ -112,7 +116,8 @@ inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, i
   const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(underflow_clamp<C>));
   const split_exp<C> e = exp_weight<C>(min_ignoring_nan<C>(above, vec<C>(-underflow_clamp<C>)));
   const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
-  if (keys.dv.data != nullptr) put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed);
+  if (keys.dv.data != nullptr)
+    keys.put_gradient(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed, keys.added);
   if (keys.dk.data != nullptr) {
     const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
     const vec<C> v = load(keys.v.row(r) + i);
@@ -121,7 +126,7 @@ inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, i
       const vec<C> half(C(0.5));
       dk = xsimd::select(beyond, mul_add(dv, v * half - past.centre * half, -rest * half) * vec<C>(C(2)), dk);
     }
-    put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed);
+    keys.put_gradient(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
   }
 }
 

@@ -71,14 +71,15 @@ template <class C, index_t rows>
           next_v.prefetch_last(r, i, keys.uncached);
           if (!keys.dk_streamed) next_dk.prefetch_writes(r, i);
           const vec<C> off = load(keys.v.row(r) + i) - centre;
-          put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_streamed);
+          keys.put_gradient(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_streamed,
+                            keys.added);
         }
       }
       if (keys.dv.data != nullptr) {
         AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           if (!keys.dv_streamed) next_dv.prefetch_writes(r, i);
-          put(keys.dv.row(r) + i, weight[r] * a, keys.dv_streamed);
+          keys.put_gradient(keys.dv.row(r) + i, weight[r] * a, keys.dv_streamed, keys.added);
         }
       }
     }
