@@ -3,6 +3,7 @@
 // its gradients; <case> may be `messages` for what a message costs. Times of the slowest rank, as JSON.
 #include <aft/distributed/mpi.hpp>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -16,6 +17,7 @@ using aft::index_t;
 /// Of the whole; one batch element.
 struct shape {
   index_t T, d;
+  bool by_work;  ///< ranks have rows by their work
 };
 
 struct times {
@@ -42,10 +44,18 @@ double milliseconds(const std::function<void()>& call) {
   return longest;
 }
 
+/// The first row of a rank. Of causal `full` row t has t pairs, so that ranks have the same work where their rows end
+/// at square roots of equal shares.
+index_t first_row(const shape& s, int rank, int ranks) {
+  const double share = static_cast<double>(rank) / ranks;
+  return std::llround(static_cast<double>(s.T) * (s.by_work ? std::sqrt(share) : share));
+}
+
 /// The rank's rows of every tensor of a call.
 class operands {
  public:
-  operands(const shape& s, int rank, int ranks) : rows_(s.T / ranks + (rank < s.T % ranks ? 1 : 0)), d_(s.d) {
+  operands(const shape& s, int rank, int ranks)
+      : rows_(first_row(s, rank + 1, ranks) - first_row(s, rank, ranks)), d_(s.d) {
     for (std::uint32_t i = 0; i < 4; ++i) in_.push_back(numbers(rows_ * d_, 7 * i + static_cast<std::uint32_t>(rank)));
     for (int i = 0; i < 4; ++i) out_.emplace_back(static_cast<std::size_t>(rows_ * d_));
   }
@@ -84,7 +94,7 @@ times measure(const shape& s, int repetitions, const aft::mpi_ref& ranks, const 
 
 times measure_case(const std::string& name, int threads, int repetitions, const aft::mpi_ref& ranks) {
   const aft::split exec{aft::cpu{.threads = threads}, ranks};
-  const shape s{name == "full" ? 16384 : 65536, 512};
+  const shape s{name == "full" ? 16384 : 65536, 512, name == "full"};
   const aft::options o{.causal = name == "full" || name == "simple_causal"};
   if (name == "simple" || name == "simple_causal") {
     return measure(
@@ -104,7 +114,7 @@ times measure_case(const std::string& name, int threads, int repetitions, const 
   if (name == "local") {
     const aft::window near = aft::window::strict(32);
     const index_t width = near.before + near.after + 1,
-                  rows = operands(shape{s.T, 1}, ranks.rank(), ranks.size()).rows();
+                  rows = operands(shape{s.T, 1, false}, ranks.rank(), ranks.size()).rows();
     std::vector<float> w = numbers(rows * width, 6), dw(w.size());
     const auto band = [&](std::vector<float>& of) {
       return aft::banded_bias{aft::tensor_view<float, 2>(of.data(), {rows, width})};

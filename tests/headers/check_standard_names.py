@@ -24,7 +24,7 @@ HOMES = {
     "bitset": "bitset",
     "cfenv": "fegetenv fenv_t fesetenv",
     "cstdio": "snprintf",
-    "cmath": "abs copysign exp expm1 fabs floor ilogb isfinite isnan ldexp log log1p log2 nearbyint signbit sqrt tanh",
+    "cmath": "abs copysign exp expm1 fabs floor frexp ilogb isfinite isnan ldexp log log1p log2 nearbyint signbit sqrt tanh",
     "concepts": "convertible_to integral",
     "cstddef": "byte max_align_t size_t",
     "cstdint": "int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t",

@@ -90,9 +90,7 @@ class cut {
   /// at `edges`, some of which may lie elsewhere.
   std::vector<positions> regions(int of, std::vector<index_t> edges) const {
     const positions& part = keys(of);
-    edges.erase(std::remove_if(edges.begin(), edges.end(),
-                               [&](index_t edge) { return edge <= part.first || edge >= part.last; }),
-                edges.end());
+    for (index_t& edge : edges) edge = min_of(max_of(edge, part.first), part.last);
     edges.insert(edges.end(), {part.first, part.last});
     for (const positions& n : near_) {
       for (const index_t edge : {n.first, n.last})
