@@ -148,23 +148,37 @@ TEST_CASE("whole vectors of channels, keys that heads share, results in place of
   }
 }
 
-TEST_CASE("averages of values that no four of may be added, and of those below the normal numbers") {
-  for (const bool large : {true, false}) {
-    for (const setup& s : calls_with_far_keys()) {
-      numbers x = random_numbers(s);
-      for (const dtype type : types) {
-        const double size = type == dtype::f64 ? (large ? 1.7e308 : 1e-310) : (large ? 3.3e38 : 1e-40);
-        for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] = (i % 5 == 0 ? 0.5 : 1) * (i % 7 == 0 ? -size : size);
+TEST_CASE(
+    "averages of values that no four of may be added, of largest numbers, and of those below the normal numbers") {
+  for (const setup& s : calls_with_far_keys()) {
+    numbers x = random_numbers(s);
+    for (const dtype type : types) {
+      const double largest = type == dtype::f64    ? std::numeric_limits<double>::max()
+                             : type == dtype::bf16 ? 0x1.fep127
+                                                   : static_cast<double>(std::numeric_limits<float>::max());
+      const double least = type == dtype::f64 ? 1e-310 : 1e-40;
+      const auto check = [&](const char* words) {
         const split_results got = split_forward(type, s, x, {{9, 11, 20}, {9, 11, 20}});
-        expect_within(type, s, got.joint, evaluate_forward(type, s, x), "values at the ends of the range");
+        expect_within(type, s, got.joint, evaluate_forward(type, s, x), words);
+      };
+      for (const double size : {0.97 * largest, least}) {
+        for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] = (i % 5 == 0 ? 0.5 : 1) * (i % 7 == 0 ? -size : size);
+        check("values at the ends of the range");
       }
+      // Their average is that number, which rounding must not take past the range.
+      for (double& v : x.v) v = largest;
+      check("the largest numbers");
     }
   }
 }
 
 TEST_CASE("sums for far keys may leave the range where each key's gradient does not") {
-  check_with([](const setup&, numbers& x) {
-    for (double& v : x.v) v *= 10;
-    for (double& dy : x.dy) dy *= 1e37;
-  });
+  setup s{.call = op::local, .B = 1, .Tq = 12, .Tk = 5000, .d = 4, .hk = 2, .win = {3, 2}};
+  s.bias = bias_form::dense_htt;
+  numbers x = random_numbers(s);
+  // The few keys within reach of a row weigh as much as all others, and their values lie apart.
+  for (std::size_t i = 0; i < x.k.size(); ++i) x.k[i] += i < static_cast<std::size_t>(15 * s.hk) ? 6 : 0;
+  for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] += i < static_cast<std::size_t>(15 * s.d) ? -25 : 25;
+  for (double& dy : x.dy) dy = 1.2e37 * (1 + 0.1 * dy);
+  for (const dtype type : {dtype::f32, dtype::bf16}) check_split(type, s, x, {{12, 0}, {12, 4988}});
 }
