@@ -20,6 +20,7 @@ struct backward_memory {
   bias_gradient_part<C> bias;
   key_returns<C> returns;
   std::optional<staged_operands<C>> staged{};
+  double lift = 1;  ///< see stage_incoming
   buffer<C> y{}, dy{}, dq{}, dk{}, dv{}, row{};
 
   explicit backward_memory(const part& x)
@@ -60,11 +61,13 @@ void find_shares(const part& x, const backward_memory<C>& m, const kernels& run)
 
 /// Incoming gradients for the kernels. With Z of join_row a weight of the whole is the kernels' a / Z, so that dy / Z
 /// gives the whole's dv. dk and dw have v - average, and the kernels' average A is too large by (A - x)(Z - 1) / Z: the
-/// second channels, whose average is -(Z - 1) and whose value is 0, add just that.
+/// second channels, whose average is -(Z - 1) and whose value is 0, add just that. They are multiplied by `lift`, and
+/// their average divided by it; false where they leave the range all the same.
 template <class C>
-void stage_incoming(const part& x, const backward_memory<C>& m) {
+bool stage_incoming(const part& x, const backward_memory<C>& m, double lift) {
   const backward_problem& p = x.local;
   const index_t pairs = m.staged->pairs;
+  bool fits = true;
   m.dy.fill(C(0));
   m.staged->for_each_row([&](index_t b, index_t t, index_t row) {
     if (x.pads(b, t)) return;
@@ -79,9 +82,12 @@ void stage_incoming(const part& x, const backward_memory<C>& m) {
       // An infinite value among the keys makes A infinite, which says it all: a difference would be NaN.
       const bool finite = A - A == 0 && far_part[c] - far_part[c] == 0;
       to[2 * c] = static_cast<C>(scaled);
-      to[2 * c + 1] = static_cast<C>(finite ? scaled * (A * inverse - far_part[c] * inverse) : 0);
+      const double second = finite ? lift * scaled * (A * inverse - far_part[c] * inverse) : 0;
+      to[2 * c + 1] = static_cast<C>(second);
+      fits = fits && !(std::fabs(second) > static_cast<double>(std::numeric_limits<C>::max()));
     }
   });
+  return fits;
 }
 
 /// dq = dy gate'(q) average: the kernels' two channels of a pair are its two parts, over Z.
@@ -120,8 +126,8 @@ void split_value_gradient(const part& x, const backward_memory<C>& m) {
       const C* const dv = m.dv.data() + (b * m.at.keys + cell) * p.d * 2;
       for (index_t c = 0; c < p.d; ++c) {
         far_part.slope[b * p.d + c] = static_cast<double>(dv[2 * c]);
-        far_part.offset[b * p.d + c] =
-            m.staged->average[b * p.d + c] * static_cast<double>(dv[2 * c]) + static_cast<double>(dv[2 * c + 1]);
+        far_part.offset[b * p.d + c] = m.staged->average[b * p.d + c] * static_cast<double>(dv[2 * c]) +
+                                       static_cast<double>(dv[2 * c + 1]) / m.lift;
       }
     }
   }
@@ -159,8 +165,11 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
     staged.fill(m.keys.before.k, m.keys.before.v, m.at.stand_in ? &far_part : nullptr);
     staged.fill_queries();
     if (m.at.stand_in) find_shares(x, m, run);
-    stage_incoming(x, m);
-    staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i]); });
+    if (!stage_incoming(x, m, 1)) {
+      m.lift = 0x1p-60;
+      stage_incoming(x, m, m.lift);
+    }
+    staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i] / m.lift); });
     staged.set_operands(p);
     // find_shares asked a generated bias once, and four times is what its owner was promised.
     p.folds_once = p.bias.kind == bias_kind::generated;
