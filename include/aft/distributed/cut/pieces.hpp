@@ -24,20 +24,20 @@ struct row_pieces {
 
   /// Of rank `rank`. All rows at an edge reach for keys of others, so that none is left if a part is that short.
   static row_pieces of(const cut& where, int rank) {
-    const positions &q = where.queries(rank), &k = where.keys(rank), &near = where.near_keys(rank);
+    const positions &q = where.queries(rank), &k = where.keys(rank), &around = where.near_keys(rank);
     const bias_reach& reach = where.reach();
     row_pieces x;
     const bool window = reach.kind == reach_kind::window, alone = reach.kind == reach_kind::none && where.causal();
     if (!(window || alone) || reach.hidden_too || q.count() == 0 || q.first != k.first || q.last != k.last) return x;
-    if (near.first > k.first || near.last < k.last) return x;
+    if (around.first > k.first || around.last < k.last) return x;
     const index_t left = max_of(reach.before, index_t{0}), right = where.causal() ? 0 : max_of(reach.after, index_t{0});
-    const index_t first = near.first < k.first ? left : 0, last = near.last > k.last ? right : 0;
+    const index_t first = around.first < k.first ? left : 0, last = around.last > k.last ? right : 0;
     if (first + last >= q.count()) return x;
     x.any = true;
     x.first = first;
     x.last = last;
-    if (first > 0) x.before = {near.first, min_of(k.last, q.first + first + right)};
-    if (last > 0) x.behind = {max_of(k.first, q.last - last - left), near.last};
+    if (first > 0) x.before = {around.first, min_of(k.last, q.first + first + right)};
+    if (last > 0) x.behind = {max_of(k.first, q.last - last - left), around.last};
     return x;
   }
 };
