@@ -84,7 +84,7 @@ bool stage_incoming(const part& x, const backward_memory<C>& m, double lift) {
       to[2 * c] = static_cast<C>(scaled);
       const double second = finite ? lift * scaled * (A * inverse - far_part[c] * inverse) : 0;
       to[2 * c + 1] = static_cast<C>(second);
-      fits = fits && !(std::fabs(second) > static_cast<double>(std::numeric_limits<C>::max()));
+      fits = fits && !(std::fabs(second) > static_cast<double>((std::numeric_limits<C>::max)()));
     }
   });
   return fits;
