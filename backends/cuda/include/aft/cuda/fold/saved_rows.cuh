@@ -48,8 +48,18 @@ AFT_DEVICE saved_row<C> load_saved_row(const device_call<C>& p, index_t b, index
   return u;
 }
 
-/// Queries of one column as a scan adds them: g times inverse, NaN where only the exact weight will do. A row that sees
-/// no key has nothing to add, in any units.
+/// A query as a scan adds it: g times inverse, NaN where only the exact weight will do. A row that sees no key has
+/// nothing to add, in any units.
+template <class C>
+AFT_DEVICE void weigh_row(const saved_row<C>& u, C& g, C& o, C& exponent) {
+  const bool within = u.base_hi == C(0) && u.base_lo == C(0);
+  const bool empty = u.inverse == C(0);
+  g = empty ? C(0) : (within ? u.g * u.inverse : number<C>::nan);
+  o = empty ? C(0) : u.o;
+  exponent = empty ? -no_exponent<C> : u.exponent;
+}
+
+/// Queries of one column, so weighed.
 template <class C>
 struct query_burst {
   C g[burst<C>], o[burst<C>], exponent[burst<C>];
@@ -107,11 +117,9 @@ struct saved_column {
           u = {C(0), C(0), p.state.inverse[at], p.state.exponent[at], p.state.base_hi[at], p.state.base_lo[at]};
         }
       }
-      const bool within = u.base_hi == C(0) && u.base_lo == C(0);
-      const bool empty = u.inverse == C(0);
-      q.g[i] = empty ? C(0) : (within ? q.g[i] * u.inverse : number<C>::nan);
-      q.o[i] = empty ? C(0) : q.o[i];
-      q.exponent[i] = empty ? -no_exponent<C> : u.exponent;
+      u.g = q.g[i];
+      u.o = q.o[i];
+      weigh_row(u, q.g[i], q.o[i], q.exponent[i]);
     }
   }
 };

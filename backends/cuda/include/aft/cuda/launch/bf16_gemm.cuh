@@ -2,11 +2,12 @@
 /// @file launch/bf16_gemm.cuh  The launches of a forward call on bfloat16 data as a bfloat16 product.
 #pragma once
 
-#include "../bf16_gemm/pack_keys.cuh"
+#include "../bf16_gemm/pack_key_lines.cuh"
 #include "../bf16_gemm/pack_weights.cuh"
 #include "../bf16_gemm/wgmma.cuh"
 #include "../plan/row_parts.cuh"
 #include "../plan/to_call.cuh"
+#include "access.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -28,10 +29,17 @@ inline bool is_gemm(const problem& p) {
          p.Tk <= tuning::gemm_keys && is_product(p);
 }
 
+inline bool packs_key_lines(const device_call<float>& call, const columns& cols) {
+  return call.hk == call.d && call.mask == nullptr && in_whole_lines(cols, line_channels) &&
+         in_lines(call.k, dtype::bf16) && in_lines(call.v, dtype::bf16);
+}
+
 /// Packs the right side, and what the columns' units are.
 inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
   stream.launch_each(gemm_columns_kernel<float>, plan.right_columns(), gemm_column_threads, call, plan);
-  stream.launch(gemm_keys_kernel<float>, plan.right_blocks(), gemm_keys_threads, call, plan);
+  const bool lines = packs_key_lines(call, plan.rows.cols);
+  stream.launch(lines ? gemm_key_lines_kernel<float> : gemm_keys_kernel<float>, plan.right_blocks(), gemm_keys_threads,
+                call, plan);
 }
 
 /// The kernels that multiply; results of both are within the same bounds.
