@@ -14,6 +14,7 @@
 using aft::dtype;
 using aft::index_t;
 using namespace aft::cuda_impl;
+namespace emulator = aft::emulator;
 
 namespace {
 
@@ -80,6 +81,8 @@ struct shape {
   index_t window = -1;
   dtype type = dtype::bf16;
   dtype average = dtype::f32;
+  bool padding = false;
+  bool in_place = false;  ///< y is q
   bool odd = false;  ///< numbers that no product takes among the others
   index_t d() const { return heads * width; }
 };
@@ -102,7 +105,7 @@ struct line_call {
   shape s;
   stored q, k, v, y, lse, average, dy, dq, dk, dv;
   std::vector<float> w, dw;
-  std::vector<std::int32_t> lengths;
+  std::vector<std::int32_t> lengths, rows;
   aft::backward_problem p{};
 
   line_call(const shape& of, const layout& how)
@@ -133,7 +136,10 @@ struct line_call {
     dy.write(dys);
     w = random_numbers(5, s.heads * s.Tq * s.Tk, 1);
     dw.assign(w.size(), 0.0f);
-    for (index_t b = 0; b < s.B; ++b) lengths.push_back(static_cast<std::int32_t>(s.Tk - 5 - 9 * b));
+    for (index_t b = 0; b < s.B; ++b) {
+      lengths.push_back(static_cast<std::int32_t>(s.Tk - 5 - 9 * b));
+      rows.push_back(static_cast<std::int32_t>(s.Tq - 3 - 11 * b));
+    }
     p.B = s.B;
     p.Tq = s.Tq;
     p.Tk = s.Tk;
@@ -142,12 +148,13 @@ struct line_call {
     p.q = q.field();
     p.k = k.field();
     p.v = v.field();
-    p.y = y.field();
+    p.y = s.in_place ? q.field() : y.field();
     p.lse = lse.field();
     p.average = average.field();
     p.causal = s.causal;
     p.gate_fn = s.gate_fn;
     if (s.gate_fn == aft::gate::none) p.q = {};
+    if (s.padding) p.query_lengths = {reinterpret_cast<const std::byte*>(rows.data()), 4, false};
     if (s.lengths) p.lengths = {reinterpret_cast<const std::byte*>(lengths.data()), 4, false};
     if (s.window >= 0) p.win = {true, s.window, s.causal ? 0 : s.window};
     p.bias.heads = s.heads;
@@ -171,8 +178,10 @@ struct line_call {
       back.dbias = p.bias;
       back.dbias.w.data = reinterpret_cast<std::byte*>(dw.data());
     }
-    backward<float>(back, stream);
     std::vector<std::vector<std::uint32_t>> bits;
+    q.append_to(bits.emplace_back());
+    if (s.in_place) return bits;
+    backward<float>(back, stream);
     for (stored* const part : {&y, &lse, &average, &dq, &dk, &dv}) part->append_to(bits.emplace_back());
     bits.emplace_back();
     for (float x : dw) bits.back().push_back(std::bit_cast<std::uint32_t>(x));
@@ -180,7 +189,8 @@ struct line_call {
   }
 };
 
-void check_same(const shape& s) {
+void check_same(const shape& s, emulator::products engine) {
+  emulator::current_products() = engine;
   const auto expected = line_call(s, others[0]).run();
   for (const layout& how : {lines, wide_lines, others[1], others[2]}) {
     CAPTURE(how.name);
@@ -194,6 +204,11 @@ void check_same(const shape& s) {
   }
 }
 
+void check_same(const shape& s) {
+  for (auto engine : {emulator::products::chosen, emulator::products::by_warpgroups}) check_same(s, engine);
+  emulator::current_products() = emulator::products::chosen;
+}
+
 }  // namespace
 
 TEST_CASE("access: products of lines have the bits of any layout") {
@@ -204,7 +219,9 @@ TEST_CASE("access: products of lines have the bits of any layout") {
       s.odd = odd;
       s.causal = causal;
       check_same(s);
-      s.lengths = true;
+      s.lengths = s.padding = true;
+      check_same(s);
+      s.in_place = true;
       check_same(s);
     }
 }

@@ -11,11 +11,6 @@ inline constexpr int line_positions = chunk_bytes / 2;
 inline constexpr int line_channels = 4;
 inline constexpr int line_turns = 2;
 
-/// The j-th of four numbers in bfloat16: a shift or a mask.
-AFT_DEVICE float bfloat16_of(const four_halves& x, int j) {
-  return from_bits<float>(j % 2 == 0 ? x.x[j / 2] << 16 : x.x[j / 2] & 0xffff0000u);
-}
-
 /// A warp has a right tile, a lane eight positions of four channels in each of two turns: a chunk of the operand for
 /// each row. Eight lanes write the chunks of a row, which are a whole line, and the four that read a position read a
 /// sector.

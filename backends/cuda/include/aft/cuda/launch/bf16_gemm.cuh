@@ -49,12 +49,10 @@ inline gemm_engine gemm_engine_of_device() {
   return runs_with(gemm_wgmma_kernel<query_rows>, wgmma_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
 }
 
-/// Packs the left side of a part of the rows, and multiplies.
+/// Multiplies what has been packed.
 template <class Side>
-void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
-                   const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
-  const index_t blocks = ceil_div(plan.left_rows(), gemm_weights_warps);
-  stream.launch(gemm_weights_kernel<Side>, blocks, gemm_weights_threads, call, plan, uniform);
+void launch_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
+                 const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
   if (engine == gemm_engine::warpgroups) {
     gemm_plan shared = plan;
     const index_t most = multiprocessors();
@@ -65,6 +63,28 @@ void multiply_gemm(const call_stream& stream, const device_call<float>& call, co
     stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_mma_kernel<Side>, plan.blocks(), gemm_threads, call, plan,
                        uniform);
   }
+}
+
+/// Whether a lane of the epilogue can take eight channels of a row.
+template <class Side>
+bool writes_lines(const device_call<float>& call, const columns& cols) {
+  if (call.hk != call.d || !in_whole_lines(cols, wide_channels)) return false;
+  if (Side::are_keys)
+    return call.mask == nullptr && in_lines(call.k, dtype::bf16) && in_lines(call.v, dtype::bf16) &&
+           in_lines(call.dk, dtype::bf16) && in_lines(call.dv, dtype::bf16);
+  const auto in_either = [](const tensor& x) { return in_lines(x, dtype::bf16) || in_lines(x, dtype::f32); };
+  return in_lines(call.q, dtype::bf16) && in_lines(call.y, dtype::bf16) && in_either(call.lse) && in_either(call.average);
+}
+
+/// Packs the left side of a part of the rows, and multiplies.
+template <class Side>
+void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
+                   const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
+  const index_t blocks = ceil_div(plan.left_rows(), gemm_weights_warps);
+  stream.launch(gemm_weights_kernel<Side>, blocks, gemm_weights_threads, call, plan, uniform);
+  if (writes_lines<Side>(call, plan.rows.cols))
+    return launch_gemm<typename Side::lines>(stream, call, plan, uniform, engine);
+  launch_gemm<Side>(stream, call, plan, uniform, engine);
 }
 
 /// The rows of a bfloat16 problem as a product whose operands are packed first. O(B T d) of scratch, and gemm_bytes for
