@@ -90,7 +90,14 @@ std::string mismatch(const tensor<T, rank>& got, const std::vector<long double>&
 
 /// A call and its gradients on sequences of T; `Call` says which.
 template <class T, class Call>
-std::string judge(const Call& call, index_t B, index_t length, index_t d, const aft::options& opt) {
+std::string judge(const Call& call, index_t B, index_t length, index_t d, const aft::options& given,
+                  bool saves = false) {
+  tensor<float, 3> lse({B, length, d}), average({B, length, d});
+  aft::options opt = given;
+  if (saves) {
+    opt.lse = lse.out();
+    opt.average = average.out();
+  }
   tensor<T, 3> q({B, length, d}, 1), k({B, length, d}, 2), v({B, length, d}, 3), dy({B, length, d}, 4),
       y({B, length, d});
   tensor<T, 3> dq({B, length, d}), dk({B, length, d}), dv({B, length, d});
@@ -98,6 +105,7 @@ std::string judge(const Call& call, index_t B, index_t length, index_t d, const 
   call.forward(q.in(), k.in(), v.in(), w.in(), y.out(), opt);
   call.backward(q.in(), k.in(), v.in(), w.in(), dy.in(), dq.out(), dk.out(), dv.out(), dw.out(), opt);
 
+  opt = given;
   const auto exact = call.template reference<long double>(q.host(), k.host(), v.host(), w.host(), opt);
   const auto naive = call.template reference<float>(q.host(), k.host(), v.host(), w.host(), opt);
   const auto exact_g = call.template gradients<long double>(q.host(), k.host(), v.host(), w.host(), dy.host(), opt);
@@ -195,9 +203,10 @@ struct simple_call {
 std::string wrong_calls() {
   for (bool causal : {false, true}) {
     const aft::options opt{.causal = causal};
-    // Enough keys and channels for tensor cores, and too few.
+    // Enough keys and channels for tensor cores, of them in lines of whole accesses, and too few.
     const auto calls = {+[](const aft::options& o) { return judge<float>(full_call{}, 2, 70, 20, o); },
                         +[](const aft::options& o) { return judge<aft::bfloat16>(full_call{}, 1, 70, 20, o); },
+                        +[](const aft::options& o) { return judge<aft::bfloat16>(full_call{}, 1, 70, 24, o, true); },
                         +[](const aft::options& o) { return judge<float>(full_call{}, 2, 37, 5, o); },
                         +[](const aft::options& o) { return judge<float>(simple_call{}, 1, 140, 33, o); },
                         +[](const aft::options& o) { return judge<float>(local_call{}, 2, 40, 9, o); }};

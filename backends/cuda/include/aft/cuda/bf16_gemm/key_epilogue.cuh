@@ -25,7 +25,8 @@ AFT_DEVICE key_gradient prove_key_tiles(int first, const query_column& at, float
   key_gradient g{0.0f, 0.0f, true};
   const split_exp<float> k = exp_split(key);
   // The unit of a special row is NaN.
-  const bool clear = at.special == no_key, before = -at.special < first, in_range = magnitude(key) <= number<float>::range;
+  const bool clear = at.special == no_key, before = -at.special < first,
+             in_range = magnitude(key) <= number<float>::range;
   const bool fits = (clear | before) & is_finite(unit) & is_finite(value) & in_range;
   const bool nothing = (unit == no_exponent<float>) | (at.unit == no_exponent<float>);
   const float exponent = k.exponent + unit + at.unit;

@@ -20,7 +20,8 @@ AFT_DEVICE void key_line_epilogue(const device_call<float>& p, const gemm_plan& 
   // A hidden key has gradients of 0.
   std::uint32_t shown = all_channels;
   if (at.exists && s < length_of(p.lengths, b, p.Tk)) {
-    const auto keys = load_words<four_words>(line_at(p.k, b, s, c)), values = load_words<four_words>(line_at(p.v, b, s, c));
+    const auto keys = load_words<four_words>(line_at(p.k, b, s, c)),
+               values = load_words<four_words>(line_at(p.v, b, s, c));
     const float unit = at.unit(plan, place, row);
     const query_column* const columns = plan.query_columns + at.of_columns;
     two_floats* const pairs = &sums.pair[at.row][at.group * n];

@@ -77,7 +77,8 @@ struct line_row {
     for (int mask = 1; mask < wide_lanes; mask *= 2) word |= shuffle_xor(word, mask);
     const fold_plan& rows = plan.rows;
     if (group != 0 || t - rows.r0 >= rows.row_tiles * fold_rows) return;
-    rows.flags[place.batch_item * rows.row_tiles * rows.column_tiles * fold_rows + flag_word(rows, t, column_tile)] = word;
+    rows.flags[place.batch_item * rows.row_tiles * rows.column_tiles * fold_rows + flag_word(rows, t, column_tile)] =
+        word;
   }
 };
 

@@ -79,8 +79,8 @@ AFT_DEVICE void start_gemm_copy(const Tile& from, Tile& to) {
 /// Rows [row, row + 8) of the block's tile in 32 of its channels, by one warp.
 template <class Side>
 AFT_DEVICE void finish_gemm(const device_call<float>& p, const gemm_plan& plan,
-                            const uniform_sums<typename Side::fold>& uniform, const gemm_place& place,
-                            gemm_sums& sums, int row, int lane_tile) {
+                            const uniform_sums<typename Side::fold>& uniform, const gemm_place& place, gemm_sums& sums,
+                            int row, int lane_tile) {
   if constexpr (Side::in_lines && Side::are_keys) {
     key_line_epilogue(p, plan, uniform, place, sums, row, lane_tile);
   } else if constexpr (Side::in_lines) {

@@ -73,7 +73,8 @@ bool writes_lines(const device_call<float>& call, const columns& cols) {
     return call.mask == nullptr && in_lines(call.k, dtype::bf16) && in_lines(call.v, dtype::bf16) &&
            in_lines(call.dk, dtype::bf16) && in_lines(call.dv, dtype::bf16);
   const auto in_either = [](const tensor& x) { return in_lines(x, dtype::bf16) || in_lines(x, dtype::f32); };
-  return in_lines(call.q, dtype::bf16) && in_lines(call.y, dtype::bf16) && in_either(call.lse) && in_either(call.average);
+  return in_lines(call.q, dtype::bf16) && in_lines(call.y, dtype::bf16) && in_either(call.lse) &&
+         in_either(call.average);
 }
 
 /// Packs the left side of a part of the rows, and multiplies.
