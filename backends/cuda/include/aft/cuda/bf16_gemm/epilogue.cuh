@@ -40,8 +40,9 @@ struct gemm_sight {
 AFT_DEVICE gemm_row prove_tiles(const gemm_sight& sight, const gemm_column& at, const two_floats& pair) {
   const bool empty = sight.empty(at);
   gemm_row row;
-  const float den = empty ? 1.0f : pair.x[1];
-  row.sums.average = empty ? 0.0f : quick_quotient(pair.x[0], den);
+  // Without a branch around the quotient, which what it reads would be drawn into.
+  const float num = empty ? 0.0f : pair.x[0], den = empty ? 1.0f : pair.x[1];
+  row.sums.average = quick_quotient(num, den);
   row.sums.den = empty ? 0.0f : den;
   row.sums.exponent = sight.unit + at.unit;
   row.shown = sight.fits(at) && den >= gemm_least_den;

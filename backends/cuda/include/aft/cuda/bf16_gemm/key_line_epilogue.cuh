@@ -47,7 +47,7 @@ AFT_DEVICE void key_line_epilogue(const device_call<float>& p, const gemm_plan& 
         if (key == -number<float>::infinity || (shown >> j & 1u) == 0) continue;
         two_floats& g = pairs[j];
         if (!add_uniform_queries(uniform, inner, {b, c + j, true}, stage_logit(key), value, g.x[0], g.x[1]))
-          shown &= ~(1u << j);
+          shown -= 1u << j;
       }
       AFT_DEVICE_UNROLL
       for (int j = 0; j < n; ++j) {

@@ -82,28 +82,23 @@ struct line_row {
   }
 };
 
-/// The columns of a lane's channels, by whole accesses.
-template <class Column>
-struct line_columns {
-  static constexpr int words = static_cast<int>(sizeof(Column) / sizeof(std::uint32_t));
-  four_words parts[wide_channels * words / 4];
+/// Four columns by whole accesses: their units, first keys and special ones.
+struct four_columns {
+  four_words parts[3];
 
-  AFT_DEVICE static line_columns of(const Column* from) {
-    line_columns all;
+  AFT_DEVICE static four_columns of(const gemm_column* from) {
+    four_columns all;
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < wide_channels * words / 4; ++i)
+    for (int i = 0; i < 3; ++i)
       all.parts[i] = load_words<four_words>(reinterpret_cast<const std::byte*>(from) + i * line_alignment);
     return all;
   }
-  AFT_DEVICE Column operator[](int j) const {
-    struct {
-      std::uint32_t x[words];
-    } own;
-    AFT_DEVICE_UNROLL
-    for (int i = 0; i < words; ++i) own.x[i] = parts[(j * words + i) / 4].x[(j * words + i) % 4];
-    return __builtin_bit_cast(Column, own);
+  AFT_DEVICE std::uint32_t word(int i) const { return parts[i / 4].x[i % 4]; }
+  AFT_DEVICE gemm_column operator[](int j) const {
+    return {from_bits<float>(word(3 * j)), static_cast<int>(word(3 * j + 1)), static_cast<int>(word(3 * j + 2))};
   }
 };
+static_assert(sizeof(gemm_column) == 12);
 
 AFT_DEVICE void line_epilogue(const device_call<float>& p, const gemm_plan& plan,
                               const uniform_sums<key_sum<float>>& uniform, const gemm_place& place, gemm_sums& sums,
@@ -126,7 +121,7 @@ AFT_DEVICE void line_epilogue(const device_call<float>& p, const gemm_plan& plan
     if (uniform.used) {
       // Through the sums' own place, as a register cannot be named by a number that is not known.
       const tile_span inner = tiles_of(window_keys_of(p, uniform, place.first_row, place.last_row));
-      AFT_DEVICE_UNROLL_BY(2)
+      AFT_DEVICE_UNROLL_BY(1)
       for (int j = 0; j < n; ++j) {
         const gemm_row found = prove_joined(uniform, inner, b, c + j, sight, columns[j], pairs[j]);
         shown |= found.shown ? 1u << j : 0u;
@@ -138,13 +133,25 @@ AFT_DEVICE void line_epilogue(const device_call<float>& p, const gemm_plan& plan
         lse[j] = pairs[j].x[1];
       }
     } else {
-      const auto wide = line_columns<gemm_column>::of(columns);
       AFT_DEVICE_UNROLL
-      for (int j = 0; j < n; ++j) {
-        const gemm_row found = prove_tiles(sight, wide[j], pairs[j]);
-        shown |= found.shown ? 1u << j : 0u;
-        average[j] = found.sums.average;
-        if (p.lse.set) lse[j] = short_log_sum(found.sums);
+      for (int first = 0; first < n; first += 4) {
+        const four_columns own = four_columns::of(columns + first);
+        AFT_DEVICE_UNROLL
+        for (int j = first; j < first + 4; ++j) {
+          const gemm_row found = prove_tiles(sight, own[j - first], pairs[j]);
+          shown |= found.shown ? 1u << j : 0u;
+          average[j] = found.sums.average;
+          lse[j] = found.sums.den;
+        }
+      }
+      if (p.lse.set) {
+        row_result<float> sums;
+        AFT_DEVICE_UNROLL
+        for (int j = 0; j < n; ++j) {
+          sums.den = lse[j];
+          sums.exponent = sight.unit + columns[j].unit;
+          lse[j] = short_log_sum(sums);
+        }
       }
     }
   }

@@ -41,7 +41,7 @@ struct query_column_buffers {
 };
 
 /// A block has 32 columns, of which each warp looks at every eighth burst of queries.
-template <class C>
+template <class C, class Access = any_layout>
 AFT_KERNEL(query_column_warps* warp_size, 2)
 query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   query_column_buffers& parts = shared<query_column_buffers>();
@@ -52,7 +52,7 @@ query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER g
   float unit = no_exponent<float>, largest = no_exponent<float>;
   average_range<float> averages;
   if (col.exists) {
-    const auto rows = saved_column<float>::of(p, col);
+    const auto rows = saved_column<float, Access>::of(p, col);
     for (index_t t = warp * burst<float>; t < p.Tq; t += query_column_warps * burst<float>) {
       query_burst<float> q;
       rows.read(p, t, 0, part_of_burst<float>(p.Tq - t), q);

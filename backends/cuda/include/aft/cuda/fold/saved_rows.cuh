@@ -66,8 +66,9 @@ struct query_burst {
 };
 
 /// The rows of one column, some at a time.
-template <class C>
+template <class C, class Access = any_layout>
 struct saved_column {
+  using saved_access = typename saved_steps<Access>::access;
   tensor_column average, lse;
   const C* g = nullptr;
   index_t state = 0;  ///< of row 0
@@ -88,7 +89,7 @@ struct saved_column {
     C x[burst<C>];
     std::uint32_t empty = 0;
     if (p.from_lse) {
-      lse.read(p.lse, p.positions, t, 0, count, x);
+      lse.template read<saved_access>(p.lse, p.positions, t, 0, count, x);
     } else {
       AFT_DEVICE_UNROLL
       for (int i = 0; i < burst<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * p.state_channels] : C(0);
@@ -102,10 +103,10 @@ struct saved_column {
 
   /// Rows t + i for i in [lo, hi); others add nothing.
   AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, query_burst<C>& q) const {
-    average.read(p.average, p.positions, t, lo, hi, q.o);
+    average.template read<saved_access>(p.average, p.positions, t, lo, hi, q.o);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
-    if (p.from_lse) lse.read(p.lse, p.positions, t, lo, hi, q.exponent);
+    if (p.from_lse) lse.template read<saved_access>(p.lse, p.positions, t, lo, hi, q.exponent);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i) {
       saved_row<C> u{};

@@ -108,7 +108,7 @@ class gemm_forward {
 
   void run(const call_stream& stream) const {
     pack_gemm_keys(stream, call, plan_);
-    uniform_.run(scan_chunks_kernel<float>, call, stream);
+    uniform_.run(scan_chunks_of(call), call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
       for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
         multiply_gemm<query_rows>(stream, part, plan_rows(plan_, rows, first), uniform_.folds(), engine_);

@@ -23,8 +23,9 @@ inline bool packs_query_lines(const device_call<float>& call, const columns& col
 
 /// Packs the right side, and what the columns' units are. `call` has g, and average and state or lse.
 inline void pack_gemm_queries(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
-  stream.launch(query_columns_kernel<float>, plan.right_columns() / tuning::lanes, query_column_warps * warp_size, call,
-                plan);
+  const auto columns = by_saved_access<float>(
+      {&call.average, &call.lse}, [](auto access) { return &query_columns_kernel<float, decltype(access)>; });
+  stream.launch(columns, plan.right_columns() / tuning::lanes, query_column_warps * warp_size, call, plan);
   const bool lines = packs_query_lines(call, plan.rows.cols);
   stream.launch(lines ? gemm_query_lines_kernel<float> : gemm_queries_kernel<float>, plan.right_blocks(),
                 gemm_keys_threads, call, plan);
