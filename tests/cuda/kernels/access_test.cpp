@@ -21,22 +21,25 @@ namespace {
 constexpr float no_number = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// How a tensor lies in memory. `behind`: elements before its first.
+/// How a tensor lies in memory. `behind`: elements before its first. `after_two`: elements after every second row, so
+/// that positions do not follow each other evenly.
 struct layout {
   const char* name;
   index_t behind, between_rows, between_channels;
+  index_t after_two = 0;
 };
 constexpr layout lines{"lines", 0, 0, 1};
 constexpr layout wide_lines{"lines with room between them", 16, 16, 1};
 constexpr layout others[] = {
     {"a base that is not aligned", 1, 0, 1}, {"rows that are not aligned", 0, 1, 1}, {"channels apart", 0, 0, 2}};
+constexpr layout uneven{"a grid whose rows have room between them", 0, 0, 1, 3};
 
 /// (B, T, channels) of numbers, in memory that is aligned as a device's allocations are.
 class stored {
  public:
   stored(dtype type, index_t B, index_t T, index_t channels, const layout& how)
       : type_(type), B_(B), T_(T), channels_(channels), how_(how) {
-    const index_t n = how.behind + B * T * step();
+    const index_t n = how.behind + B * batch_step();
     memory_.assign(static_cast<std::size_t>(n * size() / 16 + 1), four_words{{~0u, ~0u, ~0u, ~0u}});
   }
   void write(const std::vector<float>& x) {
@@ -53,18 +56,23 @@ class stored {
   }
   aft::field field() {
     std::byte* const first = data() + how_.behind * size();
-    return {first, type_, true, T_ * step(), {T_ * step(), T_ * step(), step()}, how_.between_channels};
+    const index_t two = 2 * step() + how_.after_two;
+    return {first, type_, true, batch_step(), {batch_step(), two, step()}, how_.between_channels};
   }
 
  private:
   index_t size() const { return type_ == dtype::f32 ? 4 : 2; }
   index_t step() const { return channels_ * how_.between_channels + how_.between_rows; }
+  index_t batch_step() const { return T_ * step() + T_ / 2 * how_.after_two; }
   std::byte* data() { return reinterpret_cast<std::byte*>(memory_.data()); }
   template <class F>
   void each(const F& f) {
-    for (index_t row = 0; row < B_ * T_; ++row)
-      for (index_t c = 0; c < channels_; ++c)
-        f(data() + (how_.behind + row * step() + c * how_.between_channels) * size());
+    for (index_t b = 0; b < B_; ++b)
+      for (index_t t = 0; t < T_; ++t)
+        for (index_t c = 0; c < channels_; ++c) {
+          const index_t row = b * batch_step() + t * step() + t / 2 * how_.after_two;
+          f(data() + (how_.behind + row + c * how_.between_channels) * size());
+        }
   }
 
   dtype type_;
@@ -83,8 +91,10 @@ struct shape {
   dtype average = dtype::f32;
   bool padding = false;
   bool in_place = false;  ///< y is q
-  bool odd = false;  ///< numbers that no product takes among the others
+  bool odd = false;       ///< numbers that no product takes among the others
   index_t d() const { return heads * width; }
+  /// Of two columns, so that its rows may lie apart.
+  bool on_grid() const { return Tq == Tk && Tq % 2 == 0; }
 };
 
 std::vector<float> random_numbers(unsigned seed, index_t n, float scale) {
@@ -144,7 +154,11 @@ struct line_call {
     p.Tq = s.Tq;
     p.Tk = s.Tk;
     p.d = p.hk = s.d();
-    p.grid = {1, 1, s.Tq};
+    if (s.on_grid()) {
+      p.grid = {1, s.Tq / 2, 2};
+    } else {
+      p.grid = {1, 1, s.Tq};
+    }
     p.q = q.field();
     p.k = k.field();
     p.v = v.field();
@@ -156,7 +170,7 @@ struct line_call {
     if (s.gate_fn == aft::gate::none) p.q = {};
     if (s.padding) p.query_lengths = {reinterpret_cast<const std::byte*>(rows.data()), 4, false};
     if (s.lengths) p.lengths = {reinterpret_cast<const std::byte*>(lengths.data()), 4, false};
-    if (s.window >= 0) p.win = {true, s.window, s.causal ? 0 : s.window};
+    if (s.window > 0) p.win = {true, s.window, s.causal ? 0 : s.window};
     p.bias.heads = s.heads;
     if (s.window != 0) {
       p.bias.kind = aft::bias_kind::dense;
@@ -191,7 +205,7 @@ struct line_call {
 
 void check_same(const shape& s, emulator::products engine) {
   emulator::current_products() = engine;
-  const auto expected = line_call(s, others[0]).run();
+  const auto expected = line_call(s, s.on_grid() ? uneven : others[0]).run();
   for (const layout& how : {lines, wide_lines, others[1], others[2]}) {
     CAPTURE(how.name);
     const auto got = line_call(s, how).run();
@@ -243,6 +257,22 @@ TEST_CASE("access: every gate, windows, and an average in the type of the data")
   check_same({.B = 2, .Tq = 70, .Tk = 70, .heads = 2, .width = 16, .average = dtype::bf16, .odd = true});
 }
 
+TEST_CASE("access: scans and the gate's gradient by steps have the bits of any layout") {
+  for (dtype type : {dtype::bf16, dtype::f32, dtype::f16})
+    for (bool causal : {false, true})
+      for (bool odd : {false, true}) {
+        shape s{.B = 2, .Tq = 134, .Tk = 134, .heads = 1, .width = 19, .causal = causal, .window = 0, .type = type};
+        s.odd = odd;
+        CAPTURE(causal);
+        check_same(s, emulator::products::chosen);
+        s.lengths = s.padding = true;
+        s.gate_fn = causal ? aft::gate::silu : aft::gate::none;
+        check_same(s, emulator::products::chosen);
+        s.average = type;
+        check_same(s, emulator::products::chosen);
+      }
+}
+
 TEST_CASE("access: lines are taken where they can be, and nowhere else") {
   const shape s{.B = 2, .Tq = 70, .Tk = 75, .heads = 2, .width = 24};
   const auto chosen = [](const shape& of, const layout& how) {
@@ -270,4 +300,58 @@ TEST_CASE("access: lines are taken where they can be, and nowhere else") {
   x.p.k.type = dtype::bf16;
   x.p.hk = s.d() / 2;
   CHECK(!packs_key_lines(to_call<float>(x.p), columns_of(x.p)));
+}
+
+TEST_CASE("access: results are written as lines where all of them can be, and nowhere else") {
+  const shape s{.B = 2, .Tq = 70, .Tk = 75, .heads = 2, .width = 24};
+  const auto written = [](const line_call& x) {
+    return writes_lines<query_rows>(to_call<float>(x.p), columns_of(x.p));
+  };
+  const auto differently = [&](auto change) {
+    line_call x(s, lines);
+    change(x.p);
+    return written(x);
+  };
+  CHECK(written(line_call(s, lines)));
+  for (const layout& how : others) CHECK(!written(line_call(s, how)));
+  CHECK(differently([](auto& p) { p.lse = {}; }));
+  CHECK(differently([](auto& p) { p.average.type = dtype::bf16; }));
+  CHECK(!differently([](auto& p) { p.average.type = dtype::f16; }));
+  CHECK(!differently([](auto& p) { p.lse.data += 4; }));
+  CHECK(!differently([](auto& p) { p.q.sx[2] += 1; }));
+  CHECK(!differently([](auto& p) { p.y.sb += 4; }));
+  CHECK(!differently([](auto& p) { p.hk = p.d / 2; }));
+  CHECK(!differently([](auto& p) { p.bias.heads = 4; }));  // of 12 channels
+  line_call x(s, lines);
+  device_call<float> call = to_call<float>(x.p);
+  call.dk = to_tensor(x.dk.field(), call.positions);
+  call.dv = to_tensor(x.dv.field(), call.positions);
+  CHECK(writes_lines<key_rows>(call, columns_of(x.p)));
+  using part_of_call = tensor device_call<float>::*;
+  for (const part_of_call part :
+       {&device_call<float>::k, &device_call<float>::v, &device_call<float>::dk, &device_call<float>::dv}) {
+    device_call<float> other = call;
+    (other.*part).data += 2;
+    CHECK(!writes_lines<key_rows>(other, columns_of(x.p)));
+  }
+  const std::byte mask{};
+  call.mask = &mask;
+  CHECK(!writes_lines<key_rows>(call, columns_of(x.p)));
+}
+
+TEST_CASE("access: what steps serve, whatever the channels' strides") {
+  const shape s{.B = 2, .Tq = 70, .Tk = 70, .heads = 2, .width = 24, .window = 0};
+  const auto of = [](const line_call& x) { return scan_chunks_of(to_call<float>(x.p)); };
+  for (const layout& how : {lines, wide_lines, others[0], others[1], others[2]})
+    CHECK((of(line_call(s, how)) == &scan_chunks_kernel<float, even_steps<aft::bfloat16>>));
+  CHECK((of(line_call(s, uneven)) == &scan_chunks_kernel<float, any_layout>));
+  line_call x(s, lines);
+  x.p.k.type = dtype::f32;
+  CHECK((of(x) == &scan_chunks_kernel<float, any_layout>));
+  x.p.v.type = dtype::f32;
+  CHECK((of(x) == &scan_chunks_kernel<float, even_steps<float>>));
+  device_call<float> call = to_call<float>(x.p);
+  CHECK((scan_queries_of(call) == &scan_queries_kernel<float, even_steps<float>>));
+  call.average.type = dtype::bf16;
+  CHECK((scan_queries_of(call) == &scan_queries_kernel<float, any_layout>));
 }

@@ -145,12 +145,12 @@ AFT_DEVICE void line_epilogue(const device_call<float>& p, const gemm_plan& plan
         }
       }
       if (p.lse.set) {
-        row_result<float> sums;
+        row_result<float> of_row;
         AFT_DEVICE_UNROLL
         for (int j = 0; j < n; ++j) {
-          sums.den = lse[j];
-          sums.exponent = sight.unit + columns[j].unit;
-          lse[j] = short_log_sum(sums);
+          of_row.den = lse[j];
+          of_row.exponent = sight.unit + columns[j].unit;
+          lse[j] = short_log_sum(of_row);
         }
       }
     }
