@@ -53,6 +53,7 @@ query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER g
   average_range<float> averages;
   if (col.exists) {
     const auto rows = saved_column<float, Access>::of(p, col);
+    AFT_DEVICE_UNROLL_BY(1)
     for (index_t t = warp * burst<float>; t < p.Tq; t += query_column_warps * burst<float>) {
       query_burst<float> q;
       rows.read(p, t, 0, part_of_burst<float>(p.Tq - t), q);

@@ -91,8 +91,9 @@ struct saved_column {
     if (p.from_lse) {
       lse.template read<saved_access>(p.lse, p.positions, t, 0, count, x);
     } else {
+      const index_t state_row = unknown(p.state_channels);
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < burst<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * p.state_channels] : C(0);
+      for (int i = 0; i < burst<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * state_row] : C(0);
     }
     const C none = p.from_lse ? -number<C>::infinity : C(0);
     AFT_DEVICE_UNROLL
@@ -104,8 +105,9 @@ struct saved_column {
   /// Rows t + i for i in [lo, hi); others add nothing.
   AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, query_burst<C>& q) const {
     average.template read<saved_access>(p.average, p.positions, t, lo, hi, q.o);
+    const index_t row = unknown(p.d), state_row = unknown(p.state_channels);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < burst<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
+    for (int i = 0; i < burst<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * row] : C(0);
     if (p.from_lse) lse.template read<saved_access>(p.lse, p.positions, t, lo, hi, q.exponent);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i) {
@@ -114,7 +116,7 @@ struct saved_column {
         if (p.from_lse) {
           set_weights(t + i < rows ? q.exponent[i] : -number<C>::infinity, u);
         } else {
-          const index_t at = state + (t + i) * p.state_channels;
+          const index_t at = state + (t + i) * state_row;
           u = {C(0), C(0), p.state.inverse[at], p.state.exponent[at], p.state.base_hi[at], p.state.base_lo[at]};
         }
       }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 
 #include "../scan/gate_gradient.cuh"
@@ -17,9 +18,8 @@ inline bool in_lines(const tensor& x, dtype type) {
   if (!x.set) return true;
   const index_t size = type == dtype::f64 ? 8 : type == dtype::f32 ? 4 : 2;
   const auto aligned = [](index_t bytes) { return bytes % line_alignment == 0; };
-  return x.type == type && x.sc == 1 && x.even &&
-         aligned(static_cast<index_t>(reinterpret_cast<std::intptr_t>(x.data))) && aligned(x.sb * size) &&
-         aligned(x.s2 * size);
+  return x.type == type && x.sc == 1 && x.even && reinterpret_cast<std::uintptr_t>(x.data) % line_alignment == 0 &&
+         aligned(x.sb * size) && aligned(x.s2 * size);
 }
 
 /// Heads of whole accesses of `channels`, so that none of them is of two batch elements.

@@ -5,6 +5,7 @@
 #include "../plan/flagged.cuh"
 #include "../plan/to_call.cuh"
 #include "../sparse/rows.cuh"
+#include "access.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 

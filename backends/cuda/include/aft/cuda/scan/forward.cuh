@@ -88,6 +88,7 @@ scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
   if (!at.exists || !at.col.exists) return;
   const auto keys = key_column<C, Access>::of(p, at.col);
   key_sum<C> sum;
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t s = at.begin; s < at.end; s += burst<C>) {
     C key[burst<C>], value[burst<C>];
     keys.read(p, s, 0, part_of_burst<C>(at.end - s), key, value);
@@ -126,6 +127,7 @@ scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sca
   if (!at.exists || !at.col.exists) return;
   const auto results = column_epilogue<C, Access>::of(p, at.col);
   const row_result<C> total = totals[at.col.b * p.d + at.col.c];
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t t = at.begin; t < at.end; t += burst<C>) {
     const int rows = part_of_burst<C>(at.end - t);
     C q[burst<C>] = {};
@@ -165,6 +167,7 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
     keys = key_column<C, Access>::of(p, at.col);
     results = column_epilogue<C, Access>::of(p, at.col);
   }
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t s0 = at.begin; s0 < at.end; s0 += burst<C>) {
     const int last = at.col.exists ? part_of_burst<C>(at.end - s0) : 0;
     const index_t t0 = s0 - p.diagonal;

@@ -21,6 +21,7 @@ gate_gradient_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   if (gated) q = tensor_column::of(p.q, at.col.b, at.col.c);
   if (p.dq.set) dq = tensor_column::of(p.dq, at.col.b, at.col.c);
   C* const g = p.g + at.col.b * p.Tq * p.d + at.col.c;
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t t = at.begin; t < at.end; t += burst<C>) {
     const int count = part_of_burst<C>(at.end - t);
     C incoming[burst<C>], q_of_row[burst<C>] = {}, average[burst<C>] = {};

@@ -47,8 +47,10 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   const index_t begin = at.begin < plan.diagonal ? 0 : at.begin - plan.diagonal;
   const index_t end = at.end - plan.diagonal;
   const auto rows = saved_column<C, Access>::of(p, at.col);
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t t = begin; t < end; t += burst<C>) averages.add(p, rows, t, part_of_burst<C>(end - t));
   sum.centre = averages.centre();
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t t = begin; t < end; t += burst<C>) {
     query_burst<C> q;
     rows.read(p, t, 0, part_of_burst<C>(end - t), q);
@@ -122,6 +124,7 @@ scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER s
   }
   // Causal, the last chunk of keys may hold queries that come after every key.
   const index_t end = p.causal ? at.begin + keys.chunk : at.end;
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t s0 = at.begin + (end - at.begin - 1) / burst<C> * burst<C>; s0 >= at.begin; s0 -= burst<C>) {
     const int last = at.col.exists ? part_of_burst<C>(max_of(at.end - s0, index_t{0})) : 0;
     C key[burst<C>], value[burst<C>];

@@ -29,10 +29,15 @@ struct tensor_column {
   template <class Access = any_layout, class C>
   AFT_DEVICE void read(const tensor& x, const grid& g, index_t t, int lo, int hi, C (&out)[burst<C>]) const {
     if constexpr (!is_any_layout<Access>) {
-      typename Access::stored found[burst<C>];
-      read_as(x, t, lo, hi, found);
+      const index_t step = unknown(x.s2);
+      const auto* from = reinterpret_cast<const typename Access::stored*>(data) + (lo < hi ? t + lo : 0) * step;
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < burst<C>; ++i) out[i] = Access::wide(found[i]);
+      for (int i = 0; i < burst<C>; ++i) {
+        out[i] = C(0);
+        if (i < lo || i >= hi) continue;
+        out[i] = Access::wide(*from);
+        from += step;
+      }
     } else if (!x.even) {
       read_uneven(x, g, t, lo, hi, out);
     } else if constexpr (sizeof(C) == 8) {
@@ -113,9 +118,10 @@ struct key_column {
     for (int i = 0; i < burst<C>; ++i)
       if (i < lo || i >= hi) key[i] = -number<C>::infinity;
     if (mask == nullptr) return;
+    const index_t step = unknown(p.mask_ss);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i)
-      if (i >= lo && i < hi && mask[(s + i) * p.mask_ss] == std::byte{0}) key[i] = -number<C>::infinity;
+      if (i >= lo && i < hi && mask[(s + i) * step] == std::byte{0}) key[i] = -number<C>::infinity;
   }
 };
 
