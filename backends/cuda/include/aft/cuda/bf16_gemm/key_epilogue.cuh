@@ -25,9 +25,10 @@ AFT_DEVICE key_gradient prove_key_tiles(int first, const query_column& at, float
   key_gradient g{0.0f, 0.0f, true};
   const split_exp<float> k = exp_split(key);
   // The unit of a special row is NaN.
+  const bool numbers = is_finite(unit) && is_finite(value);
   const bool clear = at.special == no_key, before = -at.special < first,
              in_range = magnitude(key) <= number<float>::range;
-  const bool fits = (clear | before) & is_finite(unit) & is_finite(value) & in_range;
+  const bool fits = (clear | before) & numbers & in_range;
   const bool nothing = (unit == no_exponent<float>) | (at.unit == no_exponent<float>);
   const float exponent = k.exponent + unit + at.unit;
   // Up before the values come in, so that small sums of small values are no denormal numbers on the way; down after,
@@ -42,7 +43,7 @@ AFT_DEVICE key_gradient prove_key_tiles(int first, const query_column& at, float
   const bool ordinary = (apart == 0.0f) | (magnitude(apart) >= number<float>::least_value);
   const bool near_column =
       (exponent <= 120.0f) & (exponent - at.largest <= gemm_gradient_reach) & (at.value_unit >= -90.0f);
-  const bool likely = k.exponent + at.unit <= gemm_gradient_most, finite = is_finite(dv) & is_finite(dk);
+  const bool likely = k.exponent + at.unit <= gemm_gradient_most, finite = is_finite(dv) && is_finite(dk);
   g.dv = nothing ? 0.0f : dv;
   g.dk = nothing ? 0.0f : dk;
   g.proven = (nothing | (ordinary & near_column & likely & finite)) & fits;

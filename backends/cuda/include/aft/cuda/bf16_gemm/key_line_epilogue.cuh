@@ -33,7 +33,7 @@ AFT_DEVICE void key_line_epilogue(const device_call<float>& p, const gemm_plan& 
       const key_gradient g = prove_key_tiles(first, columns[j], unit, pairs[j], key, value);
       dv[j] = hidden ? 0.0f : g.dv;
       dk[j] = hidden ? 0.0f : g.dk;
-      shown &= g.proven | hidden ? ~0u : ~(1u << j);
+      shown &= g.proven || hidden ? ~0u : ~(1u << j);
     }
     if (uniform.used) {
       // Through the sums' own place, as a register cannot be named by a number that is not known.

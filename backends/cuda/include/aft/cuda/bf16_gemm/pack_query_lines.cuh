@@ -26,7 +26,8 @@ AFT_DEVICE gemm_query pack_ordinary(float g, float o, float lse, const query_col
   const float x = g * e.mantissa;
   const bool weight = magnitude(lse) <= number<float>::range;
   const bool lower = magnitude(x) >= 0x1p-126f, upper = magnitude(x) < 0x1p126f;
-  ordinary = ordinary & weight & lower & upper & is_finite(o);
+  const bool finite = is_finite(o);
+  ordinary = ordinary & weight & lower & upper & finite;
   const std::uint32_t bits = to_bits(x);
   const float size = static_cast<float>(static_cast<int>(bits >> number<float>::mantissa_bits & 0xffu)) - 126.0f;
   const float mantissa = from_bits<float>((bits & 0x807fffffu) | to_bits(0.5f));
