@@ -139,6 +139,11 @@ struct line_call {
       make_odd(vs, 503, {0.0f, -0.0f, 1e-20f, 1e20f, no_number, infinity, 1e-42f});
       make_odd(qs, 401, {0.0f, -infinity, infinity, 100.0f, -100.0f, no_number});
       make_odd(dys, 601, {0.0f, -0.0f, 1e-38f, 1e38f, infinity, no_number});
+      // A column of zeros and one of numbers below the normal ones, whose units are as small.
+      for (index_t row = 0; row < s.B * s.Tq; ++row) {
+        dys[static_cast<std::size_t>(row * s.d() + 1)] = 0.0f;
+        dys[static_cast<std::size_t>(row * s.d() + 2)] *= 1e-39f;
+      }
     }
     q.write(qs);
     k.write(ks);
