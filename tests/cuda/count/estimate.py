@@ -15,8 +15,8 @@ REGISTERS, SHARED, WARPS, BLOCKS = 65536, 228 << 10, 64, 32
 
 # Rows and depth of a block's tile, and columns, of kernels that sum pairs in tiles.
 TILES = {"gemm_": (128, 64, 128), "product<": (64, 32, 32), "key_product<": (64, 32, 32), "pair_product<": (64, 64, 16)}
-# Elements of a column that a lane takes in a turn of its main loop; of products in one of the loop that writes results.
-ELEMENTS = {"gemm_keys<": 8, "gemm_queries<": 8, "pack_keys<": 4, "pack_queries<": 4, "pack_pairs<": 8,
+# Elements that a lane takes in a turn of its main loop; of products in one of the loop that writes results.
+ELEMENTS = {"gemm_keys<": 8, "gemm_queries<": 8, "gemm_key_lines<": 32, "gemm_query_lines<": 32, "pack_keys<": 4, "pack_queries<": 4, "pack_pairs<": 8,
             "pair_centres<": 8, "query_columns<": 8, "gate_gradient<": 8, "scan_chunks<": 8, "scan_rows<": 8,
             "scan_spread<": 8, "scan_queries<": 8, "scan_key_rows<": 8, "gemm_wgmma<": 8, "gemm_mma<": 8}
 

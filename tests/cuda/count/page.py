@@ -72,7 +72,7 @@ def worked(counts, registers):
     call = next(c for c in counts["calls"].values() if c["case"].startswith("full causal B128") and c["type"] == "bf16")
     size = sizes(call["case"])
     bytes_, adds = estimate.roofline(size, "bf16", False)
-    figures = counts["kernels"]["gemm_wgmma<query_rows>"]["sm_90a"]
+    figures = counts["kernels"]["gemm_wgmma<query_lines>"]["sm_90a"]
     pairs = size.tile_pairs(128, 64)
     work = 2 * pairs * size.B * size.d
     low, high, moved = estimate.call_seconds({**call, "launches": call["warpgroups"]},

@@ -40,10 +40,10 @@ HGMMA, USETMAXREG = 0x9F0, 0x9C8
 # HMMA of a tensor kernel: steps of depth, tiles of 16 x 8 a warp, and products of split operands.
 TF32, HALF = 4 * 8 * 4, 2 * 8 * 4
 GEMM, GEMM_GROUP = 4 * 4 * 8, 4
-PRODUCTS = {"gemm_mma<query_rows>": GEMM, "gemm_mma<key_rows>": GEMM, "product<tf32_operand>": TF32,
-            "product<half_operand>": HALF, "key_product<tf32_operand>": TF32, "key_product<half_operand>": HALF,
+PRODUCTS = {"gemm_mma<query_rows>": GEMM, "gemm_mma<key_rows>": GEMM, "gemm_mma<query_lines>": GEMM,
+            "gemm_mma<key_lines>": GEMM, "product<tf32_operand>": TF32, "product<half_operand>": HALF, "key_product<tf32_operand>": TF32, "key_product<half_operand>": HALF,
             "pair_product<tf32_operand>": TF32}
-GROUP_PRODUCTS = ("gemm_wgmma<query_rows>", "gemm_wgmma<key_rows>")
+GROUP_PRODUCTS = ("gemm_wgmma<query_rows>", "gemm_wgmma<key_rows>", "gemm_wgmma<query_lines>", "gemm_wgmma<key_lines>")
 
 
 def children_seconds():

@@ -12,7 +12,7 @@ namespace aft::inline AFT_ISA::cuda_impl {
 struct gemm_sums {
   static constexpr int rows = 8;
   // Four channels more than there are: the rows that a warp writes at once then lie in different banks.
-  two_floats pair[rows][tuning::lanes + 4];
+  alignas(chunk_bytes) two_floats pair[rows][tuning::lanes + 4];
 };
 
 /// A row's sums in a column. `shown`: they are proven.
@@ -21,41 +21,62 @@ struct gemm_row {
   bool shown = false;
 };
 
-AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
-                              const tile_span& inner, const column& col, const gemm_column& at, index_t t, float unit,
-                              const two_floats& pair) {
+/// What a row sees of a column.
+struct gemm_sight {
+  int last_seen;  ///< the key, as far as there are keys
+  float unit;     ///< of the row
+
+  AFT_DEVICE static gemm_sight of(const device_call<float>& p, index_t t, float unit) {
+    const index_t last = p.causal && t + p.diagonal < p.Tk ? t + p.diagonal : p.Tk;
+    return {static_cast<int>(last < 0 ? -1 : last), unit};
+  }
+  /// The unit of a special row is NaN, and its sums are 0.
+  AFT_DEVICE bool fits(const gemm_column& at) const { return at.special > last_seen && is_finite(unit); }
+  /// A row of the bias that is -inf sees no key, and a causal one none before the column's first.
+  AFT_DEVICE bool empty(const gemm_column& at) const { return unit == no_exponent<float> || at.first > last_seen; }
+};
+
+/// From the sums of tiles alone, which are finite: all operands are, and small enough.
+AFT_DEVICE gemm_row prove_tiles(const gemm_sight& sight, const gemm_column& at, const two_floats& pair) {
+  const bool empty = sight.empty(at);
   gemm_row row;
-  if (is_padding(p, col.b, t)) {
-    row.shown = true;
-    return row;
-  }
-  const index_t last_seen = p.causal ? t + p.diagonal : p.Tk;
-  // The unit of a special row is NaN, and its sums are 0.
-  const bool fits = at.special > last_seen && is_finite(unit);
-  // A row of the bias that is -inf sees no key, and a causal one none before the column's first.
-  const bool empty = unit == no_exponent<float> || at.first > last_seen;
-  // Sums of tiles alone are finite: all operands are, and small enough.
-  if (!uniform.used) {
-    const float den = empty ? 1.0f : pair.x[1];
-    row.sums.average = empty ? 0.0f : quick_quotient(pair.x[0], den);
-    row.sums.den = empty ? 0.0f : den;
-    row.sums.exponent = unit + at.unit;
-    row.shown = fits && den >= gemm_least_den;
-    return row;
-  }
+  // Without a branch around the quotient, which what it reads would be drawn into.
+  const float num = empty ? 0.0f : pair.x[0], den = empty ? 1.0f : pair.x[1];
+  row.sums.average = quick_quotient(num, den);
+  row.sums.den = empty ? 0.0f : den;
+  row.sums.exponent = sight.unit + at.unit;
+  row.shown = sight.fits(at) && den >= gemm_least_den;
+  return row;
+}
+
+/// And from what lies outside of windows.
+AFT_DEVICE gemm_row prove_joined(const uniform_sums<key_sum<float>>& uniform, const tile_span& inner, index_t b,
+                                 index_t c, const gemm_sight& sight, const gemm_column& at, const two_floats& pair) {
+  const bool empty = sight.empty(at);
   key_sum<float> sum;
   if (!empty) {
     sum.num = pair.x[0];
     sum.den = pair.x[1];
-    sum.max = unit + at.unit;
+    sum.max = sight.unit + at.unit;
   }
-  sum = with_uniform_keys(sum, uniform, inner, col.b, col.c);
+  sum = with_uniform_keys(sum, uniform, inner, b, c);
   const bool nothing = empty && sum.den == 0.0f && sum.max == no_exponent<float>;
+  gemm_row row;
   row.sums.average = average_of(sum);
   row.sums.den = sum.den;
   row.sums.exponent = sum.max;
-  row.shown = fits && (nothing || (proven(sum) && sum.den >= gemm_least_den));
+  row.shown = sight.fits(at) && (nothing || (proven(sum) && sum.den >= gemm_least_den));
   return row;
+}
+
+AFT_DEVICE gemm_row prove_row(const device_call<float>& p, const uniform_sums<key_sum<float>>& uniform,
+                              const tile_span& inner, const column& col, const gemm_column& at, index_t t, float unit,
+                              const two_floats& pair) {
+  gemm_row padding;
+  padding.shown = true;
+  if (is_padding(p, col.b, t)) return padding;
+  const gemm_sight sight = gemm_sight::of(p, t, unit);
+  return uniform.used ? prove_joined(uniform, inner, col.b, col.c, sight, at, pair) : prove_tiles(sight, at, pair);
 }
 
 /// The lse of sums that bfloat16 operands have: they move it by less than 2^-6
@@ -90,7 +111,14 @@ AFT_DEVICE void apply_gate(gate g, const float (&q)[n], float (&out)[n]) {
     case gate::identity: return apply_one<gate::identity>(q, out);
     case gate::sigmoid: return apply_one<gate::sigmoid>(q, out);
     case gate::relu: return apply_one<gate::relu>(q, out);
-    case gate::tanh: return apply_one<gate::tanh>(q, out);
+    case gate::tanh: {
+      // Long, and rare: one copy of the code.
+      float factor[n];
+      one_by_one(q, factor, [](float x) { return short_gate<gate::tanh>(x); });
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < n; ++i) out[i] *= factor[i];
+      return;
+    }
     case gate::silu: return apply_one<gate::silu>(q, out);
   }
 }

@@ -18,33 +18,48 @@ inline constexpr float gemm_gradient_reach = 60.0f;
 /// Finite weights below -number::range count as 0. With e^k e^-lse g up to here their terms are below the least number.
 inline constexpr float gemm_gradient_most = 1000.0f;
 
+/// From the sums of tiles alone, of a key that is not hidden. `first`: the first query that sees the key, as far as
+/// there are queries. Without branches, which lanes with other keys would take too.
+AFT_DEVICE key_gradient prove_key_tiles(int first, const query_column& at, float unit, const two_floats& pair,
+                                        float key, float value) {
+  key_gradient g{0.0f, 0.0f, true};
+  const split_exp<float> k = exp_split(key);
+  // The unit of a special row is NaN.
+  const bool numbers = is_finite(unit) && is_finite(value);
+  const bool clear = at.special == no_key, before = -at.special < first,
+             in_range = magnitude(key) <= number<float>::range;
+  const bool fits = (clear | before) & numbers & in_range;
+  const bool nothing = (unit == no_exponent<float>) | (at.unit == no_exponent<float>);
+  const float exponent = k.exponent + unit + at.unit;
+  // Up before the values come in, so that small sums of small values are no denormal numbers on the way; down after,
+  // in two steps, for a result among those.
+  const float up = pow2<float>(larger(exponent, 0.0f));
+  const float down = smaller(exponent, 0.0f);
+  const float most = down < -120.0f ? -120.0f : down;
+  const float a = pair.x[1] * up, apart = value - at.centre;
+  const float difference = fused(apart, a, -(pair.x[0] * up * pow2<float>(at.value_unit)));
+  const float dv = k.mantissa * a * pow2<float>(most) * pow2<float>(down - most);
+  const float dk = k.mantissa * difference * pow2<float>(most) * pow2<float>(down - most);
+  const bool ordinary = (apart == 0.0f) | (magnitude(apart) >= number<float>::least_value);
+  const bool near_column =
+      (exponent <= 120.0f) & (exponent - at.largest <= gemm_gradient_reach) & (at.value_unit >= -90.0f);
+  const bool likely = k.exponent + at.unit <= gemm_gradient_most, finite = is_finite(dv) && is_finite(dk);
+  g.dv = nothing ? 0.0f : dv;
+  g.dk = nothing ? 0.0f : dk;
+  g.proven = (nothing | (ordinary & near_column & likely & finite)) & fits;
+  return g;
+}
+
+/// The first query that sees key s, as prove_key_tiles() takes it.
+AFT_DEVICE int first_query_of(const device_call<float>& p, index_t s) {
+  return p.causal ? static_cast<int>(clamp_to(s - p.diagonal, p.Tq)) : 0;
+}
+
 AFT_DEVICE key_gradient prove_key(const device_call<float>& p, const uniform_sums<query_sum<float>>& uniform,
                                   const tile_span& inner, const column& col, const query_column& at, index_t s,
                                   float unit, const two_floats& pair, float key, float value) {
-  key_gradient g{0.0f, 0.0f, true};
-  const split_exp<float> k = stage_logit(key);
-  // No query before this one sees the key; the unit of a special row is NaN.
-  const index_t first = p.causal ? s - p.diagonal : 0;
-  const bool fits =
-      (at.special == no_key || -at.special < first) && is_finite(unit) && is_finite(value) && k.mantissa == k.mantissa;
-  const bool nothing = unit == no_exponent<float> || at.unit == no_exponent<float>;
-  if (!nothing) {
-    const float exponent = k.exponent + unit + at.unit;
-    const auto ordinary = [](float x) { return x == 0.0f || magnitude(x) >= number<float>::least_value; };
-    // Up before the values come in, so that small sums of small values are no denormal numbers on the way; down after,
-    // in two steps, for a result among those.
-    const float up = pow2<float>(larger(exponent, 0.0f));
-    const float down = smaller(exponent, 0.0f);
-    const float most = down < -120.0f ? -120.0f : down;
-    const float a = pair.x[1] * up;
-    const float difference = fused(value - at.centre, a, -(pair.x[0] * up * pow2<float>(at.value_unit)));
-    g.dv = k.mantissa * a * pow2<float>(most) * pow2<float>(down - most);
-    g.dk = k.mantissa * difference * pow2<float>(most) * pow2<float>(down - most);
-    g.proven = exponent <= 120.0f && exponent - at.largest <= gemm_gradient_reach &&
-               k.exponent + at.unit <= gemm_gradient_most && ordinary(value - at.centre) && at.value_unit >= -90.0f &&
-               is_finite(g.dv) && is_finite(g.dk);
-  }
-  g.proven = g.proven && fits && add_uniform_queries(uniform, inner, col, k, value, g.dv, g.dk);
+  key_gradient g = prove_key_tiles(first_query_of(p, s), at, unit, pair, key, value);
+  g.proven = g.proven && add_uniform_queries(uniform, inner, col, stage_logit(key), value, g.dv, g.dk);
   return g;
 }
 

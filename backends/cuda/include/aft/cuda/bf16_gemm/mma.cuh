@@ -2,8 +2,7 @@
 /// @file bf16_gemm/mma.cuh  The bfloat16 product on mma.sync (sm_80 and up).
 #pragma once
 
-#include "epilogue.cuh"
-#include "key_epilogue.cuh"
+#include "key_line_epilogue.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -80,9 +79,13 @@ AFT_DEVICE void start_gemm_copy(const Tile& from, Tile& to) {
 /// Rows [row, row + 8) of the block's tile in 32 of its channels, by one warp.
 template <class Side>
 AFT_DEVICE void finish_gemm(const device_call<float>& p, const gemm_plan& plan,
-                            const uniform_sums<typename Side::fold>& uniform, const gemm_place& place,
-                            const gemm_sums& sums, int row, int lane_tile) {
-  if constexpr (Side::are_keys) {
+                            const uniform_sums<typename Side::fold>& uniform, const gemm_place& place, gemm_sums& sums,
+                            int row, int lane_tile) {
+  if constexpr (Side::in_lines && Side::are_keys) {
+    key_line_epilogue(p, plan, uniform, place, sums, row, lane_tile);
+  } else if constexpr (Side::in_lines) {
+    line_epilogue(p, plan, uniform, place, sums, row, lane_tile);
+  } else if constexpr (Side::are_keys) {
     gemm_key_epilogue(p, plan, uniform, place, sums, row, lane_tile);
   } else {
     gemm_epilogue(p, plan, uniform, place, sums, row, lane_tile);

@@ -47,7 +47,17 @@ struct gemm_key {
     x.special =
         !(e.exponent - unit <= gemm_reach) || !(size <= gemm_most_value) || (size < gemm_least_value && size != 0.0f);
     if (x.special) return x;
-    // Rounded once for both, which rounds a weight alike in num and den.
+    return packed(e, value, unit);
+  }
+  /// Whether packed() is all that of() does.
+  AFT_DEVICE static bool ordinary(float key, const split_exp<float>& e, float value, float unit) {
+    const bool weight = magnitude(key) <= number<float>::range, near_unit = e.exponent - unit <= gemm_reach;
+    const bool lower = magnitude(value) >= gemm_least_value, upper = magnitude(value) <= gemm_most_value;
+    return weight & near_unit & (lower | (value == 0.0f)) & upper;
+  }
+  /// Rounded once for both, which rounds a weight alike in num and den.
+  AFT_DEVICE static gemm_key packed(const split_exp<float>& e, float value, float unit) {
+    gemm_key x;
     x.den = float_to_bfloat16(e.mantissa * pow2<float>(e.exponent - unit));
     x.num = float_to_bfloat16(bfloat16_to_float(x.den) * value);
     return x;

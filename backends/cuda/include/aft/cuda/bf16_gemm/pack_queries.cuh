@@ -11,12 +11,26 @@ namespace aft::inline AFT_ISA::cuda_impl {
 /// A query of a query_burst, as an operand; `special` where it cannot be one.
 struct gemm_query {
   static constexpr float empty = -no_exponent<float>;
+  std::uint16_t num = 0, den = 0;
+  bool is_special = false;
 
   AFT_DEVICE static bool special(float g, float o, float exponent) {
     return !is_finite(g) || !is_finite(o) || exponent != exponent;
   }
   /// e^-lse |g| as a power of two.
   AFT_DEVICE static float size(float g, float exponent) { return value_exponent(magnitude(g)) - exponent; }
+
+  /// In the units of its column.
+  AFT_DEVICE static gemm_query of(float g, float o, float exponent, const query_column& own, float scale) {
+    gemm_query x;
+    if (exponent == empty) return x;
+    x.is_special = special(g, o, exponent);
+    if (x.is_special || g == 0.0f) return x;
+    const float size = value_exponent(magnitude(g));
+    x.den = float_to_bfloat16(g * pow2<float>(-size) * pow2<float>(size - exponent - own.unit));
+    x.num = float_to_bfloat16(bfloat16_to_float(x.den) * ((o - own.centre) * scale));
+    return x;
+  }
 };
 
 inline constexpr int query_column_warps = 8;
@@ -27,7 +41,7 @@ struct query_column_buffers {
 };
 
 /// A block has 32 columns, of which each warp looks at every eighth burst of queries.
-template <class C>
+template <class C, class Access = any_layout>
 AFT_KERNEL(query_column_warps* warp_size, 2)
 query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER gemm_plan plan) {
   query_column_buffers& parts = shared<query_column_buffers>();
@@ -38,7 +52,8 @@ query_columns_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER g
   float unit = no_exponent<float>, largest = no_exponent<float>;
   average_range<float> averages;
   if (col.exists) {
-    const auto rows = saved_column<float>::of(p, col);
+    const auto rows = saved_column<float, Access>::of(p, col);
+    AFT_DEVICE_UNROLL_BY(1)
     for (index_t t = warp * burst<float>; t < p.Tq; t += query_column_warps * burst<float>) {
       query_burst<float> q;
       rows.read(p, t, 0, part_of_burst<float>(p.Tq - t), q);
@@ -76,7 +91,8 @@ gemm_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ge
   const packed_place at = packed_place::of(plan);
   if (!at.exists(plan)) return;
   query_column& own = plan.query_columns[at.of_columns];
-  const float unit = own.unit, centre = own.centre, scale = pow2<float>(-own.value_unit);
+  const query_column units = own;
+  const float scale = pow2<float>(-units.value_unit);
   std::byte* const tile = packed.tiles[at.lane_tile].operand;
   saved_column<float> rows;
   if (at.col.exists) rows = saved_column<float>::of(p, at.col);
@@ -91,16 +107,10 @@ gemm_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER ge
     std::uint16_t num[queries], den[queries];
     AFT_DEVICE_UNROLL
     for (int i = 0; i < queries; ++i) {
-      num[i] = den[i] = 0;
-      if (q.exponent[i] == gemm_query::empty) continue;
-      if (gemm_query::special(q.g[i], q.o[i], q.exponent[i])) {
-        special = -static_cast<int>(t + i);
-        continue;
-      }
-      if (q.g[i] == 0.0f) continue;
-      const float size = value_exponent(magnitude(q.g[i]));
-      den[i] = float_to_bfloat16(q.g[i] * pow2<float>(-size) * pow2<float>(size - q.exponent[i] - unit));
-      num[i] = float_to_bfloat16(bfloat16_to_float(den[i]) * ((q.o[i] - centre) * scale));
+      const gemm_query x = gemm_query::of(q.g[i], q.o[i], q.exponent[i], units, scale);
+      num[i] = x.num;
+      den[i] = x.den;
+      if (x.is_special) special = -static_cast<int>(t + i);
     }
     four_words nums, dens;
     AFT_DEVICE_UNROLL

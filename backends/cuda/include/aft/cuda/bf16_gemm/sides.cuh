@@ -9,10 +9,15 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
+struct query_lines;
+struct key_lines;
+
 /// The forward pass, AFT Eq. 2.
 struct query_rows {
+  using lines = query_lines;  ///< the same, where results are lines (tensor/access.cuh)
   using fold = key_sum<float>;
   static constexpr bool are_keys = false;
+  static constexpr bool in_lines = false;
 
   AFT_DEVICE static span near_rows(const device_call<float>& p, const uniform_sums<fold>& uniform, index_t r0,
                                    index_t r1) {
@@ -33,10 +38,16 @@ struct query_rows {
   AFT_DEVICE static index_t depth_origin(const device_bias& bias) { return bias.column; }
 };
 
+struct query_lines : query_rows {
+  static constexpr bool in_lines = true;
+};
+
 /// The gradients of keys and values, which sum over queries.
 struct key_rows {
+  using lines = key_lines;
   using fold = query_sum<float>;
   static constexpr bool are_keys = true;
+  static constexpr bool in_lines = false;
 
   AFT_DEVICE static span near_rows(const device_call<float>& p, const uniform_sums<fold>& uniform, index_t r0,
                                    index_t r1) {
@@ -53,6 +64,10 @@ struct key_rows {
   AFT_DEVICE static index_t depth_step(const matrix& w) { return w.sr; }
   AFT_DEVICE static index_t row_origin(const device_bias& bias) { return bias.column; }
   AFT_DEVICE static index_t depth_origin(const device_bias& bias) { return bias.row; }
+};
+
+struct key_lines : key_rows {
+  static constexpr bool in_lines = true;
 };
 
 }  // namespace aft::inline AFT_ISA::cuda_impl

@@ -51,6 +51,15 @@ AFT_HOST_DEVICE index_t quotient(index_t a, index_t b) {
   return a / b;
 }
 
+/// A number of which the compiler knows nothing at this place: what follows from it is worked out here and not kept in
+/// registers from before a loop, of which there would be one for each position of a burst.
+AFT_DEVICE index_t unknown(index_t x) {
+#if !defined(AFT_DEVICE_EMULATOR)
+  asm volatile("" : "+l"(x));
+#endif
+  return x;
+}
+
 /// What a launch asks for, so that dynamic_shared<S>() finds room.
 template <class S>
 inline constexpr int dynamic_bytes = static_cast<int>(sizeof(S) + alignof(S));

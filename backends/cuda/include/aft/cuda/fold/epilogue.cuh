@@ -64,8 +64,9 @@ AFT_DEVICE void row_epilogue(const device_call<C>& p, index_t b, index_t t, inde
 
 /// row_epilogue for the rows of one column, with what does not depend on the row worked out once; q is read by the
 /// caller, where reads_q().
-template <class C>
+template <class C, class Access = any_layout>
 struct column_epilogue {
+  using saved_access = typename saved_steps<Access>::access;
   tensor_column q, y, average, lse;
   index_t state = -1, state_step = 0;  ///< of row 0, where the column has one
   index_t rows = 0;                    ///< rows from here on are padding
@@ -98,10 +99,10 @@ struct column_epilogue {
     if (p.y.set) {
       C out = r.average;
       if (p.gate_fn != aft::gate::none && !padding) out *= gate_of_row;
-      y.write(p.y, p.positions, t, out);
+      y.template write<Access>(p.y, p.positions, t, out);
     }
-    if (p.average.set) average.write(p.average, p.positions, t, r.average);
-    if (has_lse) lse.write(p.lse, p.positions, t, log_sum(r));
+    if (p.average.set) average.template write<saved_access>(p.average, p.positions, t, r.average);
+    if (has_lse) lse.template write<saved_access>(p.lse, p.positions, t, log_sum(r));
     if (state >= 0) store_state(p, state + t * state_step, r);
   }
 };

@@ -48,16 +48,27 @@ AFT_DEVICE saved_row<C> load_saved_row(const device_call<C>& p, index_t b, index
   return u;
 }
 
-/// Queries of one column as a scan adds them: g times inverse, NaN where only the exact weight will do. A row that sees
-/// no key has nothing to add, in any units.
+/// A query as a scan adds it: g times inverse, NaN where only the exact weight will do. A row that sees no key has
+/// nothing to add, in any units.
+template <class C>
+AFT_DEVICE void weigh_row(const saved_row<C>& u, C& g, C& o, C& exponent) {
+  const bool within = u.base_hi == C(0) && u.base_lo == C(0);
+  const bool empty = u.inverse == C(0);
+  g = empty ? C(0) : (within ? u.g * u.inverse : number<C>::nan);
+  o = empty ? C(0) : u.o;
+  exponent = empty ? -no_exponent<C> : u.exponent;
+}
+
+/// Queries of one column, so weighed.
 template <class C>
 struct query_burst {
   C g[burst<C>], o[burst<C>], exponent[burst<C>];
 };
 
 /// The rows of one column, some at a time.
-template <class C>
+template <class C, class Access = any_layout>
 struct saved_column {
+  using saved_access = typename saved_steps<Access>::access;
   tensor_column average, lse;
   const C* g = nullptr;
   index_t state = 0;  ///< of row 0
@@ -78,10 +89,11 @@ struct saved_column {
     C x[burst<C>];
     std::uint32_t empty = 0;
     if (p.from_lse) {
-      lse.read(p.lse, p.positions, t, 0, count, x);
+      lse.template read<saved_access>(p.lse, p.positions, t, 0, count, x);
     } else {
+      const index_t state_row = unknown(p.state_channels);
       AFT_DEVICE_UNROLL
-      for (int i = 0; i < burst<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * p.state_channels] : C(0);
+      for (int i = 0; i < burst<C>; ++i) x[i] = i < count ? p.state.inverse[state + (t + i) * state_row] : C(0);
     }
     const C none = p.from_lse ? -number<C>::infinity : C(0);
     AFT_DEVICE_UNROLL
@@ -92,10 +104,11 @@ struct saved_column {
 
   /// Rows t + i for i in [lo, hi); others add nothing.
   AFT_DEVICE void read(const device_call<C>& p, index_t t, int lo, int hi, query_burst<C>& q) const {
-    average.read(p.average, p.positions, t, lo, hi, q.o);
+    average.template read<saved_access>(p.average, p.positions, t, lo, hi, q.o);
+    const index_t row = unknown(p.d), state_row = unknown(p.state_channels);
     AFT_DEVICE_UNROLL
-    for (int i = 0; i < burst<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * p.d] : C(0);
-    if (p.from_lse) lse.read(p.lse, p.positions, t, lo, hi, q.exponent);
+    for (int i = 0; i < burst<C>; ++i) q.g[i] = i >= lo && i < hi ? g[(t + i) * row] : C(0);
+    if (p.from_lse) lse.template read<saved_access>(p.lse, p.positions, t, lo, hi, q.exponent);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i) {
       saved_row<C> u{};
@@ -103,15 +116,13 @@ struct saved_column {
         if (p.from_lse) {
           set_weights(t + i < rows ? q.exponent[i] : -number<C>::infinity, u);
         } else {
-          const index_t at = state + (t + i) * p.state_channels;
+          const index_t at = state + (t + i) * state_row;
           u = {C(0), C(0), p.state.inverse[at], p.state.exponent[at], p.state.base_hi[at], p.state.base_lo[at]};
         }
       }
-      const bool within = u.base_hi == C(0) && u.base_lo == C(0);
-      const bool empty = u.inverse == C(0);
-      q.g[i] = empty ? C(0) : (within ? q.g[i] * u.inverse : number<C>::nan);
-      q.o[i] = empty ? C(0) : q.o[i];
-      q.exponent[i] = empty ? -no_exponent<C> : u.exponent;
+      u.g = q.g[i];
+      u.o = q.o[i];
+      weigh_row(u, q.g[i], q.o[i], q.exponent[i]);
     }
   }
 };

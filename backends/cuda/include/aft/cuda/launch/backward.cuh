@@ -78,7 +78,7 @@ class key_backward {
     if constexpr (sizeof(C) == sizeof(float)) {
       if (product_.chosen()) product_.pack(call, stream);
     }
-    uniform_.run(scan_queries_kernel<C>, call, stream);
+    uniform_.run(scan_queries_of(call), call, stream);
     for (index_t r0 = 0; r0 < call.Tk; r0 += step_) {
       device_call<C> part = shared_.per_channel(call);
       fold_plan plan = plan_fold(cols_, r0, min_of(r0 + step_, call.Tk));
@@ -154,13 +154,15 @@ class scan_key_backward {
 
   void run(const device_call<C>& call, const call_stream& stream) const {
     const device_call<C> own = shared_.per_channel(call);
-    stream.launch(scan_queries_kernel<C>, queries_.blocks(), scan_threads, own, queries_);
+    stream.launch(scan_queries_of(own), queries_.blocks(), scan_threads, own, queries_);
     run_plan runs = plan_runs(queries_.cols.count(), queries_.chunks, run_warps<query_sum<C>>);
     runs.forwards = false;
     stream.launch(scan_reverse_kernel<C>, runs.blocks(), runs.threads(), runs, queries_.partials, own.causal);
     // The last words of the last tile belong to no row.
     stream.clear(rows_.flags, rows_.flag_words());
-    stream.launch(scan_key_rows_kernel<C>, keys_.blocks(), scan_threads, own, queries_, keys_, rows_);
+    const auto kernel = by_access<C>({&own.k, &own.v, &own.dk, &own.dv}, {&own.lse, &own.average},
+                                     [](auto access) { return &scan_key_rows_kernel<C, decltype(access)>; });
+    stream.launch(kernel, keys_.blocks(), scan_threads, own, queries_, keys_, rows_);
     launch_exact(stream, exact_keys_kernel<C>, rows_, own);
     shared_.sum(call, stream);
   }
@@ -217,7 +219,9 @@ void backward(const backward_problem& p, const call_stream& stream, device_room*
     recomputed->run(stream);
   }
   const auto queries = plan_scan<C>(p.B, p.d, p.Tq);
-  stream.launch(gate_gradient_kernel<C>, queries.blocks(), scan_threads, call, queries);
+  const auto kernel = by_access<C>({&call.dy, &call.q, &call.dq}, {&call.lse, &call.average},
+                                   [](auto access) { return &gate_gradient_kernel<C, decltype(access)>; });
+  stream.launch(kernel, queries.blocks(), scan_threads, call, queries);
   if (keys) keys->run(call, stream);
   if (scanned_keys) scanned_keys->run(call, stream);
   if (sparse) sparse->run(call, stream);

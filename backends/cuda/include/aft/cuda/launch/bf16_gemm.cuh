@@ -2,11 +2,12 @@
 /// @file launch/bf16_gemm.cuh  The launches of a forward call on bfloat16 data as a bfloat16 product.
 #pragma once
 
-#include "../bf16_gemm/pack_keys.cuh"
+#include "../bf16_gemm/pack_key_lines.cuh"
 #include "../bf16_gemm/pack_weights.cuh"
 #include "../bf16_gemm/wgmma.cuh"
 #include "../plan/row_parts.cuh"
 #include "../plan/to_call.cuh"
+#include "access.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -28,10 +29,17 @@ inline bool is_gemm(const problem& p) {
          p.Tk <= tuning::gemm_keys && is_product(p);
 }
 
+inline bool packs_key_lines(const device_call<float>& call, const columns& cols) {
+  return call.hk == call.d && call.mask == nullptr && in_whole_lines(cols, line_channels) &&
+         in_lines(call.k, dtype::bf16) && in_lines(call.v, dtype::bf16);
+}
+
 /// Packs the right side, and what the columns' units are.
 inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
   stream.launch_each(gemm_columns_kernel<float>, plan.right_columns(), gemm_column_threads, call, plan);
-  stream.launch(gemm_keys_kernel<float>, plan.right_blocks(), gemm_keys_threads, call, plan);
+  const bool lines = packs_key_lines(call, plan.rows.cols);
+  stream.launch(lines ? gemm_key_lines_kernel<float> : gemm_keys_kernel<float>, plan.right_blocks(), gemm_keys_threads,
+                call, plan);
 }
 
 /// The kernels that multiply; results of both are within the same bounds.
@@ -41,12 +49,10 @@ inline gemm_engine gemm_engine_of_device() {
   return runs_with(gemm_wgmma_kernel<query_rows>, wgmma_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
 }
 
-/// Packs the left side of a part of the rows, and multiplies.
+/// Multiplies what has been packed.
 template <class Side>
-void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
-                   const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
-  const index_t blocks = ceil_div(plan.left_rows(), gemm_weights_warps);
-  stream.launch(gemm_weights_kernel<Side>, blocks, gemm_weights_threads, call, plan, uniform);
+void launch_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
+                 const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
   if (engine == gemm_engine::warpgroups) {
     gemm_plan shared = plan;
     const index_t most = multiprocessors();
@@ -57,6 +63,29 @@ void multiply_gemm(const call_stream& stream, const device_call<float>& call, co
     stream.launch_with(dynamic_bytes<gemm_buffers>, gemm_mma_kernel<Side>, plan.blocks(), gemm_threads, call, plan,
                        uniform);
   }
+}
+
+/// Whether a lane of the epilogue can take eight channels of a row.
+template <class Side>
+bool writes_lines(const device_call<float>& call, const columns& cols) {
+  if (call.hk != call.d || !in_whole_lines(cols, wide_channels)) return false;
+  if (Side::are_keys)
+    return call.mask == nullptr && in_lines(call.k, dtype::bf16) && in_lines(call.v, dtype::bf16) &&
+           in_lines(call.dk, dtype::bf16) && in_lines(call.dv, dtype::bf16);
+  const auto in_either = [](const tensor& x) { return in_lines(x, dtype::bf16) || in_lines(x, dtype::f32); };
+  return in_lines(call.q, dtype::bf16) && in_lines(call.y, dtype::bf16) && in_either(call.lse) &&
+         in_either(call.average);
+}
+
+/// Packs the left side of a part of the rows, and multiplies.
+template <class Side>
+void multiply_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
+                   const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
+  const index_t blocks = ceil_div(plan.left_rows(), gemm_weights_warps);
+  stream.launch(gemm_weights_kernel<Side>, blocks, gemm_weights_threads, call, plan, uniform);
+  if (writes_lines<Side>(call, plan.rows.cols))
+    return launch_gemm<typename Side::lines>(stream, call, plan, uniform, engine);
+  launch_gemm<Side>(stream, call, plan, uniform, engine);
 }
 
 /// The rows of a bfloat16 problem as a product whose operands are packed first. O(B T d) of scratch, and gemm_bytes for
@@ -79,7 +108,7 @@ class gemm_forward {
 
   void run(const call_stream& stream) const {
     pack_gemm_keys(stream, call, plan_);
-    uniform_.run(scan_chunks_kernel<float>, call, stream);
+    uniform_.run(scan_chunks_of(call), call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
       for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
         multiply_gemm<query_rows>(stream, part, plan_rows(plan_, rows, first), uniform_.folds(), engine_);

@@ -2,7 +2,7 @@
 /// @file launch/bf16_gemm_keys.cuh  The launches that give dk and dv of bfloat16 data as a bfloat16 product.
 #pragma once
 
-#include "../bf16_gemm/pack_queries.cuh"
+#include "../bf16_gemm/pack_query_lines.cuh"
 #include "bf16_gemm.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
@@ -15,11 +15,20 @@ inline bool is_key_gemm(const backward_problem& p) {
          is_product(static_cast<const problem&>(p));
 }
 
+/// g is scratch: (B, Tq, d), of float.
+inline bool packs_query_lines(const device_call<float>& call, const columns& cols) {
+  return call.from_lse && call.hk == call.d && in_whole_lines(cols, line_channels) &&
+         in_lines(call.average, dtype::f32) && in_lines(call.lse, dtype::f32);
+}
+
 /// Packs the right side, and what the columns' units are. `call` has g, and average and state or lse.
 inline void pack_gemm_queries(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
-  stream.launch(query_columns_kernel<float>, plan.right_columns() / tuning::lanes, query_column_warps * warp_size, call,
-                plan);
-  stream.launch(gemm_queries_kernel<float>, plan.right_blocks(), gemm_keys_threads, call, plan);
+  const auto columns = by_saved_access<float>(
+      {&call.average, &call.lse}, [](auto access) { return &query_columns_kernel<float, decltype(access)>; });
+  stream.launch(columns, plan.right_columns() / tuning::lanes, query_column_warps * warp_size, call, plan);
+  const bool lines = packs_query_lines(call, plan.rows.cols);
+  stream.launch(lines ? gemm_query_lines_kernel<float> : gemm_queries_kernel<float>, plan.right_blocks(),
+                gemm_keys_threads, call, plan);
 }
 
 /// dk and dv of parts of the keys. Scratch like that of gemm_forward.

@@ -24,7 +24,7 @@ class pair_forward {
         uniform_(p, p.Tk, sums_uniform(p, fold_rows, p.Tk), true, !p.causal, memory) {}
 
   void run(const call_stream& stream) const {
-    uniform_.run(scan_chunks_kernel<C>, call, stream);
+    uniform_.run(scan_chunks_of(call), call, stream);
     rows_.run(call, stream, [&](const device_call<C>& part, const fold_plan& plan) {
       stream.launch(fold_kernel<C>, plan.blocks(), fold_threads, part, plan, uniform_.folds());
     });
@@ -64,7 +64,7 @@ class product_forward {
   void run_with(const call_stream& stream) const {
     stream.launch(pack_keys_kernel<Operand>, ceil_div(keys_.count(), pack_warps), pack_threads, call, keys_,
                   keys_.count());
-    uniform_.run(scan_chunks_kernel<float>, call, stream);
+    uniform_.run(scan_chunks_of(call), call, stream);
     rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
       const product_plan product = plan_product(plan, keys_);
       stream.launch(product_kernel<Operand>, product.blocks(), product_threads, part, product, uniform_.folds());
@@ -105,19 +105,23 @@ class scan_forward {
   scan_forward& operator=(const scan_forward&) = delete;
 
   void run(const call_stream& stream) const {
-    stream.launch(scan_chunks_kernel<C>, scan_.blocks(), scan_threads, call, scan_);
+    stream.launch(scan_chunks_of(call), scan_.blocks(), scan_threads, call, scan_);
     if (call.causal) {
       // The last words of the last tile belong to no row.
       stream.clear(rows_.flags, rows_.flag_words());
       const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, run_warps<key_sum<C>>);
       stream.launch(scan_prefix_kernel<C>, runs.blocks(), runs.threads(), runs, scan_.partials);
-      stream.launch(scan_rows_kernel<C>, scan_.blocks(), scan_threads, call, scan_, rows_);
+      const auto kernel = by_access<C>({&call.k, &call.v, &call.q, &call.y}, {&call.lse, &call.average},
+                                       [](auto access) { return &scan_rows_kernel<C, decltype(access)>; });
+      stream.launch(kernel, scan_.blocks(), scan_threads, call, scan_, rows_);
       launch_exact(stream, exact_kernel<C>, rows_, call);
     } else {
       const run_plan runs = plan_runs(scan_.cols.count(), scan_.chunks, tuning::wide_run_warps);
       stream.launch(scan_total_kernel<C>, runs.blocks(), runs.threads(), call, runs, scan_, totals_);
       const auto queries = plan_scan<key_sum<C>>(call.B, call.d, call.Tq);
-      stream.launch(scan_spread_kernel<C>, queries.blocks(), scan_threads, call, queries, totals_);
+      const auto kernel = by_access<C>({&call.q, &call.y}, {&call.lse, &call.average},
+                                       [](auto access) { return &scan_spread_kernel<C, decltype(access)>; });
+      stream.launch(kernel, queries.blocks(), scan_threads, call, queries, totals_);
     }
   }
 

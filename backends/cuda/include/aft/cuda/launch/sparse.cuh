@@ -5,6 +5,7 @@
 #include "../plan/flagged.cuh"
 #include "../plan/to_call.cuh"
 #include "../sparse/rows.cuh"
+#include "access.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -69,8 +70,7 @@ class sparse_forward {
 
   void run(const call_stream& stream) const {
     taps_.prepare(stream);
-    if (start_ != sparse_start::nothing)
-      stream.launch(scan_chunks_kernel<C>, keys_.blocks(), scan_threads, call, keys_);
+    if (start_ != sparse_start::nothing) stream.launch(scan_chunks_of(call), keys_.blocks(), scan_threads, call, keys_);
     if (start_ == sparse_start::prefix) {
       const run_plan runs = plan_runs(keys_.cols.count(), keys_.chunks, run_warps<key_sum<C>>);
       stream.launch(scan_prefix_kernel<C>, runs.blocks(), runs.threads(), runs, keys_.partials);

@@ -56,7 +56,7 @@ class sparse_backward {
   void run_keys(const device_call<C>& call, const call_stream& stream) const {
     const device_call<C> own = shared_.per_channel(call);
     if (start_ != sparse_start::nothing) {
-      stream.launch(scan_queries_kernel<C>, queries_.blocks(), scan_threads, own, queries_);
+      stream.launch(scan_queries_of(own), queries_.blocks(), scan_threads, own, queries_);
       run_plan runs = plan_runs(queries_.cols.count(), queries_.chunks, run_warps<query_sum<C>>);
       runs.forwards = false;
       stream.launch(scan_reverse_kernel<C>, runs.blocks(), runs.threads(), runs, queries_.partials, own.causal);

@@ -60,7 +60,9 @@ AFT_DEVICE C from_bits(typename number<C>::bits x) {
 }
 template <class C>
 AFT_DEVICE C magnitude(C x) {
-  return x < C(0) ? -x : x;
+  using bits = typename number<C>::bits;
+  // A modifier of whatever takes it, where a comparison would be two instructions.
+  return from_bits<C>(to_bits<C>(x) & (~bits(0) >> 1));
 }
 template <class C>
 AFT_DEVICE bool is_finite(C x) {

@@ -81,13 +81,14 @@ AFT_DEVICE void add_key(C key, C value, key_sum<C>& sum) {
   sum.max = top;
 }
 
-template <class C>
+template <class C, class Access = any_layout>
 AFT_KERNEL(scan_threads, (sizeof(C) == 8 ? 3 : 4))
 scan_chunks_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<key_sum<C>> plan) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
-  const auto keys = key_column<C>::of(p, at.col);
+  const auto keys = key_column<C, Access>::of(p, at.col);
   key_sum<C> sum;
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t s = at.begin; s < at.end; s += burst<C>) {
     C key[burst<C>], value[burst<C>];
     keys.read(p, s, 0, part_of_burst<C>(at.end - s), key, value);
@@ -118,18 +119,19 @@ scan_total_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER run_
 }
 
 /// Gates the totals and stores them for every query; `plan` has the queries.
-template <class C>
+template <class C, class Access = any_layout>
 AFT_KERNEL(scan_threads, 3)
 scan_spread_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<key_sum<C>> plan,
                    const row_result<C>* totals) {
   const scan_place at = scan_place::of(plan);
   if (!at.exists || !at.col.exists) return;
-  const auto results = column_epilogue<C>::of(p, at.col);
+  const auto results = column_epilogue<C, Access>::of(p, at.col);
   const row_result<C> total = totals[at.col.b * p.d + at.col.c];
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t t = at.begin; t < at.end; t += burst<C>) {
     const int rows = part_of_burst<C>(at.end - t);
     C q[burst<C>] = {};
-    if (results.reads_q(p)) results.q.read(p.q, p.positions, t, 0, rows, q);
+    if (results.reads_q(p)) results.q.template read<Access>(p.q, p.positions, t, 0, rows, q);
     results.gate(p, q);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i)
@@ -150,7 +152,7 @@ scan_prefix_kernel(const AFT_PARAMETER run_plan runs, key_sum<C>* const folds) {
 }
 
 /// The rows of causal AFT-simple, each from the one before. Positions are those of keys; row t stands at t + diagonal.
-template <class C>
+template <class C, class Access = any_layout>
 AFT_KERNEL(scan_threads, 2)
 scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<key_sum<C>> plan,
                  const AFT_PARAMETER fold_plan rows) {
@@ -158,20 +160,21 @@ scan_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_
   // No row stands in a chunk of keys before the first one.
   if (!at.exists || at.end <= p.diagonal) return;
   key_sum<C> sum;
-  key_column<C> keys;
-  column_epilogue<C> results;
+  key_column<C, Access> keys;
+  column_epilogue<C, Access> results;
   if (at.col.exists) {
     sum = plan.partials[at.at];
-    keys = key_column<C>::of(p, at.col);
-    results = column_epilogue<C>::of(p, at.col);
+    keys = key_column<C, Access>::of(p, at.col);
+    results = column_epilogue<C, Access>::of(p, at.col);
   }
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t s0 = at.begin; s0 < at.end; s0 += burst<C>) {
     const int last = at.col.exists ? part_of_burst<C>(at.end - s0) : 0;
     const index_t t0 = s0 - p.diagonal;
     const int first = t0 < 0 ? part_of_burst<C>(-t0) : 0;  // the first key with a row
     C key[burst<C>], value[burst<C>], q[burst<C>] = {};
     keys.read(p, s0, 0, last, key, value);
-    if (results.reads_q(p)) results.q.read(p.q, p.positions, t0, first, last, q);
+    if (results.reads_q(p)) results.q.template read<Access>(p.q, p.positions, t0, first, last, q);
     results.gate(p, q);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i) {

@@ -20,9 +20,10 @@ struct average_range {
     high = larger(high, x.high);
   }
   /// Rows [t, t + count) of a column; those that see nothing have an average of 0.
-  AFT_DEVICE void add(const device_call<C>& p, const saved_column<C>& rows, index_t t, int count) {
+  template <class Access>
+  AFT_DEVICE void add(const device_call<C>& p, const saved_column<C, Access>& rows, index_t t, int count) {
     C o[burst<C>];
-    rows.average.read(p.average, p.positions, t, 0, count, o);
+    rows.average.template read<typename saved_steps<Access>::access>(p.average, p.positions, t, 0, count, o);
     bool zeros = false;
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i) zeros = zeros || o[i] == C(0);
@@ -36,7 +37,7 @@ struct average_range {
   AFT_DEVICE C centre() const { return low > high ? C(0) : low > C(0) ? low : high < C(0) ? high : C(0); }
 };
 
-template <class C>
+template <class C, class Access = any_layout>
 AFT_KERNEL(scan_threads, 2)
 scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<query_sum<C>> plan) {
   const scan_place at = scan_place::of(plan);
@@ -45,9 +46,11 @@ scan_queries_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER sc
   average_range<C> averages;
   const index_t begin = at.begin < plan.diagonal ? 0 : at.begin - plan.diagonal;
   const index_t end = at.end - plan.diagonal;
-  const auto rows = saved_column<C>::of(p, at.col);
+  const auto rows = saved_column<C, Access>::of(p, at.col);
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t t = begin; t < end; t += burst<C>) averages.add(p, rows, t, part_of_burst<C>(end - t));
   sum.centre = averages.centre();
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t t = begin; t < end; t += burst<C>) {
     query_burst<C> q;
     rows.read(p, t, 0, part_of_burst<C>(end - t), q);
@@ -77,6 +80,7 @@ scan_reverse_kernel(const AFT_PARAMETER run_plan runs, query_sum<C>* const folds
 }
 
 /// Where the gradients of a column's keys go.
+template <class Access>
 struct key_results {
   tensor_column dk, dv;
 
@@ -93,33 +97,34 @@ struct key_results {
   AFT_DEVICE bool finish(const device_call<C>& p, index_t s, C key, C value, const query_sum<C>& sum) const {
     C dv_sum = C(0), dk_sum = C(0);
     if (key != -number<C>::infinity && !add_queries(sum, stage_logit(key), value, dv_sum, dk_sum)) return false;
-    if (p.dv.set) dv.write(p.dv, p.positions, s, dv_sum);
-    if (p.dk.set) dk.write(p.dk, p.positions, s, dk_sum);
+    if (p.dv.set) dv.template write<Access>(p.dv, p.positions, s, dv_sum);
+    if (p.dk.set) dk.template write<Access>(p.dk, p.positions, s, dk_sum);
     return true;
   }
 };
 
 /// The keys of `keys`, chunk by chunk: causal, each goes on from the queries after its chunk; otherwise all share a
 /// fold.
-template <class C>
+template <class C, class Access = any_layout>
 AFT_KERNEL(scan_threads, 2)
 scan_key_rows_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER scan_plan<query_sum<C>> queries,
                      const AFT_PARAMETER scan_plan<query_sum<C>> keys, const AFT_PARAMETER fold_plan rows) {
   const scan_place at = scan_place::of(keys);
   if (!at.exists) return;
   query_sum<C> sum;
-  saved_column<C> queries_of_column;
-  key_column<C> keys_of_column;
-  key_results results;
+  saved_column<C, Access> queries_of_column;
+  key_column<C, Access> keys_of_column;
+  key_results<Access> results;
   if (at.col.exists) {
     if (p.causal ? at.chunk < queries.chunks : queries.chunks > 0)
       sum = queries.partials[p.causal ? at.at : at.at - at.chunk * keys.cols.count()];
-    if (p.causal) queries_of_column = saved_column<C>::of(p, at.col);
-    keys_of_column = key_column<C>::of(p, at.col);
-    results = key_results::of(p, at.col);
+    if (p.causal) queries_of_column = saved_column<C, Access>::of(p, at.col);
+    keys_of_column = key_column<C, Access>::of(p, at.col);
+    results = key_results<Access>::of(p, at.col);
   }
   // Causal, the last chunk of keys may hold queries that come after every key.
   const index_t end = p.causal ? at.begin + keys.chunk : at.end;
+  AFT_DEVICE_UNROLL_BY(1)
   for (index_t s0 = at.begin + (end - at.begin - 1) / burst<C> * burst<C>; s0 >= at.begin; s0 -= burst<C>) {
     const int last = at.col.exists ? part_of_burst<C>(max_of(at.end - s0, index_t{0})) : 0;
     C key[burst<C>], value[burst<C>];

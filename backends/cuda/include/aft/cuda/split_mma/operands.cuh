@@ -38,6 +38,12 @@ struct alignas(8) four_halves {
   std::uint32_t x[2];
 };
 
+/// The j-th of some numbers in bfloat16: a shift or a mask.
+template <class Words>
+AFT_DEVICE float bfloat16_of(const Words& words, int j) {
+  return from_bits<float>(j % 2 == 0 ? words.x[j / 2] << 16 : words.x[j / 2] & 0xffff0000u);
+}
+
 AFT_DEVICE std::uint32_t two_halves(std::uint16_t low, std::uint16_t high) {
   return static_cast<std::uint32_t>(low) | static_cast<std::uint32_t>(high) << 16;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "../device/tuning.hpp"
+#include "access.cuh"
 #include "call.cuh"
 #include "columns.cuh"
 
@@ -25,9 +26,19 @@ struct tensor_column {
   }
 
   /// Positions t + i of `x` for i in [lo, hi); what lies outside of that is 0 and is not touched.
-  template <class C>
+  template <class Access = any_layout, class C>
   AFT_DEVICE void read(const tensor& x, const grid& g, index_t t, int lo, int hi, C (&out)[burst<C>]) const {
-    if (!x.even) {
+    if constexpr (!is_any_layout<Access>) {
+      const index_t step = unknown(x.s2);
+      const auto* from = reinterpret_cast<const typename Access::stored*>(data) + (lo < hi ? t + lo : 0) * step;
+      AFT_DEVICE_UNROLL
+      for (int i = 0; i < burst<C>; ++i) {
+        out[i] = C(0);
+        if (i < lo || i >= hi) continue;
+        out[i] = Access::wide(*from);
+        from += step;
+      }
+    } else if (!x.even) {
       read_uneven(x, g, t, lo, hi, out);
     } else if constexpr (sizeof(C) == 8) {
       read_as<double>(x, t, lo, hi, out);
@@ -41,9 +52,13 @@ struct tensor_column {
         out[i] = x.type == dtype::bf16 ? bfloat16_to_float(bits[i]) : half_to_float(bits[i]);
     }
   }
-  template <class C>
+  template <class Access = any_layout, class C>
   AFT_DEVICE void write(const tensor& x, const grid& g, index_t t, C value) const {
-    store<C>(data, x.type, at(x, g, t), value);
+    if constexpr (!is_any_layout<Access>) {
+      reinterpret_cast<typename Access::stored*>(data)[t * x.s2] = Access::narrow(value);
+    } else {
+      store<C>(data, x.type, at(x, g, t), value);
+    }
   }
 
  private:
@@ -77,7 +92,7 @@ struct tensor_column {
 };
 
 /// Keys and values of a column.
-template <class C>
+template <class C, class Access = any_layout>
 struct key_column {
   tensor_column k, v;
   const std::byte* mask = nullptr;  ///< of the batch element, where it hides keys
@@ -97,15 +112,16 @@ struct key_column {
                        C (&value)[burst<C>]) const {
     const index_t rest = end - s;
     hi = rest < hi ? static_cast<int>(rest < 0 ? 0 : rest) : hi;
-    k.read(p.k, p.positions, s, lo, hi, key);
-    v.read(p.v, p.positions, s, lo, hi, value);
+    k.template read<Access>(p.k, p.positions, s, lo, hi, key);
+    v.template read<Access>(p.v, p.positions, s, lo, hi, value);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i)
       if (i < lo || i >= hi) key[i] = -number<C>::infinity;
     if (mask == nullptr) return;
+    const index_t step = unknown(p.mask_ss);
     AFT_DEVICE_UNROLL
     for (int i = 0; i < burst<C>; ++i)
-      if (i >= lo && i < hi && mask[(s + i) * p.mask_ss] == std::byte{0}) key[i] = -number<C>::infinity;
+      if (i >= lo && i < hi && mask[(s + i) * step] == std::byte{0}) key[i] = -number<C>::infinity;
   }
 };
 
