@@ -2,6 +2,7 @@
 // Keys and values of any size far from the rows that see them, where one sum stands for many keys.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -181,4 +182,35 @@ TEST_CASE("sums for far keys may leave the range where each key's gradient does 
   for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] += i < static_cast<std::size_t>(15 * s.d) ? -25 : 25;
   for (double& dy : x.dy) dy = 1.2e37 * (1 + 0.1 * dy);
   for (const dtype type : {dtype::f32, dtype::bf16}) check_split(type, s, x, {{12, 0}, {12, 4988}});
+}
+
+TEST_CASE("gradients of keys whose values lie farther apart than any number is large") {
+  for (const setup& s : calls_with_far_keys()) {
+    for (const dtype type : types) {
+      numbers x = random_numbers(s);
+      set_keys(s, x, [](index_t, index_t, index_t) { return 0.; });
+      const double size = type == dtype::f64 ? 0x1.cp1023 : 0x1.cp127;
+      for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] = i / static_cast<std::size_t>(s.d) % 4 == 3 ? -size : size;
+      for (double& dy : x.dy) dy = 0x1p-10 * (1 + 0.1 * dy);
+      check_split(type, s, x, {{9, 11, 20}, {9, 11, 20}});
+    }
+  }
+}
+
+TEST_CASE("what one batch element holds does not change the bits of another's gradients") {
+  for (setup s : calls_with_far_keys()) {
+    // Fewer channels than lanes: a vector has those of both.
+    s.d = 2;
+    s.hk = s.H = 1;
+    numbers x = random_numbers(s);
+    const split_lengths cut{{9, 11, 20}, {9, 11, 20}};
+    const results calm = split_backward(dtype::f32, s, x, cut).joint;
+    x.dy.back() = std::numeric_limits<double>::quiet_NaN();
+    const results other = split_backward(dtype::f32, s, x, cut).joint;
+    for (const auto of : {&results::dq, &results::dk, &results::dv}) {
+      const std::vector<long double>&before = calm.*of, &after = other.*of;
+      const auto half = static_cast<std::ptrdiff_t>(before.size() / 2);
+      CHECK(std::equal(before.begin(), before.begin() + half, after.begin()));
+    }
+  }
 }

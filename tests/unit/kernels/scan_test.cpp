@@ -73,15 +73,15 @@ TEST_CASE("cache_policy: arrays count as they are stored, and together where a c
   for (const index_t bytes : {streaming_from::output_bytes - 4096, streaming_from::output_bytes}) {
     const cache_policy w = policy(bytes, aft::dtype::f32, false, false);
     CHECK(w.streamed == (bytes == streaming_from::output_bytes));
-    CHECK(w.far_keys == w.streamed);
-    CHECK(w.far_rows == w.streamed);
+    CHECK(w.uncached_keys == w.streamed);
+    CHECK(w.uncached_rows == w.streamed);
   }
   CHECK_FALSE(policy(forward, aft::dtype::f32, false, false).streamed);
   CHECK(policy(forward, aft::dtype::f32, true, false).streamed);
   CHECK_FALSE(policy(forward, aft::dtype::bf16, true, false).streamed);
   CHECK_FALSE(policy(backward - 8192, aft::dtype::f32, false, true).streamed);
   const cache_policy late = policy(backward + 8192, aft::dtype::f32, false, true);
-  CHECK((late.streamed && late.keys_streamed && late.far_rows && late.far_key_grads && !late.far_keys));
+  CHECK((late.streamed && late.keys_streamed && late.uncached_rows && late.uncached_key_grads && !late.uncached_keys));
   CHECK_FALSE(policy(backward + 8192, aft::dtype::bf16, false, true).streamed);
 }
 

@@ -213,7 +213,8 @@ struct problem {
   /// Of a sequence of a packed call: the rows of all of its sequences, which are how much memory the call goes through;
   /// 0: those of this problem.
   index_t all_queries = 0, all_keys = 0;
-  /// Of a call that a backend made longer: the rows that its caller asked for; count -1: all.
+  /// Of a call that was made longer, or whose other rows come in another one: the rows that are asked for; count -1:
+  /// all.
   index_t asked_first = 0, asked_count = -1;
   /// Then rows of bias are absolute positions, `win` and `left` count from them, and Tq = Tk new positions follow.
   const stream_ref* stream = nullptr;

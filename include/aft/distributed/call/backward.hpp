@@ -20,7 +20,7 @@ struct backward_memory {
   bias_gradient_part<C> bias;
   key_returns<C> returns;
   std::optional<staged_operands<C>> staged{};
-  double lift = 1;  ///< see stage_incoming
+  buffer<double> lift{};  ///< see stage_incoming
   buffer<C> y{}, dy{}, dq{}, dk{}, dv{}, row{};
 
   explicit backward_memory(const part& x)
@@ -38,6 +38,7 @@ struct backward_memory {
     dk = {x.kernel_memory, p.dk.set ? p.B * at.keys * p.hk : 0};
     dv = {x.kernel_memory, p.dv.set || for_stand_in ? p.B * at.keys * p.d * pairs : 0};
     if (!staged) return;
+    lift = {x.memory, p.B};
     dy = {x.kernel_memory, p.B * at.queries * p.d * pairs};
     if (at.stand_in) y = {x.kernel_memory, dy.size()};
     if (p.dq.set) dq = {x.kernel_memory, dy.size()};
@@ -61,10 +62,11 @@ void find_shares(const part& x, const backward_memory<C>& m, const kernels& run)
 
 /// Incoming gradients for the kernels. With Z of join_row a weight of the whole is the kernels' a / Z, so that dy / Z
 /// gives the whole's dv. dk and dw have v - average, and the kernels' average A is too large by (A - x)(Z - 1) / Z: the
-/// second channels, whose average is -(Z - 1) and whose value is 0, add just that. They are multiplied by `lift`, and
-/// their average divided by it; false where they leave the range all the same.
+/// second channels, whose average is -(Z - 1) and whose value is 0, add just that. They are multiplied by a
+/// batch element's `lift`, and their average divided by it. False where one had to be made smaller: then all is to be
+/// staged again.
 template <class C>
-bool stage_incoming(const part& x, const backward_memory<C>& m, double lift) {
+bool stage_incoming(const part& x, const backward_memory<C>& m) {
   const backward_problem& p = x.local;
   const index_t pairs = m.staged->pairs;
   bool fits = true;
@@ -82,9 +84,13 @@ bool stage_incoming(const part& x, const backward_memory<C>& m, double lift) {
       // An infinite value among the keys makes A infinite, which says it all: a difference would be NaN.
       const bool finite = A - A == 0 && far_part[c] - far_part[c] == 0;
       to[2 * c] = static_cast<C>(scaled);
-      const double second = finite ? lift * scaled * (A * inverse - far_part[c] * inverse) : 0;
+      const double second = finite ? m.lift[b] * scaled * (A * inverse - far_part[c] * inverse) : 0;
       to[2 * c + 1] = static_cast<C>(second);
-      fits = fits && !(std::fabs(second) > static_cast<double>((std::numeric_limits<C>::max)()));
+      if (std::isfinite(scaled) && std::fabs(second) > static_cast<double>((std::numeric_limits<C>::max)()) &&
+          m.lift[b] == 1) {
+        m.lift[b] = 0x1p-60;
+        fits = false;
+      }
     }
   });
   return fits;
@@ -127,7 +133,7 @@ void split_value_gradient(const part& x, const backward_memory<C>& m) {
       for (index_t c = 0; c < p.d; ++c) {
         far_part.slope[b * p.d + c] = static_cast<double>(dv[2 * c]);
         far_part.offset[b * p.d + c] = m.staged->average[b * p.d + c] * static_cast<double>(dv[2 * c]) +
-                                       static_cast<double>(dv[2 * c + 1]) / m.lift;
+                                       static_cast<double>(dv[2 * c + 1]) / m.lift[b];
       }
     }
   }
@@ -165,11 +171,9 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
     staged.fill(m.keys.before.k, m.keys.before.v, m.at.stand_in ? &far_part : nullptr);
     staged.fill_queries();
     if (m.at.stand_in) find_shares(x, m, run);
-    if (!stage_incoming(x, m, 1)) {
-      m.lift = 0x1p-60;
-      stage_incoming(x, m, m.lift);
-    }
-    staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i] / m.lift); });
+    m.lift.fill(1);
+    if (!stage_incoming(x, m)) stage_incoming(x, m);
+    staged.set_probe([&](index_t i) { return static_cast<C>(-staged.more[i] / m.lift[i / p.d]); });
     staged.set_operands(p);
     // find_shares asked a generated bias once, and four times is what its owner was promised.
     p.folds_once = p.bias.kind == bias_kind::generated;
@@ -194,6 +198,7 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
 template <class C>
 void run_backward_by_pieces(const part& x, backward_memory<C>& m, const kernels& run) {
   m.pieces.find_sums(m.keys, m.own, run);
+  m.pieces.make_room();
   for (const piece i : {piece::all, piece::first, piece::last}) {
     backward_problem p = x.local;
     moved_rows moved;
@@ -213,6 +218,7 @@ template <class C>
 [[gnu::noinline]] void run_cut_backward(const part& x, backward_memory<C>& m, const kernels& run,
                                         const communicator_ref& ranks) {
   m.keys.gather(m.own, run, ranks);
+  if (x.where.has_far(x.rank) && !x.has_stand_in()) m.keys.total().make_room();
   if (x.pieces.any) {
     run_backward_by_pieces(x, m, run);
     m.returns.exchange(m.pieces.near_gradients_of(), m.keys, m.pieces.rests(), m.own, run, ranks, m.bias.key_sum());

@@ -61,6 +61,11 @@ class piece_sums {
     }
   }
 
+  void make_room() const {
+    if (!joins()) return;
+    for (const piece i : {piece::all, piece::first, piece::last}) sums_of(i).make_room();
+  }
+
   /// Makes p the call of a piece; false where it has no rows.
   template <class Problem>
   bool place(piece i, const near_keys& keys, Problem& p, moved_rows& moved) const {

@@ -53,6 +53,21 @@ struct far_sum {
     for (index_t i = 0; i < channels; ++i) average[i] = 0;
   }
 
+  /// Lets den count in smaller units where values are near the end of double, so that slope and offset, which are in
+  /// these units too, have room for the products of the two.
+  void make_room() const {
+    constexpr double large = 0x1p960, least = 40, range = 4000;
+    const index_t group = keys > 0 ? channels / keys : 0;
+    for (index_t i = 0; i < keys; ++i) {
+      bool some = false;
+      for (index_t c = i * group; c < (i + 1) * group; ++c) some = some || std::fabs(average[c]) > large;
+      // A whole number, beside which 40 is not lost.
+      if (!some || !(std::fabs(max[i]) <= range)) continue;
+      max[i] -= least;
+      den[i] *= std::exp(least);
+    }
+  }
+
   /// As a problem has it.
   far_keys in_kernels(far_kind kind) const { return {kind, max, den, average, nullptr, nullptr}; }
 
@@ -101,8 +116,8 @@ struct far_gradient {
     for (index_t i = 0; i < channels; ++i) slope[i] = offset[i] = 0;
   }
 
-  /// Adds another rank's. The unit is the smaller max: keys that both have as far ones are below either. A max of -inf
-  /// says that all far keys are hidden, and then so are these.
+  /// Adds what other rows give. The unit is the smaller max: keys that both have as far ones are below either. A max of
+  /// -inf says that all far keys are hidden, and then so are these.
   void add(const far_gradient& other) const {
     const index_t group = keys > 0 ? channels / keys : 0;
     constexpr double inf = std::numeric_limits<double>::infinity();
@@ -185,8 +200,8 @@ class own_keys {
   }
 
   /// What rows that see some keys as far ones give to their gradients; all tensors begin with position `first`.
-  /// `averages` are those of the keys, or of some that are like them. `added`: to what dk and dv hold. Where
-  /// x.sums_in_kernels().
+  /// `averages`, best those of the keys, are a centre, on which the result depends by rounding alone. `added`: to what
+  /// dk and dv hold. Where x.sums_in_kernels().
   void spread(const positions& region, index_t first, const field& k, const field& v, const kernels& run,
               const far_gradient& g, double* averages, bool added, const field& dk, const field& dv) const {
     backward_problem p = x_->local;

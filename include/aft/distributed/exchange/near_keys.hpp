@@ -103,7 +103,7 @@ class near_keys {
   /// After gather: the sum over this rank's far keys, where cut::has_far says that there are any.
   far_sum total() const { return {total_.data(), x_->local}; }
 
-  /// After gather: the sum over one of cut::regions of this rank's own keys, where that is far from any rank.
+  /// After gather: the sum over one of part::regions, where that is far from any rank.
   far_sum sum_of(std::size_t region) const {
     return {sums_.data() + static_cast<index_t>(region) * far_sum::size(x_->local), x_->local};
   }

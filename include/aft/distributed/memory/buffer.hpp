@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file memory/buffer.hpp  Memory of a call over several ranks, all of it taken before any data moves.
+/// @file memory/buffer.hpp  Memory of a call over several ranks, what is of the size of a part taken before data moves.
 #pragma once
 
 #include <aft/core/config.hpp>

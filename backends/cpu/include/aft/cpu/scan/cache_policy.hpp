@@ -11,21 +11,21 @@ namespace aft::inline AFT_ISA::cpu_impl::scan {
 /// The ways of a call's arrays. They are counted in bytes as they are stored, 16-bit numbers as half of what they
 /// become.
 struct cache_policy {
-  bool far_keys = false;       ///< keys and values come from memory, not from a cache, where they are summed
-  bool far_key_grads = false;  ///< the same where their gradients are formed
-  bool far_rows = false;       ///< the same of q, and of dy
-  bool streamed = false;       ///< y or dq is written by streaming stores where it lies on_lines
-  bool keys_streamed = false;  ///< the same of dk and dv
-  bool prefetched = false;     ///< lines of y are asked for that are written through the caches
+  bool uncached_keys = false;       ///< keys and values come from memory, not from a cache, where they are summed
+  bool uncached_key_grads = false;  ///< the same where their gradients are formed
+  bool uncached_rows = false;       ///< the same of q, and of dy
+  bool streamed = false;            ///< y or dq is written by streaming stores where it lies on_lines
+  bool keys_streamed = false;       ///< the same of dk and dv
+  bool prefetched = false;          ///< lines of y are asked for that are written through the caches
 
   template <class C>
   static cache_policy of_forward(const problem& p, const scan_plan<C>& plan) {
     const index_t keys = bytes(p, p.key_rows()), rows = bytes(p, p.query_rows());
     cache_policy policy;
-    policy.far_keys = keys >= streaming_from::output_bytes;
-    policy.far_rows = rows >= streaming_from::output_bytes;
+    policy.uncached_keys = keys >= streaming_from::output_bytes;
+    policy.uncached_rows = rows >= streaming_from::output_bytes;
     policy.streamed =
-        plan.splits_rows() || policy.far_rows || (p.causal && forward_arrays * rows >= streaming_from::call_bytes);
+        plan.splits_rows() || policy.uncached_rows || (p.causal && forward_arrays * rows >= streaming_from::call_bytes);
     policy.prefetched = rows >= scan_tuning<C>::prefetched;
     return policy;
   }
@@ -34,11 +34,11 @@ struct cache_policy {
   static cache_policy of_backward(const problem& p, const scan_plan<C>& plan) {
     const index_t keys = bytes(p, p.key_rows()), rows = bytes(p, p.query_rows());
     cache_policy policy;
-    policy.far_keys = keys >= streaming_from::output_bytes;
-    policy.far_key_grads = backward_arrays * keys >= streaming_from::call_bytes;
-    policy.far_rows = backward_arrays * rows >= streaming_from::call_bytes;
-    policy.streamed = plan.splits_rows() || policy.far_rows;
-    policy.keys_streamed = plan.splits_rows() || policy.far_key_grads;
+    policy.uncached_keys = keys >= streaming_from::output_bytes;
+    policy.uncached_key_grads = backward_arrays * keys >= streaming_from::call_bytes;
+    policy.uncached_rows = backward_arrays * rows >= streaming_from::call_bytes;
+    policy.streamed = plan.splits_rows() || policy.uncached_rows;
+    policy.keys_streamed = plan.splits_rows() || policy.uncached_key_grads;
     return policy;
   }
 
@@ -51,7 +51,7 @@ struct cache_policy {
 /// Rows that go through a kernel together.
 template <class C>
 inline index_t panel_rows(bool uncached) {
-  return uncached ? scan_tuning<C>::far_rows : scan_tuning<C>::rows;
+  return uncached ? scan_tuning<C>::uncached_rows : scan_tuning<C>::rows;
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl::scan

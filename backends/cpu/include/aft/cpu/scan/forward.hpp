@@ -33,7 +33,7 @@ class forward_pass {
       : p_(p),
         plan_(plan),
         policy_(cache_policy::of_forward(p, plan)),
-        keys_(p, plan, policy_.far_keys),
+        keys_(p, plan, policy_.uncached_keys),
         q_(p.q, p.d, 1),
         y_(p.y, p.d, 1),
         average_(p.average, p.d, 1),
@@ -128,7 +128,7 @@ class forward_pass {
   /// y of rows [t0, t1) that have one average, or one num and den in the workspace.
   void gate_uniform_rows(const segment& x, index_t t0, index_t t1, const panel<C>& average,
                          const forward_workspace<C>& workspace) const {
-    const index_t rows = panel_rows<C>(policy_.far_rows);
+    const index_t rows = panel_rows<C>(policy_.uncached_rows);
     const auto open = [&](index_t t, index_t n) {
       scan_rows<C> out;
       open_y(x, t, n, workspace, out, true);
@@ -225,7 +225,7 @@ void scan_forward(const problem& p, const problem* first, const cpu& exec) {
   const scan::scan_plan<C> plan(p, threads);
   const scan::forward_pass<C> pass(p, plan);
   std::optional<scan::key_scan<C>> earlier;
-  if (first != nullptr) earlier.emplace(*first, plan, scan::cache_policy::of_forward(*first, plan).far_keys);
+  if (first != nullptr) earlier.emplace(*first, plan, scan::cache_policy::of_forward(*first, plan).uncached_keys);
   const index_t row_chunks = scan::key_scan<C>::chunks(p.Tq);
   const bool whole = plan.whole(threads, p.causal);
   const int team = static_cast<int>(

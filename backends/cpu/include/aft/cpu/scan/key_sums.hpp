@@ -18,7 +18,7 @@ void sum_keys(const problem& given, const cpu& exec) {
   p.causal = false;
   const int threads = p.B * p.d * p.Tk < scan_tuning<C>::serial ? 1 : thread_count(exec);
   const scan::scan_plan<C> plan(p, threads);
-  const scan::key_scan<C> keys(p, plan, scan::cache_policy::of_forward(p, plan).far_keys);
+  const scan::key_scan<C> keys(p, plan, scan::cache_policy::of_forward(p, plan).uncached_keys);
   const int team =
       static_cast<int>(min_of(threads, plan.count() * max_of(index_t{1}, scan::key_scan<C>::chunks(p.Tk))));
   scratch memory(exec);

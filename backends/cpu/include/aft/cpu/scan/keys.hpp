@@ -81,7 +81,7 @@ class key_scan {
       });
     }
     start<wanted>(x, job);
-    constexpr index_t few = scan_tuning<C>::far_rows;
+    constexpr index_t few = scan_tuning<C>::uncached_rows;
     const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
     plan_.for_segments(x, [&](const segment& part) {
       const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);

@@ -23,7 +23,7 @@ struct scan_tuning {
   /// The same of arrays that no cache holds: two panels of four rows, one of them asked for, are more
   /// than the first-level cache. Two rows take 0.93 of the time on 268 MB, causal 0.79 on one thread and 0.93 on two
   /// (Zen 5, 2026-11); Emerald Rapids had been 1.0 to 1.04 with two rows everywhere.
-  static constexpr index_t far_rows = 2;
+  static constexpr index_t uncached_rows = 2;
   /// Most channels of one column block: its sums take nine arrays, which must leave room for rows in the first-level
   /// cache.
   static constexpr index_t column_block = 2048 / static_cast<index_t>(sizeof(C));

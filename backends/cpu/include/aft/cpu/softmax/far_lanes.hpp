@@ -116,34 +116,40 @@ class far_row_sums {
       const pair_gradient_terms<C> terms = exact_pair_terms<C>(rows, t, keys_.key, vec<C>(C(0)), keys_.value);
       block = block + vec_sum<C>{terms.dv, terms.dk};
     }
-    if (!xsimd::all(is_finite<C>(block.num) && is_finite<C>(block.den))) return add_wide(rows, t0, t1);
     C one[2 * lanes<C>];
     store_sum(one, block);
+    // Lane by lane, as their neighbours may be of another batch element.
     for (index_t l = 0; l < lanes<C>; ++l) {
-      slope_[l] += static_cast<double>(one[l]);
-      rest_[l] += static_cast<double>(one[lanes<C> + l]);
+      const double dv = static_cast<double>(one[l]), dk = static_cast<double>(one[lanes<C> + l]);
+      if (std::isfinite(dv) && std::isfinite(dk)) {
+        slope_[l] += dv;
+        rest_[l] += dk;
+      } else {
+        add_wide(rows, t0, t1, l);
+      }
     }
   }
 
   /// Terms that leave the range of C: of a key that counts many times they may, though those of each one do not.
   template <class Rows>
-  [[gnu::noinline]] void add_wide(const Rows& rows, index_t t0, index_t t1) {
+  [[gnu::noinline]] void add_wide(const Rows& rows, index_t t0, index_t t1, index_t l) {
     C x[lanes<C>], mantissa[lanes<C>], exponent[lanes<C>];
     store(x, keys_.value);
+    if (!keys_.sees(l)) return;
     for (index_t t = t0; t < t1; ++t) {
       const index_t at = t * lanes<C>;
+      if (rows.inverse[at + l] == C(0)) continue;
       const exact_factor<C> a =
           exact_weight<C>(keys_.key, vec<C>(C(0)), load(rows.inverse + at), load(rows.exponent + at),
                           load(rows.base_hi + at), load(rows.base_lo + at));
       store(mantissa, a.mantissa);
       store(exponent, a.exponent);
-      for (index_t l = 0; l < lanes<C>; ++l) {
-        if (rows.inverse[at + l] == C(0) || !keys_.sees(l)) continue;
-        const double dv = std::ldexp(static_cast<double>(mantissa[l]), static_cast<int>(exponent[l])) *
-                          static_cast<double>(rows.g[at + l]);
-        slope_[l] += dv;
-        rest_[l] += dv * (static_cast<double>(x[l]) - static_cast<double>(rows.o[at + l]));
-      }
+      // Of a row that saw NaN the exponent may be no number.
+      const double power = static_cast<double>(exponent[l]);
+      const double weight = static_cast<double>(mantissa[l]) * (std::isfinite(power) ? std::exp2(power) : power);
+      const double dv = weight * static_cast<double>(rows.g[at + l]);
+      slope_[l] += dv;
+      rest_[l] += dv * (static_cast<double>(x[l]) - static_cast<double>(rows.o[at + l]));
     }
   }
 

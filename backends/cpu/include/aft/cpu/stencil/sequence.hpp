@@ -37,6 +37,7 @@ struct sequence_worker {
   C* outside = nullptr;          ///< sums for a block of one lane tile
   row_sum<C>* before = nullptr;  ///< for every lane tile: what the last output saw before its box
   row_sum<C>* after = nullptr;   ///< for every lane tile and block: what its first output sees after its box
+  row_sum<C>* beyond = nullptr;  ///< for every lane tile: what all outputs see besides, keys of other ranks
   column_scales<C>* scales = nullptr;
   key_range<C>* sizes = nullptr;
   query_outputs<C>* outputs = nullptr;
@@ -53,6 +54,7 @@ struct sequence_worker {
     outside = memory.take<C>(shape.complement() ? block * row.pair : 0);
     before = memory.take<row_sum<C>>(tiles);
     after = memory.take<row_sum<C>>(shape.after ? tiles * (blocks + 1) : 0);
+    beyond = memory.take<row_sum<C>>(tiles);
     scales = memory.take<column_scales<C>>(tiles);
     sizes = memory.take<key_range<C>>(tiles);
     outputs = memory.take<query_outputs<C>>(tiles);
@@ -105,8 +107,10 @@ class sequence_fold {
   static constexpr index_t pair = row_complement<C>::pair;
 
   far_lanes<C> afar(index_t j) const { return {p_, tiles_[j]}; }
-  /// What outputs see after all keys: nothing but keys of other ranks.
-  row_sum<C> beyond(index_t j) const { return {far_column<C>(afar(j), worker_.scales[j]), zero_sum<C>()}; }
+  /// What outputs see besides, by the scales that are tried.
+  void find_beyond() const {
+    for (index_t j = 0; j < count_; ++j) worker_.beyond[j] = {far_column<C>(afar(j), worker_.scales[j]), zero_sum<C>()};
+  }
   C* keys_of(index_t j) const { return worker_.P + j * worker_.apart; }
   row_sum<C>& after(index_t j, index_t i) const { return worker_.after[j * (worker_.blocks + 1) + i]; }
   /// Column x of lane tile j, where `origin` is the first key that is held.
@@ -160,7 +164,8 @@ class sequence_fold {
   /// What every block sees after its boxes, from the last block to the first. All keys are then measured, if scale 1 is
   /// tried.
   void sum_after() {
-    for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = beyond(j);
+    find_beyond();
+    for (index_t j = 0; j < count_; ++j) after(j, worker_.blocks) = worker_.beyond[j];
     const auto first_key = [&](index_t i) { return i == 0 ? 0 : min_of(p_.Tk, i * block + row_.reach_after()); };
     for (index_t i = worker_.blocks; i-- > 0;) {
       const index_t s0 = first_key(i), s1 = first_key(i + 1);
@@ -177,6 +182,7 @@ class sequence_fold {
   /// Before the first output.
   void begin() {
     begin_ = end_ = 0;
+    find_beyond();
     for (index_t j = 0; j < count_; ++j) {
       worker_.before[j] = row_sum<C>::zero();
       const far_lanes<C> others = afar(j);
@@ -247,7 +253,7 @@ class sequence_fold {
   void sum_uniform(index_t j, index_t t0, index_t t1) {
     const stencil_shape& shape = call_.shape;
     if (!shape.complement()) return;
-    row_sum<C> seen = shape.after ? after(j, t0 / block + 1) : beyond(j);
+    row_sum<C> seen = shape.after ? after(j, t0 / block + 1) : worker_.beyond[j];
     row_.after(columns(j, begin_), t0, t1, seen, worker_.outside);
     row_.before(columns(j, begin_), t0, t1, worker_.before[j], worker_.outside);
   }

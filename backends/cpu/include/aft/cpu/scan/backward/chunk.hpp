@@ -43,7 +43,7 @@ class backward_pass {
         p_(p),
         plan_(plan),
         policy_(cache_policy::of_backward(p, plan)),
-        keys_(p, plan, policy_.far_keys, p.dk.set || p.dq.set),
+        keys_(p, plan, policy_.uncached_keys, p.dk.set || p.dq.set),
         rows_(p, policy_, given_, p.dk.set || p.dq.set, sums_wanted_),
         v_(p.v, p.d, 1),
         dk_(p.dk, p.d, p.d / p.hk),
@@ -150,9 +150,9 @@ class backward_pass {
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
     plan_.for_segments(x, [&](const segment& part) {
       // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
-      constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
+      constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
       const bool whole = in_place(part);
-      const index_t rows = panel_rows<C>(policy_.far_key_grads && whole);
+      const index_t rows = panel_rows<C>(policy_.uncached_key_grads && whole);
       const auto emit_panel = [&](const reverse_keys<C>& keys, index_t n) {
         job.keys = keys;
         rows == few ? emit_keys<C, few>(job, part, n) : emit_keys<C, many>(job, part, n);
@@ -242,7 +242,7 @@ class backward_pass {
   [[gnu::noinline]] reverse_keys<C> open(const segment& x, index_t s, index_t n,
                                          const backward_workspace<C>& workspace) const {
     reverse_keys<C> out;
-    out.uncached = policy_.far_key_grads;
+    out.uncached = policy_.uncached_key_grads;
     out.added = p_.afar.added;
     out.k = keys_.read_keys(x, s, n, workspace.keys);
     if (dk_.set()) {

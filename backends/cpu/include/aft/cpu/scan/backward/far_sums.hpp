@@ -9,22 +9,36 @@
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
 /// slope and offset as A and B: A = e^-max slope, B = e^-max (offset - c slope). The centre c is the keys' average.
+/// What the rows' averages are like, for B's scale, follows from c and from how far B / A says that they lie from it.
 template <class C>
 inline void begin_reverse(const problem& p, const column_block& x, index_t width, const reverse_lanes<C>& to) {
   to.clear(width);
   const index_t group = p.d / p.hk;
+  const auto rest_of = [&](index_t channel, C centre) {
+    return p.afar.offset[channel] - static_cast<double>(centre) * p.afar.slope[channel];
+  };
   for (index_t l = 0; l < x.count; ++l) {
     const index_t channel = x.first + l;
-    const double max = p.afar.max[channel / group], average = p.afar.average[channel];
+    const double average = p.afar.average[channel], slope = p.afar.slope[channel];
+    to.centre[l] = std::isfinite(average) ? static_cast<C>(average) : C(0);
+    const double size = std::fabs(static_cast<double>(to.centre[l]));
+    const double off = slope == 0 ? 0 : std::fabs(rest_of(channel, to.centre[l]) / slope);
+    const double peak = off > size ? off : size, largest = static_cast<double>(exp_constants<C>::largest);
+    to.o_peak[l] = static_cast<C>(peak < largest ? peak : largest);
+  }
+  C shifts[lanes<C>];
+  for (index_t l = 0; l < x.count; ++l) {
+    if (l % lanes<C> == 0) store(shifts, value_shift<C>(load(to.o_peak + l)));
+    const index_t channel = x.first + l;
+    const double max = p.afar.max[channel / group];
     if (max == -std::numeric_limits<double>::infinity()) continue;
-    const C centre = std::isfinite(average) ? static_cast<C>(average) : C(0);
-    const double a = p.afar.slope[channel], b = p.afar.offset[channel] - static_cast<double>(centre) * a;
+    const int shift = static_cast<int>(shifts[l % lanes<C>]);
+    const double a = p.afar.slope[channel], b = std::ldexp(rest_of(channel, to.centre[l]), -shift);
     const scaled_number weight = times_exp(1, -max);
     int more = 0;
     std::frexp(std::fabs(a) < std::fabs(b) ? b : a, &more);
     to.base[l] = static_cast<C>(weight.base);
     to.exponent[l] = static_cast<C>(weight.exponent + more);
-    to.centre[l] = centre;
     to.a[l] = static_cast<C>(std::ldexp(a, -more) * weight.mantissa);
     to.b[l] = static_cast<C>(std::ldexp(b, -more) * weight.mantissa);
   }

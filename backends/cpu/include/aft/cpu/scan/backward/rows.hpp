@@ -42,7 +42,7 @@ class gradient_rows {
         average_(p.average, p.d, 1),
         lse_(p.lse, p.d, p.d / p.hk),
         dq_(p.dq, p.d, 1),
-        uncached_(policy.far_rows),
+        uncached_(policy.uncached_rows),
         streamed_(policy.streamed),
         step_(p.causal ? -1 : 1) {}
 
@@ -103,7 +103,7 @@ class gradient_rows {
   /// As read, for rows [t, t + n), a multiple of scan_tuning::rows, which it adds to the sums of `job` as well.
   void add_uniform(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
                    const known_rows<C>& known, bool write_dq, reverse_job<C>& job) const {
-    constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::far_rows;
+    constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
     job.rows = given_again(x, t, known);
     job.rows.g = {workspace.g, x.width};
     const bool in_place = dy_.direct(x) && q_.direct(x) && (!write_dq || !dq_.set() || dq_.direct(x));
