@@ -93,9 +93,9 @@ struct four_columns {
       all.parts[i] = load_words<four_words>(reinterpret_cast<const std::byte*>(from) + i * line_alignment);
     return all;
   }
-  AFT_DEVICE std::uint32_t word(int i) const { return parts[i / 4].x[i % 4]; }
+  AFT_DEVICE std::uint32_t raw(int i) const { return parts[i / 4].x[i % 4]; }
   AFT_DEVICE gemm_column operator[](int j) const {
-    return {from_bits<float>(word(3 * j)), static_cast<int>(word(3 * j + 1)), static_cast<int>(word(3 * j + 2))};
+    return {from_bits<float>(raw(3 * j)), static_cast<int>(raw(3 * j + 1)), static_cast<int>(raw(3 * j + 2))};
   }
 };
 static_assert(sizeof(gemm_column) == 12);
