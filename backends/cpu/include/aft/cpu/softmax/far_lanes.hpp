@@ -145,8 +145,8 @@ class far_row_sums {
       store(mantissa, a.mantissa);
       store(exponent, a.exponent);
       // Of a row that saw NaN the exponent may be no number.
-      const double power = static_cast<double>(exponent[l]);
-      const double weight = static_cast<double>(mantissa[l]) * (std::isfinite(power) ? std::exp2(power) : power);
+      const double power = static_cast<double>(exponent[l]), scaled = static_cast<double>(mantissa[l]);
+      const double weight = std::isfinite(power) ? std::ldexp(scaled, static_cast<int>(power)) : power;
       const double dv = weight * static_cast<double>(rows.g[at + l]);
       slope_[l] += dv;
       rest_[l] += dv * (static_cast<double>(x[l]) - static_cast<double>(rows.o[at + l]));
