@@ -197,6 +197,15 @@ TEST_CASE("gradients of keys whose values lie farther apart than any number is l
   }
 }
 
+TEST_CASE("values near the end of double leave their sums room") {
+  for (const setup& s : calls_with_far_keys()) {
+    numbers x = random_numbers(s);
+    for (double& v : x.v) v = 1.5e308;
+    for (double& dy : x.dy) dy = 4 + 0.1 * dy;
+    check_split(dtype::f64, s, x, {{9, 11, 20}, {9, 11, 20}});
+  }
+}
+
 TEST_CASE("what one batch element holds does not change the bits of another's gradients") {
   for (setup s : calls_with_far_keys()) {
     // Fewer channels than lanes: a vector has those of both.

@@ -126,14 +126,17 @@ void split_value_gradient(const part& x, const backward_memory<C>& m) {
   if (m.returns.gives_sums()) {
     const far_gradient far_part = m.returns.own_far();
     const far_sum sums = m.keys.total();
-    std::memcpy(far_part.max, sums.max, static_cast<std::size_t>(far_part.keys) * sizeof(double));
-    const index_t cell = m.at.stand_in_cell(x);
+    const index_t cell = m.at.stand_in_cell(x), group = p.hk > 0 ? p.d / p.hk : 0;
     for (index_t b = 0; b < p.B; ++b) {
       const C* const dv = m.dv.data() + (b * m.at.keys + cell) * p.d * 2;
-      for (index_t c = 0; c < p.d; ++c) {
-        far_part.slope[b * p.d + c] = static_cast<double>(dv[2 * c]);
-        far_part.offset[b * p.d + c] = m.staged->average[b * p.d + c] * static_cast<double>(dv[2 * c]) +
-                                       static_cast<double>(dv[2 * c + 1]) / m.lift[b];
+      for (index_t i = b * p.hk, c = 0; i < (b + 1) * p.hk; ++i) {
+        const far_unit unit = sums.unit(i);
+        far_part.max[i] = unit.max;
+        for (const index_t end = c + group; c < end; ++c) {
+          double &slope = far_part.slope[b * p.d + c], &offset = far_part.offset[b * p.d + c];
+          slope = static_cast<double>(dv[2 * c]) / unit.times;
+          offset = m.staged->average[b * p.d + c] * slope + static_cast<double>(dv[2 * c + 1]) / m.lift[b] / unit.times;
+        }
       }
     }
   }
@@ -218,7 +221,8 @@ template <class C>
 [[gnu::noinline]] void run_cut_backward(const part& x, backward_memory<C>& m, const kernels& run,
                                         const communicator_ref& ranks) {
   m.keys.gather(m.own, run, ranks);
-  if (x.where.has_far(x.rank) && !x.has_stand_in()) m.keys.total().make_room();
+  // A stand-in's own weight would be lost.
+  if (x.where.has_far(x.rank) && (x.has_one_average() || !x.has_stand_in())) m.keys.total().make_room();
   if (x.pieces.any) {
     run_backward_by_pieces(x, m, run);
     m.returns.exchange(m.pieces.near_gradients_of(), m.keys, m.pieces.rests(), m.own, run, ranks, m.bias.key_sum());

@@ -27,6 +27,20 @@ inline double between(double x, double a, double y, double b) {
   return z < low ? low : (z > high ? high : z);
 }
 
+/// e^(x - y). Of keys of ordinary size the difference is taken apart where it would be rounded: at 40 that is 16 units
+/// in the last place of the result.
+inline double exp_apart(double x, double y) {
+  constexpr double range = 4000;
+  if (!(std::fabs(x) <= range && std::fabs(y) <= range)) return std::exp(x - y);
+  const double whole_x = std::floor(x), whole_y = std::floor(y);
+  return std::exp(whole_x - whole_y) * (std::exp(x - whole_x) / std::exp(y - whole_y));
+}
+
+/// What sums are counted in, e^max, and how many of it another unit is.
+struct far_unit {
+  double max, times;
+};
+
 /// Arrays of an exp_sum for every batch element: max and den (B, hk), and the averages num / den (B, d), which no den
 /// takes out of the range. In double, as messages carry it: sums of parts are joined in it whatever the data's type,
 /// and there are few of them.
@@ -53,18 +67,23 @@ struct far_sum {
     for (index_t i = 0; i < channels; ++i) average[i] = 0;
   }
 
-  /// Lets den count in smaller units where values are near the end of double, so that slope and offset, which are in
-  /// these units too, have room for the products of the two.
+  /// The unit of key i, lowered where values are near the end of double, so that slope and offset, which are in it too,
+  /// have room for the products of the two. A whole number then, since with others digits would be lost; beside larger
+  /// keys all of it would.
+  far_unit unit(index_t i) const {
+    constexpr double large = 0x1p960, range = 4000, room = 40;
+    const index_t group = channels / keys;
+    bool some = false;
+    for (index_t c = i * group; c < (i + 1) * group; ++c) some = some || std::fabs(average[c]) > large;
+    if (!some || !(std::fabs(max[i]) <= range)) return {max[i], 1};
+    const double whole = std::floor(max[i]);
+    return {whole - room, std::exp(max[i] - whole) * std::exp(room)};
+  }
   void make_room() const {
-    constexpr double large = 0x1p960, least = 40, range = 4000;
-    const index_t group = keys > 0 ? channels / keys : 0;
     for (index_t i = 0; i < keys; ++i) {
-      bool some = false;
-      for (index_t c = i * group; c < (i + 1) * group; ++c) some = some || std::fabs(average[c]) > large;
-      // A whole number, beside which 40 is not lost.
-      if (!some || !(std::fabs(max[i]) <= range)) continue;
-      max[i] -= least;
-      den[i] *= std::exp(least);
+      const far_unit lower = unit(i);
+      max[i] = lower.max;
+      den[i] *= lower.times;
     }
   }
 
@@ -84,7 +103,7 @@ struct far_sum {
       }
       // Of NaN neither is larger, and then the difference is NaN.
       const double joint = max[i] < other.max[i] ? other.max[i] : max[i];
-      const double own = den[i] * std::exp(max[i] - joint), others = other.den[i] * std::exp(other.max[i] - joint);
+      const double own = den[i] * exp_apart(max[i], joint), others = other.den[i] * exp_apart(other.max[i], joint);
       max[i] = joint + 0 * other.max[i];
       den[i] = own + others;
       for (index_t c = i * group; c < (i + 1) * group; ++c)
@@ -124,8 +143,8 @@ struct far_gradient {
     for (index_t i = 0; i < keys; ++i) {
       if (other.max[i] == -inf) continue;
       const double joint = max[i] == -inf || other.max[i] < max[i] ? other.max[i] : max[i];
-      const double own_unit = max[i] == -inf ? 0 : std::exp(joint - max[i]);
-      const double other_unit = std::exp(joint - other.max[i]);
+      const double own_unit = max[i] == -inf ? 0 : exp_apart(joint, max[i]);
+      const double other_unit = exp_apart(joint, other.max[i]);
       max[i] = joint + 0 * other.max[i];
       for (index_t c = i * group; c < (i + 1) * group; ++c) {
         slope[c] = slope[c] * own_unit + other.slope[c] * other_unit;
@@ -222,19 +241,23 @@ class own_keys {
   void find_gradients(const positions& region, const kernels& run, const far_gradient& g, const Take& take) const {
     const problem& p = *p_;
     const index_t group = p.hk > 0 ? p.d / p.hk : 0;
-    for (index_t i = 0; i < g.keys; ++i) max_[i] = static_cast<C>(g.max[i]);
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
+      find_largest(n);
+      // A sum that has seen NaN or +inf says so to all its keys.
+      for (index_t i = 0; i < g.keys; ++i) max_[i] = g.max[i] == g.max[i] ? max_[i] : static_cast<C>(g.max[i]);
       subtract_largest(n);
       run.sum_forward(problem_of(n));
-      // The call's weights are e^(k - max) / Z, so that with dy = Z slope it gives dv, and of dk all but that its
-      // average is not offset / slope: the sum over channels of what that makes is another e^(k - max) times.
+      // With the largest of these keys as their max the call's weights are e^(k - max) / Z, so that with dy = Z slope
+      // it gives dv, and of dk all but that its average is not offset / slope: the sum over channels of what that makes
+      // is another e^(k - max) times.
       for (index_t i = 0; i < g.keys; ++i) {
-        const double Z = std::exp(static_cast<double>(lse_[i]));
+        const double Z = std::exp(static_cast<double>(lse_[i])),
+                     unit = exp_apart(static_cast<double>(max_[i]), g.max[i]);
         double off = 0;
         for (index_t c = i * group; c < (i + 1) * group; ++c) {
-          dy_[c] = Z == 0 ? C(0) : static_cast<C>(Z * g.slope[c]);
-          if (Z != 0) off += g.slope[c] * static_cast<double>(y_[c]) - g.offset[c];
+          dy_[c] = Z == 0 ? C(0) : static_cast<C>(Z * (unit * g.slope[c]));
+          if (Z != 0) off += unit * (g.slope[c] * static_cast<double>(y_[c]) - g.offset[c]);
         }
         off_[i] = static_cast<C>(off);
       }
@@ -332,14 +355,14 @@ class own_keys {
     }
   }
 
-  /// Of hidden keys alone the largest is -inf, and they stay that.
+  /// Hidden keys stay -inf.
   void subtract_largest(index_t n) const {
     const problem& p = *p_;
     for (index_t b = 0; b < p.B; ++b) {
       const C* const max = max_.data() + b * p.hk;
       for (index_t s = 0; s < n; ++s) {
         C* const k = k_.data() + (b * n + s) * p.hk;
-        for (index_t c = 0; c < p.hk; ++c) k[c] -= max[c] == -std::numeric_limits<C>::infinity() ? C(0) : max[c];
+        for (index_t c = 0; c < p.hk; ++c) k[c] = k[c] == -std::numeric_limits<C>::infinity() ? k[c] : k[c] - max[c];
       }
     }
   }
