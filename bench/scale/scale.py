@@ -64,10 +64,15 @@ def received(case, ranks, backward):
     """Bytes and messages of one rank's call on a sequence of MODELLED positions: the page's table."""
     own, others, d = MODELLED / ranks, ranks - 1, CHANNELS
     causal = case in ("simple_causal", "full")
-    # In causal order the last rank receives from all others, and the first sends to them.
-    sums, gradients = 8 * 3 * d * others, 8 * 3 * d * others
+    # Records of all ranks take rounds, in which what a rank has doubles.
+    rounds = math.ceil(math.log2(ranks))
+    neighbours = min(2, others) if case in ("local", "conv") else 0
+    # Two parts of a window or filter are in each other's reach, so that only what neighbours do not see is summed.
+    gathered = 0 if case == "full" or (neighbours and ranks == 2) else others
+    exchange = (rounds if gathered else 0) + neighbours
+    sums = gradients = 8 * 3 * d * (gathered + neighbours)
     near = {"local": 31 * (1 if causal else 2), "conv": 31}.get(case, 0)
-    count = 2 * math.ceil(math.log2(ranks)) + others
+    count = 2 * rounds + (others if case == "full" else neighbours) + exchange
     if case == "full":
         size = 4 * 2 * d * (MODELLED - own)
         if backward:
@@ -75,7 +80,8 @@ def received(case, ranks, backward):
         return size, count
     size = 4 * 2 * d * near + sums
     if backward:
-        return size + 4 * 2 * d * near + gradients + (4 * 8 * 32 * ranks if case == "conv" else 0), count + others
+        filters = case == "conv"
+        return size + 4 * 2 * d * near + gradients + filters * 4 * 8 * 32 * ranks, count + neighbours + exchange + filters * rounds
     return size, count
 
 

@@ -86,3 +86,20 @@ TEST_CASE("cut calls: local") {
 TEST_CASE("cut calls: conv") {
   check_random(op::conv, 4000, 120);
 }
+
+TEST_CASE("cut calls: full by blocks of batch elements") {
+  // With so many channels keys of some elements move while others are worked on.
+  for (unsigned seed = 5000; seed < 5016; ++seed) {
+    setup s = random_call(op::full, seed);
+    s.B = 3 + static_cast<index_t>(seed % 3);
+    s.d = 1536;
+    s.Tq = 1 + s.Tq % 7;
+    s.Tk = seed % 2 == 0 ? s.Tq : 1 + s.Tk % 7;
+    s.bias = static_cast<bias_form>(seed % 7);
+    s.lengths = s.query_lengths = seed % 3 == 0;
+    constexpr dtype types[] = {dtype::f32, dtype::bf16};
+    const split_lengths cut = random_lengths(s, 3, seed);
+    CAPTURE(seed);
+    check_split(types[seed % 2], s, random_numbers(s), cut);
+  }
+}

@@ -37,33 +37,37 @@ index_t far_gradients(index_t count) {
   return count * B * (hk + 2 * d) * 8;
 }
 
-void expect_received(const split_results& got, const std::vector<index_t>& bytes) {
+/// Bytes by messages to one rank, and what every rank gets of records that go to all, beyond those of every call.
+void expect_received(const split_results& got, const std::vector<index_t>& bytes, index_t gathered = 0) {
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     CAPTURE(r);
     CHECK(got.thrown[r] == "");
     CHECK(got.moved[r].received == bytes[r]);
+    CHECK(got.moved[r].gathered == ranks * (48 + 512) + gathered);
   }
 }
 
 }  // namespace
 
 TEST_CASE("traffic: every call begins with 560 bytes from each rank, and no more before data moves") {
-  const setup s = call_of(op::simple, false);
+  setup s = call_of(op::simple, false);
+  s.outside = aft::outside::excluded;
+  s.call = op::local;
   for (const traffic& t : split_forward(dtype::f32, s, random_numbers(s), uneven).moved)
     CHECK(t.gathered == ranks * (48 + 512));
 }
 
-TEST_CASE("traffic of simple: sums, whatever the lengths") {
+TEST_CASE("traffic of simple: one sum from every rank, whatever the lengths, by no message of its own") {
   for (const dtype type : {dtype::f32, dtype::bf16, dtype::f64}) {
-    setup s = call_of(op::simple, false);
-    const numbers x = random_numbers(s);
-    // Rank 2 has neither rows nor keys.
-    expect_received(split_forward(type, s, x, uneven), {sums(2), sums(2), 0, sums(2)});
-    expect_received(split_backward(type, s, x, uneven),
-                    {sums(2) + far_gradients(2), sums(2) + far_gradients(2), 0, sums(2) + far_gradients(2)});
-    s.causal = true;
-    expect_received(split_forward(type, s, x, uneven), {0, sums(1), 0, sums(2)});
-    expect_received(split_backward(type, s, x, uneven), {far_gradients(2), sums(1) + far_gradients(1), 0, sums(2)});
+    for (const bool causal : {false, true}) {
+      setup s = call_of(op::simple, causal);
+      const numbers x = random_numbers(s);
+      const split_results forward = split_forward(type, s, x, uneven), backward = split_backward(type, s, x, uneven);
+      expect_received(forward, {0, 0, 0, 0}, sums(ranks));
+      expect_received(backward, {0, 0, 0, 0}, sums(ranks) + far_gradients(ranks));
+      for (const split_results* got : {&forward, &backward})
+        for (const traffic& t : got->moved) CHECK(t.messages == 0);
+    }
   }
 }
 
@@ -85,17 +89,27 @@ TEST_CASE("traffic of local and conv: the keys in reach, from as many ranks as t
     // Of a filter of 6 taps two stand before the query and three behind.
     const index_t before = call == op::local ? 4 : 2, after = 3;
     const numbers x = random_numbers(s);
+    // The first and the last part are out of each other's reach, and so are their sums for all; of the others a rest
+    // is.
     expect_received(
         split_forward(dtype::f32, s, x, uneven),
-        {key_rows(after, 4) + sums(2), key_rows(before + after, 4) + sums(2), 0, key_rows(before, 4) + sums(2)});
+        {key_rows(after, 4) + sums(1), key_rows(before + after, 4) + sums(2), 0, key_rows(before, 4) + sums(1)},
+        sums(ranks));
+    const std::vector<index_t> rests{far_gradients(1), far_gradients(2), 0, far_gradients(1)};
+    const std::vector<index_t> near_back{before, before + after, 0, after};
+    const split_results whole = split_backward(dtype::f32, s, x, uneven);
+    for (std::size_t r = 0; r < rests.size(); ++r)
+      CHECK(whole.moved[r].received ==
+            split_forward(dtype::f32, s, x, uneven).moved[r].received + key_rows(near_back[r], 4) + rests[r]);
     if (call == op::local) continue;
     s.outside = aft::outside::excluded;
     const index_t taps = H * 6 * 4;
     const auto backward = split_backward(dtype::f32, s, x, uneven);
     expect_received(
-        backward, {key_rows(after, 4) + key_rows(before, 4), key_rows(before + after, 4) + key_rows(before + after, 4),
-                   0, key_rows(before, 4) + key_rows(after, 4)});
-    for (const traffic& t : backward.moved) CHECK(t.gathered == ranks * (48 + 512 + taps));
+        backward,
+        {key_rows(after, 4) + key_rows(before, 4), key_rows(before + after, 4) + key_rows(before + after, 4), 0,
+         key_rows(before, 4) + key_rows(after, 4)},
+        ranks * taps);
   }
   // A window of 20 keys before: the last rank needs keys of both ranks that have any.
   setup s = call_of(op::local, true);

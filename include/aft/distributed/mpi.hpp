@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 namespace aft {
 
@@ -56,6 +57,41 @@ struct mpi_ref {
       out = out.subspan(sent);
       in = in.subspan(received);
     }
+  }
+
+  /// Messages of one start_send_recv.
+  class started {
+   public:
+    /// Until all have come and gone.
+    void wait() {
+      require_success(MPI_Waitall(static_cast<int>(all_.size()), all_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+    }
+
+   private:
+    friend struct mpi_ref;
+    std::vector<MPI_Request> all_;
+  };
+
+  /// As send_recv, without waiting. Whether bytes move before the wait() is the MPI's: many move long messages only
+  /// while some call of theirs runs, or with a thread of their own for it.
+  started start_send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
+    started s;
+    while (!out.empty() || !in.empty()) {
+      const std::size_t sent = (std::min)(out.size(), largest), received = (std::min)(in.size(), largest);
+      MPI_Request request{};
+      if (received > 0) {
+        require_success(MPI_Irecv(in.data(), static_cast<int>(received), MPI_BYTE, from, tag, comm, &request),
+                        "MPI_Irecv");
+        s.all_.push_back(request);
+      }
+      if (sent > 0) {
+        require_success(MPI_Isend(out.data(), static_cast<int>(sent), MPI_BYTE, to, tag, comm, &request), "MPI_Isend");
+        s.all_.push_back(request);
+      }
+      out = out.subspan(sent);
+      in = in.subspan(received);
+    }
+    return s;
   }
 
   /// Ends the program on all ranks, as whoever waits for this one would wait for ever.

@@ -55,22 +55,11 @@ struct nccl_ref {
   }
 
   /// `out` to rank `to`, `in` from rank `from`; an empty span is no message.
-  void send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
-    if (out.empty() && in.empty()) return;
-    const on_device sent(out, stream), received(in, stream);
-    sent.fill(out);
-    require_success(ncclGroupStart(), "ncclGroupStart");
-    const ncclResult_t send =
-        out.empty() ? ncclSuccess : ncclSend(sent.data(), out.size(), ncclUint8, to, comm, stream);
-    const ncclResult_t receive =
-        in.empty() ? ncclSuccess : ncclRecv(received.data(), in.size(), ncclUint8, from, comm, stream);
-    const ncclResult_t ended = ncclGroupEnd();
-    require_success(send, "ncclSend");
-    require_success(receive, "ncclRecv");
-    require_success(ended, "ncclGroupEnd");
-    wait();
-    received.empty_into(in);
-  }
+  void send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const;
+
+  class started;
+  /// As send_recv, without waiting for the stream.
+  started start_send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const;
 
   /// Ends what the other ranks wait for. The communicator is of no use after it.
   void abort() const { ncclCommAbort(comm); }
@@ -137,6 +126,47 @@ struct nccl_ref {
                        cudaGetErrorString(code));
   }
 };
+
+/// A message on its way: bytes of the host have their places on the device until it is over.
+class nccl_ref::started {
+ public:
+  /// For the stream, and then for what came.
+  void wait() {
+    if (in_.empty() && sent_.data() == nullptr) return;
+    of_.wait();
+    received_.empty_into(in_);
+  }
+
+ private:
+  friend struct nccl_ref;
+  started(const nccl_ref& of, std::span<const std::byte> out, int to, std::span<std::byte> in, int from)
+      : of_(of), in_(in), sent_(out, of.stream), received_(in, of.stream) {
+    if (out.empty() && in.empty()) return;
+    sent_.fill(out);
+    require_success(ncclGroupStart(), "ncclGroupStart");
+    const ncclResult_t send =
+        out.empty() ? ncclSuccess : ncclSend(sent_.data(), out.size(), ncclUint8, to, of.comm, of.stream);
+    const ncclResult_t receive =
+        in.empty() ? ncclSuccess : ncclRecv(received_.data(), in.size(), ncclUint8, from, of.comm, of.stream);
+    const ncclResult_t ended = ncclGroupEnd();
+    require_success(send, "ncclSend");
+    require_success(receive, "ncclRecv");
+    require_success(ended, "ncclGroupEnd");
+  }
+
+  nccl_ref of_;
+  std::span<std::byte> in_;
+  on_device sent_, received_;
+};
+
+inline nccl_ref::started nccl_ref::start_send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in,
+                                                   int from) const {
+  return started(*this, out, to, in, from);
+}
+
+inline void nccl_ref::send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
+  start_send_recv(out, to, in, from).wait();
+}
 
 }  // namespace aft
 #endif

@@ -199,17 +199,23 @@ void run_near_backward(const part& x, backward_memory<C>& m, const kernels& run)
 /// The kernels' part of a call whose rows go by pieces. All rows first: of those at the edges, which are padding then,
 /// they write zeros.
 template <class C>
-void run_backward_by_pieces(const part& x, backward_memory<C>& m, const kernels& run) {
-  m.pieces.find_sums(m.keys, m.own, run);
-  m.pieces.make_room();
-  for (const piece i : {piece::all, piece::first, piece::last}) {
+void run_backward_by_pieces(const part& x, backward_memory<C>& m, const kernels& run, const communicator_ref& ranks) {
+  const auto run_piece = [&](piece i) {
     backward_problem p = x.local;
     moved_rows moved;
-    if (!m.pieces.place(i, m.keys, p, moved)) continue;
+    if (!m.pieces.place(i, m.keys, p, moved)) return;
     m.pieces.place_gradients(i, m.returns.dk(), m.returns.dv(), p);
     if (p.dbias.kind == bias_kind::filter) m.bias.place_piece(p.dbias, static_cast<index_t>(i));
     run.backward(p);
-  }
+  };
+  const bool apart = !x.where.counts_far();
+  if (apart) run_piece(piece::all);
+  m.keys.finish(ranks);
+  m.pieces.find_sums(m.keys, m.own, run);
+  m.pieces.make_room();
+  if (!apart) run_piece(piece::all);
+  run_piece(piece::first);
+  run_piece(piece::last);
   m.bias.join_pieces();
   if (!m.returns.wanted()) return;
   m.pieces.spread_over_others(m.keys, m.own, run);
@@ -220,14 +226,16 @@ void run_backward_by_pieces(const part& x, backward_memory<C>& m, const kernels&
 template <class C>
 [[gnu::noinline]] void run_cut_backward(const part& x, backward_memory<C>& m, const kernels& run,
                                         const communicator_ref& ranks) {
-  m.keys.gather(m.own, run, ranks);
+  m.keys.begin(ranks);
+  m.keys.gather_sums(m.own, run, ranks);
   // A stand-in's own weight would be lost.
   if (x.where.has_far(x.rank) && (x.has_one_average() || !x.has_stand_in())) m.keys.total().make_room();
   if (x.pieces.any) {
-    run_backward_by_pieces(x, m, run);
+    run_backward_by_pieces(x, m, run, ranks);
     m.returns.exchange(m.pieces.near_gradients_of(), m.keys, m.pieces.rests(), m.own, run, ranks, m.bias.key_sum());
     return m.bias.sum(ranks);
   }
+  m.keys.finish(ranks);
   if (x.queries().count() > 0) run_near_backward(x, m, run);
   const problem& p = x.local;
   const index_t base = m.at.base * x.inner;

@@ -80,27 +80,58 @@ void write_results(const part& x, const forward_memory<C>& m) {
   });
 }
 
-/// Every rank's rows. What each receives: see near_keys::gather.
+/// Rows that go by pieces. Where keys out of reach do not count, those that reach for no other rank's keys go while
+/// these are on their way.
 template <class C>
-[[gnu::noinline]] void run_cut_forward(const part& x, const forward_memory<C>& m, const kernels& run,
+void run_pieces(const part& x, forward_memory<C>& m, const kernels& run, const communicator_ref& ranks) {
+  const auto run_piece = [&](piece i) {
+    problem p = x.local;
+    moved_rows moved;
+    if (!m.pieces.place(i, m.keys, p, moved)) return;
+    m.pieces.place_queries(i, p);
+    run.forward(p);
+  };
+  m.pieces.keep_queries();
+  const bool apart = !x.where.counts_far();
+  if (apart) run_piece(piece::all);
+  m.keys.finish(ranks);
+  m.pieces.find_sums(m.keys, m.own, run);
+  if (!apart) run_piece(piece::all);
+  run_piece(piece::first);
+  run_piece(piece::last);
+}
+
+/// Rows that see every key, in the kernels' own problem, some batch elements while the keys of others are on their way.
+/// A generated bias, whose owner was promised how often it is asked, waits for all of them.
+template <class C>
+void run_blocks(const part& x, forward_memory<C>& m, const problem& all, const kernels& run,
+                const communicator_ref& ranks) {
+  const index_t blocks = all.bias.kind == bias_kind::generated ? 1 : m.keys.blocks();
+  if (blocks == 1) m.keys.finish(ranks);
+  for (index_t i = 0; i < blocks; ++i) {
+    problem p = all;
+    if (blocks > 1) {
+      m.keys.wait_for_block();
+      m.keys.start_block(i + 1, ranks);
+      take_batches(p, m.keys.block(i));
+    }
+    if (x.queries().count() > 0) run.forward(p);
+  }
+}
+
+/// Every rank's rows. What each receives: see near_keys.
+template <class C>
+[[gnu::noinline]] void run_cut_forward(const part& x, forward_memory<C>& m, const kernels& run,
                                        const communicator_ref& ranks) {
-  m.keys.gather(m.own, run, ranks);
-  if (x.queries().count() == 0) return;
+  m.keys.begin(ranks);
+  m.keys.gather_sums(m.own, run, ranks);
+  if (x.pieces.any) return run_pieces(x, m, run, ranks);
+  const bool by_blocks = m.keys.comes_whole() && !m.staged && x.sums_in_kernels();
+  if (!by_blocks) m.keys.finish(ranks);
+  if (x.queries().count() == 0 && !by_blocks) return;
   if (x.has_one_average()) {
     m.joint.set(m.keys.total());
     return m.joint.run_forward(run);
-  }
-  if (x.pieces.any) {
-    m.pieces.find_sums(m.keys, m.own, run);
-    m.pieces.keep_queries();
-    for (const piece i : {piece::all, piece::first, piece::last}) {
-      problem p = x.local;
-      moved_rows moved;
-      if (!m.pieces.place(i, m.keys, p, moved)) continue;
-      m.pieces.place_queries(i, p);
-      run.forward(p);
-    }
-    return;
   }
   moved_rows moved;
   problem p = x.local;
@@ -108,7 +139,7 @@ template <class C>
   if (!m.staged) {
     set_keys(m.at, keys_of(x, m.keys.before), values_of(x, m.keys.before), p);
     if (x.where.has_far(x.rank)) p.afar = m.keys.total().in_kernels(far_kind::rows);
-    return run.forward(p);
+    return by_blocks ? run_blocks(x, m, p, run, ranks) : run.forward(p);
   }
   const staged_operands<C>& staged = *m.staged;
   const far_sum far_part = m.keys.total();

@@ -77,6 +77,21 @@ void set_keys(const placement& at, const field& k, const field& v, Problem& p) {
   if (p.mask != nullptr) p.mask += at.base * p.mask_ss;
 }
 
+/// Makes p the call of some of its batch elements. Not for a generated bias.
+inline void take_batches(problem& p, const positions& some) {
+  const index_t b = some.first;
+  for (field* f : {&p.q, &p.k, &p.v, &p.y, &p.lse, &p.average})
+    if (f->set) f->data += b * f->sb * size_of(f->type);
+  if (p.bias.batch > 1 && p.bias.w.set) {
+    p.bias.w.data += b * p.bias.w.sb * size_of(p.bias.w.type);
+    p.bias.batch = some.count();
+  }
+  if (p.mask != nullptr) p.mask += b * p.mask_sb;
+  for (length_list* n : {&p.lengths, &p.query_lengths})
+    if (n->data != nullptr) n->data += b * n->step;
+  p.B = some.count();
+}
+
 /// Copies of a rank's operands in the arithmetic type, with the stand-in among the keys. Channels come in pairs then: a
 /// value, and what tells the stand-in's weight.
 template <class C>

@@ -45,6 +45,7 @@ class cut {
       bool excluded)
       : queries_(parts_of(queries)), keys_(parts_of(keys)), reach_(reach), causal_(causal), sums_(!excluded) {
     for (int r = 0; r < size(); ++r) near_.push_back(find_near(r, reach));
+    gathers_sums_ = any_sends_whole();
   }
 
   int size() const { return static_cast<int>(queries_.size()); }
@@ -74,6 +75,20 @@ class cut {
     const positions before{part.first, min_of(part.last, near_keys(of).first)};
     const positions behind{max_of(part.first, near_keys(of).last), part.last};
     return is_far(before, of) || is_far(behind, of);
+  }
+  /// Whether all keys of rank `from` are: then their sum is the same for whoever sees them so.
+  bool sends_whole(int from, int of) const { return is_far(keys(from), of); }
+  /// The first rank but itself from whose rows all keys of rank `from` are far, or -1.
+  int first_to_whole(int from) const {
+    for (int r = 0; r < size(); ++r)
+      if (r != from && sends_whole(from, r)) return r;
+    return -1;
+  }
+  /// Whether such sums go to all ranks at once.
+  bool gathers_sums() const { return gathers_sums_; }
+  /// Whether rank `from` sends rank `of` a sum of its own, of what that one does not see one by one.
+  bool sends_rest(int from, int of) const {
+    return from != of && sends_sums(from, of) && !(gathers_sums_ && sends_whole(from, of));
   }
   bool sends_any(int from) const {
     for (int r = 0; r < size(); ++r)
@@ -114,6 +129,19 @@ class cut {
     return parts;
   }
 
+  /// Of the first and the last rank with keys, which are the farthest from others.
+  bool any_sends_whole() const {
+    for (const bool last : {false, true}) {
+      for (int i = 0; i < size(); ++i) {
+        const int from = last ? size() - 1 - i : i;
+        if (keys(from).count() == 0) continue;
+        if (first_to_whole(from) >= 0) return true;
+        break;
+      }
+    }
+    return false;
+  }
+
   positions find_near(int rank, const bias_reach& reach) const {
     const positions q = queries(rank);
     if (q.count() == 0) return {};
@@ -134,7 +162,7 @@ class cut {
 
   std::vector<positions> queries_, keys_, near_;
   bias_reach reach_{};
-  bool causal_ = false, sums_ = true;
+  bool causal_ = false, sums_ = true, gathers_sums_ = false;
 };
 
 }  // namespace distributed

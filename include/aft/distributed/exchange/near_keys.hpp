@@ -4,30 +4,11 @@
 #pragma once
 
 #include "far_sums.hpp"
+#include "messages.hpp"
 
 namespace aft {
 inline namespace AFT_ISA {
 namespace distributed {
-
-/// Writes or reads the pieces of a message one behind the other.
-class message {
- public:
-  explicit message(std::byte* at) : at_(at), begin_(at) {}
-  std::byte* take(index_t bytes) {
-    std::byte* const piece = at_;
-    at_ += bytes;
-    return piece;
-  }
-  /// Numbers whose place in the message is aligned for them.
-  template <class T>
-  T* numbers(index_t count) {
-    return static_cast<T*>(static_cast<void*>(take(count * static_cast<index_t>(sizeof(T)))));
-  }
-  std::span<std::byte> all() const { return {begin_, static_cast<std::size_t>(at_ - begin_)}; }
-
- private:
-  std::byte *at_, *begin_;
-};
 
 /// A contiguous array (outer, cell, numbers), whose first cell is position `first` of the whole.
 struct row_block {
@@ -75,12 +56,16 @@ struct key_block {
 };
 
 /// The near keys of this rank, from wherever they are, and what the far ones of every rank sum to. Where rows go by
-/// pieces the own ones stay where they are, and only what the rows at its edges see is here.
+/// pieces the own ones stay where they are, and only what the rows at its edges see is here. Where rows see every key
+/// one by one, these come some batch elements after the other, so that the first ones can be worked on while others are
+/// on their way.
 class near_keys {
  public:
   explicit near_keys(const part& x) : x_(&x) {
     const problem& p = x.local;
-    before.take(x, x.pieces.any ? x.pieces.before : x.near_keys());
+    // A rank without rows sends its keys from here, too.
+    const bool sends_alone = comes_whole() && x.queries().count() == 0;
+    before.take(x, x.pieces.any ? x.pieces.before : sends_alone ? x.keys() : x.near_keys());
     behind.take(x, x.pieces.behind);
     index_t out = 0, in = 0;
     for (int r = 0; r < x.ranks(); ++r) {
@@ -88,77 +73,147 @@ class near_keys {
       out = max_of(out, bytes_between(x.rank, r));
       in = max_of(in, bytes_between(r, x.rank));
     }
-    outbox_ = {x.memory, out};
-    inbox_ = {x.memory, in};
+    if (!comes_whole()) {
+      messages_ = {x.memory, out};
+      for (buffer<std::byte>& b : inbox_) b = {x.memory, in};
+    }
+    const bool gathers = x.where.gathers_sums();
     total_ = {x.memory, x.where.has_far(x.rank) ? far_sum::size(p) : 0};
-    for_one_ = {x.memory, x.where.sends_any(x.rank) ? far_sum::size(p) : 0};
+    for_others_ = {x.memory, gathers || x.where.sends_any(x.rank) ? far_sum::size(p) : 0};
     const auto regions = static_cast<index_t>(x.regions().size());
     sums_ = {x.memory, x.sums_own_keys() ? regions * far_sum::size(p) : 0};
-    received_ = {x.memory, x.where.has_far(x.rank) ? x.ranks() * far_sum::size(p) : 0};
+    received_ = {x.memory, gathers || x.where.has_far(x.rank) ? x.ranks() * far_sum::size(p) : 0};
   }
 
   key_block before{};  ///< all of them, or those around the first rows
   key_block behind{};  ///< around the last ones
 
-  /// After gather: the sum over this rank's far keys, where cut::has_far says that there are any.
+  /// After gather_sums: the sum over this rank's far keys, where cut::has_far says that there are any.
   far_sum total() const { return {total_.data(), x_->local}; }
 
-  /// After gather: the sum over one of part::regions, where that is far from any rank.
+  /// After gather_sums: the sum over one of part::regions, where that is far from any rank.
   far_sum sum_of(std::size_t region) const {
     return {sums_.data() + static_cast<index_t>(region) * far_sum::size(x_->local), x_->local};
   }
 
-  /// Received: each near key that another rank has once, hk + d numbers of the data's type, and B (2 hk + d) doubles
-  /// from each rank that has far keys.
-  template <class C>
-  void gather(const own_keys<C>& own, const kernels& run, const communicator_ref& ranks) const {
+  /// Lets near keys go to the ranks beside this one, and takes the own ones. Then come gather_sums and finish, in any
+  /// order that is the same on all ranks. Received by finish: each near key that another rank has once, hk + d numbers
+  /// of the data's type.
+  void begin(const communicator_ref& ranks) {
+    if (comes_whole()) return start_block(0, ranks);
+    messages_.begin(ranks, ends_of(*this));
+    copy_own_keys(0, x_->local.B);
+  }
+  void finish(const communicator_ref& ranks) {
+    if (!comes_whole()) return messages_.finish(ranks, ends_of(*this));
+    for (index_t i = 0; i < blocks(); ++i) {
+      wait_for_block();
+      start_block(i + 1, ranks);
+    }
+  }
+
+  /// Whether all ranks' keys come one by one, as they do to all ranks then, in place, by blocks of batch elements.
+  /// After begin the first of them is on its way; in place of finish, for each one wait_for_block, then start_block of
+  /// the next.
+  bool comes_whole() const { return x_->where.reach().kind == reach_kind::everywhere && !x_->grid; }
+  /// As many as hide most of their messages behind the work on those before them, each with enough columns that
+  /// weights, which every block's call forms anew, cost at most 2% of its products: some 150 operations a pair beside
+  /// 4 a column.
+  index_t blocks() const {
+    constexpr index_t most = 4, columns = 2048;
+    const index_t B = x_->local.B, d = max_of(x_->local.d, index_t{1});
+    return max_of(min_of(most, B * d / columns), min_of(B, index_t{1}));
+  }
+  /// The batch elements of block i.
+  positions block(index_t i) const { return {x_->local.B * i / blocks(), x_->local.B * (i + 1) / blocks()}; }
+  void start_block(index_t i, const communicator_ref& ranks) {
+    if (i >= blocks()) return;
     const part& x = *x_;
+    const auto [first, last] = block(i);
+    copy_own_keys(first, last);
+    for (int shift = 1; shift < x.ranks(); ++shift) {
+      const int to = (x.rank + shift) % x.ranks(), from = (x.rank + x.ranks() - shift) % x.ranks();
+      const positions out = x.where.near_from(x.rank, to), in = x.where.near_from(from, x.rank);
+      for (index_t b = first; b < last; ++b)
+        for (const row_block* keys : {&before.k, &before.v})
+          begun_.push_back(ranks.start(rows_of(*keys, b, out), to, rows_of(*keys, b, in), from));
+    }
+  }
+  void wait_for_block() {
+    for (transfer& t : begun_) t.wait();
+    begun_.clear();
+  }
+
+  /// Received: B (2 hk + d) doubles from each rank where those go to all, and as many for the rest of a rank's keys
+  /// some of which are near.
+  template <class C>
+  void gather_sums(const own_keys<C>& own, const kernels& run, const communicator_ref& ranks) const {
+    const part& x = *x_;
+    const cut& where = x.where;
     const auto regions = x.regions();
     for (std::size_t i = 0; x.sums_own_keys() && i < regions.size(); ++i) {
       sum_of(i).clear();
       bool wanted = x.has_far_own_keys();
-      for (int r = 0; r < x.ranks(); ++r) wanted = wanted || x.where.is_far(regions[i], r);
+      for (int r = 0; r < x.ranks(); ++r) wanted = wanted || where.is_far(regions[i], r);
       if (wanted) own.fold(regions[i], run, sum_of(i));
     }
-    const int n = x.ranks();
-    for (int shift = 0; shift < n; ++shift) {
-      const int to = (x.rank + shift) % n, from = (x.rank + n - shift) % n;
-      if (shift == 0) {
-        copy_own_keys();
-        if (x.where.sends_sums(to, to)) put_sums(regions, to, sum_memory(received_from(to)));
-        continue;
-      }
-      message out(outbox_.data());
-      pack_keys(x.where.near_from(x.rank, to), out);
-      if (x.where.sends_sums(x.rank, to)) put_sums(regions, to, out.take(sum_bytes()));
-      const std::span<std::byte> in(inbox_.data(), static_cast<std::size_t>(bytes_between(from, x.rank)));
-      ranks.send_recv(out.all(), to, in, from);
-      unpack(from, message(in.data()));
+    if (where.gathers_sums()) {
+      join_sums(regions, where.first_to_whole(x.rank));
+      ranks.all_gather(bytes_of(for_others_.data()), received_.bytes_of(received_.size()));
     }
-    if (!x.where.has_far(x.rank)) return;
+    const int n = x.ranks();
+    for (int shift = 1; shift < n; ++shift) {
+      const int to = (x.rank + shift) % n, from = (x.rank + n - shift) % n;
+      const bool sends = where.sends_rest(x.rank, to), receives = where.sends_rest(from, x.rank);
+      if (sends) join_sums(regions, to);
+      ranks.send_recv(sends ? bytes_of(for_others_.data()) : std::span<std::byte>{}, to,
+                      receives ? bytes_of(received_from(from).max) : std::span<std::byte>{}, from);
+    }
+    if (!where.has_far(x.rank)) return;
+    if (where.sends_sums(x.rank, x.rank)) {
+      join_sums(regions, x.rank);
+      std::memcpy(received_from(x.rank).max, for_others_.data(), bytes_of(for_others_.data()).size());
+    }
     // In rank order, whoever came first.
     total().clear();
     for (int r = 0; r < n; ++r)
-      if (x.where.sends_sums(r, x.rank)) total().merge(received_from(r));
+      if (where.sends_sums(r, x.rank)) total().merge(received_from(r));
   }
 
  private:
-  index_t sum_bytes() const { return far_sum::size(x_->local) * static_cast<index_t>(sizeof(double)); }
+  /// What rank_messages asks for.
+  struct ends_of {
+    explicit ends_of(const near_keys& of) : of_(&of) {}
+    void pack(int to, message& out) const { of_->pack_keys(of_->x_->where.near_from(of_->x_->rank, to), out); }
+    std::span<std::byte> inbox(int from, int slot) const {
+      return of_->inbox_[static_cast<std::size_t>(slot)].bytes_of(of_->bytes_between(from, of_->x_->rank));
+    }
+    void take(int from, message in) const { of_->unpack(from, in); }
+    const near_keys* of_;
+  };
+
+  std::span<std::byte> bytes_of(double* sum) const {
+    return {static_cast<std::byte*>(static_cast<void*>(sum)),
+            static_cast<std::size_t>(far_sum::size(x_->local)) * sizeof(double)};
+  }
   index_t bytes_between(int from, int to) const {
     const index_t rows = x_->where.near_from(from, to).count() * x_->inner;
-    return before.k.bytes(rows) + before.v.bytes(rows) + (x_->where.sends_sums(from, to) ? sum_bytes() : 0);
+    return before.k.bytes(rows) + before.v.bytes(rows);
   }
   far_sum received_from(int rank) const { return {received_.data() + rank * far_sum::size(x_->local), x_->local}; }
 
-  static std::byte* sum_memory(const far_sum& s) { return static_cast<std::byte*>(static_cast<void*>(s.max)); }
+  static std::span<std::byte> rows_of(const row_block& keys, index_t b, const positions& some) {
+    if (some.count() == 0) return {};
+    return {keys.row(b, some.first), static_cast<std::size_t>(some.count() * keys.row_bytes)};
+  }
 
-  /// This rank's own near keys, without a message.
-  void copy_own_keys() const {
+  /// This rank's own near keys of batch elements [b0, b1), without a message.
+  void copy_own_keys(index_t b0, index_t b1) const {
     const problem& p = x_->local;
     for (const key_block* to : {&before, &behind}) {
       const positions some = overlap(to->range, x_->keys());
       const index_t own = x_->keys().first * x_->inner, last = some.last * x_->inner;
-      for (index_t b = 0; b < p.B; ++b) {
+      for (index_t b = b0; b < b1; ++b) {
         for (index_t s = some.first * x_->inner; s < last; ++s) {
           pack_row(row_at(p.k, p.grid, b, s - own), size_of(p.k.type), p.k.sc, p.hk, to->k.row(b, s));
           pack_row(row_at(p.v, p.grid, b, s - own), size_of(p.v.type), p.v.sc, p.d, to->v.row(b, s));
@@ -179,12 +234,12 @@ class near_keys {
     }
   }
 
-  void put_sums(const std::vector<positions>& regions, int to, std::byte* where) const {
-    const far_sum joint(for_one_.data(), x_->local);
+  /// The sum of what is far from rank `to`; of -1 that of nothing.
+  void join_sums(const std::vector<positions>& regions, int to) const {
+    const far_sum joint(for_others_.data(), x_->local);
     joint.clear();
-    for (std::size_t i = 0; i < regions.size(); ++i)
+    for (std::size_t i = 0; to >= 0 && i < regions.size(); ++i)
       if (x_->where.is_far(regions[i], to)) joint.merge(sum_of(i));
-    std::memcpy(where, for_one_.data(), static_cast<std::size_t>(sum_bytes()));
   }
 
   void unpack(int from, message in) const {
@@ -193,13 +248,13 @@ class near_keys {
     const key_block& to = x_->pieces.any && some.first >= x_->keys().last ? behind : before;
     to.k.get(first, n, in.take(to.k.bytes(n)));
     to.v.get(first, n, in.take(to.v.bytes(n)));
-    if (x_->where.sends_sums(from, x_->rank))
-      std::memcpy(received_from(from).max, in.take(sum_bytes()), static_cast<std::size_t>(sum_bytes()));
   }
 
   const part* x_;
-  buffer<std::byte> outbox_, inbox_;
-  buffer<double> total_, for_one_, sums_, received_;
+  rank_messages messages_{};
+  std::array<buffer<std::byte>, 2> inbox_{};
+  std::vector<transfer> begun_{};
+  buffer<double> total_, for_others_, sums_, received_;
 };
 
 }  // namespace distributed

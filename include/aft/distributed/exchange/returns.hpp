@@ -17,7 +17,7 @@ struct near_gradients {
 
 /// What every rank's rows give to the keys of every other rank. Received: for each own key that is near to another rank
 /// hk + d numbers of the arithmetic type (of the gradients that are wanted, and the row of a factor), and B (hk + 2 d)
-/// doubles from each rank to which own keys are far.
+/// doubles from each rank, where those go to all, or to which own keys beside near ones are far.
 template <class C>
 class key_returns {
  public:
@@ -36,10 +36,12 @@ class key_returns {
       begins_.push_back(all);
       all += round_up(in, index_t{64});
     }
-    outbox_ = {x.memory, out};
+    messages_ = {x.memory, out};
     inbox_ = {x.memory, all};
     if (!wanted_) return;
-    own_far_ = {x.memory, x.where.has_far(x.rank) ? far_gradient::size(p) : 0};
+    const bool gathers = x.where.gathers_sums();
+    own_far_ = {x.memory, gathers || x.where.has_far(x.rank) ? far_gradient::size(p) : 0};
+    received_ = {x.memory, gathers || x.where.sends_any(x.rank) ? x.ranks() * far_gradient::size(p) : 0};
     joint_ = {x.memory, x.sums_own_keys() ? far_gradient::size(p) : 0};
   }
 
@@ -58,30 +60,62 @@ class key_returns {
   /// before the own keys and behind them, and of `rests` each is what follows for the own keys that they see as far.
   void exchange(const std::array<near_gradients, 2>& own, const near_keys& sums,
                 const std::array<far_gradient, 2>& rests, const own_keys<C>& keys, const kernels& run,
-                const communicator_ref& ranks, const buffer<C>& factor_sum) const {
-    const int n = x_->ranks();
-    for (int shift = 1; shift < n; ++shift) {
-      const int to = (x_->rank + shift) % n, from = (x_->rank + n - shift) % n;
-      message out(outbox_.data());
-      const positions some = x_->where.near_from(to, x_->rank);
-      const index_t first = some.first * x_->inner, count = some.count() * x_->inner;
-      // First, as it is of the widest type: what follows is aligned too.
-      if (returns_sum(x_->rank, to)) std::memcpy(out.take(sum_bytes()), own_far_.data(), size_of_sum());
-      const near_gradients& from_block = own[some.first >= own[0].range.last ? 1 : 0];
-      for (const row_block* block : {&from_block.dk, &from_block.dv, &from_block.factor})
-        if (block->data != nullptr) block->put(first, count, out.take(block->bytes(count)));
-      const std::span<std::byte> in(inbox_.data() + begins_[static_cast<std::size_t>(from)],
-                                    static_cast<std::size_t>(bytes_between(from, x_->rank)));
-      ranks.send_recv(out.all(), to, in, from);
-    }
-    sum(own, sums, rests, keys, run, factor_sum);
+                const communicator_ref& ranks, const buffer<C>& factor_sum) {
+    const ends_of ends{this, &own};
+    messages_.begin(ranks, ends);
+    if (wanted_) gather_sums(ranks);
+    write_far(sums, rests, keys, run);
+    messages_.finish(ranks, ends);
+    add_all(own, factor_sum);
+    write(x_->local.dk, dk_, x_->local.hk);
+    write(x_->local.dv, dv_, x_->local.d);
   }
 
  private:
+  /// What rank_messages asks for. All that comes stays, as it is added in rank order.
+  struct ends_of {
+    void pack(int to, message& out) const {
+      const part& x = *of->x_;
+      const positions some = x.where.near_from(to, x.rank);
+      const index_t first = some.first * x.inner, count = some.count() * x.inner;
+      const near_gradients& from = (*own)[some.first >= (*own)[0].range.last ? 1 : 0];
+      for (const row_block* block : {&from.dk, &from.dv, &from.factor})
+        if (block->data != nullptr) block->put(first, count, out.take(block->bytes(count)));
+    }
+    std::span<std::byte> inbox(int from, int) const {
+      return {of->inbox_.data() + of->begins_[static_cast<std::size_t>(from)],
+              static_cast<std::size_t>(of->bytes_between(from, of->x_->rank))};
+    }
+    void take(int, message) const {}
+    const key_returns* of;
+    const std::array<near_gradients, 2>* own;
+  };
+
+  /// As near_keys::gather_sums, the other way.
+  void gather_sums(const communicator_ref& ranks) const {
+    const part& x = *x_;
+    const cut& where = x.where;
+    if (where.gathers_sums()) {
+      if (!gives_sums()) own_far().clear();
+      ranks.all_gather(bytes_of(own_far()), received_.bytes_of(received_.size()));
+    }
+    const int n = x.ranks();
+    for (int shift = 1; shift < n; ++shift) {
+      const int to = (x.rank + shift) % n, from = (x.rank + n - shift) % n;
+      const bool sends = where.sends_rest(to, x.rank), receives = where.sends_rest(x.rank, from);
+      ranks.send_recv(sends ? bytes_of(own_far()) : std::span<std::byte>{}, to,
+                      receives ? bytes_of(received_from(from)) : std::span<std::byte>{}, from);
+    }
+  }
+
   bool sums_back() const { return wanted_ && x_->where.sends_any(x_->rank); }
-  bool returns_sum(int from, int to) const { return wanted_ && x_->where.sends_sums(to, from); }
-  index_t sum_bytes() const { return far_gradient::size(x_->local) * static_cast<index_t>(sizeof(double)); }
-  std::size_t size_of_sum() const { return static_cast<std::size_t>(sum_bytes()); }
+  far_gradient received_from(int rank) const {
+    return {received_.data() + rank * far_gradient::size(x_->local), x_->local};
+  }
+  std::span<std::byte> bytes_of(const far_gradient& g) const {
+    return {static_cast<std::byte*>(static_cast<void*>(g.max)),
+            static_cast<std::size_t>(far_gradient::size(x_->local)) * sizeof(double)};
+  }
   index_t factor_numbers() const {
     const bias_ref& d = x_->local.dbias;
     return d.kind == bias_kind::factorized && d.v.set ? d.v_heads * x_->local.bias.rank : 0;
@@ -90,7 +124,7 @@ class key_returns {
     const backward_problem& p = x_->local;
     const index_t rows = x_->where.near_from(to, from).count() * x_->inner;
     const index_t numbers = (p.dk.set ? p.B * p.hk : 0) + (p.dv.set ? p.B * p.d : 0) + factor_numbers();
-    return rows * numbers * static_cast<index_t>(sizeof(C)) + (returns_sum(from, to) ? sum_bytes() : 0);
+    return rows * numbers * static_cast<index_t>(sizeof(C));
   }
 
   /// Whether gradients are summed apart, to be rounded once.
@@ -115,20 +149,11 @@ class key_returns {
     }
   }
 
-  void sum(const std::array<near_gradients, 2>& own, const near_keys& sums, const std::array<far_gradient, 2>& rests,
-           const own_keys<C>& keys, const kernels& run, const buffer<C>& factor_sum) const {
+  /// Adds what every rank's rows give to near keys, in rank order.
+  void add_all(const std::array<near_gradients, 2>& own, const buffer<C>& factor_sum) const {
     const part& x = *x_;
     const backward_problem& p = x.local;
     factor_sum.fill(C(0));
-    std::vector<message> in;
-    std::vector<far_gradient> far_part(static_cast<std::size_t>(x.ranks()), far_gradient(nullptr, p));
-    for (int r = 0; r < x.ranks(); ++r) {
-      in.emplace_back(inbox_.data() + begins_[static_cast<std::size_t>(r)]);
-      if (!returns_sum(r, x.rank)) continue;
-      double* const from = r == x.rank ? own_far_.data() : in.back().template numbers<double>(far_gradient::size(p));
-      far_part[static_cast<std::size_t>(r)] = far_gradient(from, p);
-    }
-    write_far(far_part, sums, rests, keys, run);
     const auto add_own = [&](const near_gradients& mine) {
       const positions some = overlap(mine.range, x.keys());
       const auto rows_of = [&](const row_block& block) {
@@ -143,17 +168,15 @@ class key_returns {
       }
       const positions some = x.where.near_from(x.rank, r);
       const index_t count = some.count() * x.inner;
+      message in(inbox_.data() + begins_[static_cast<std::size_t>(r)]);
       const auto rows_of = [&](bool wanted, index_t outer, index_t numbers) {
-        const C* const from =
-            wanted ? in[static_cast<std::size_t>(r)].template numbers<C>(outer * count * numbers) : nullptr;
+        const C* const from = wanted ? in.template numbers<C>(outer * count * numbers) : nullptr;
         return [=](index_t o, index_t i) { return from + (o * count + i) * numbers; };
       };
       // In the order of the message.
       const auto of_dk = rows_of(p.dk.set, p.B, p.hk), of_dv = rows_of(p.dv.set, p.B, p.d);
       add(some, of_dk, of_dv, rows_of(factor_numbers() > 0, p.dbias.v_heads, p.bias.rank), factor_sum);
     }
-    write(p.dk, dk_, p.hk);
-    write(p.dv, dv_, p.d);
   }
 
   /// Adds to own keys `some` what is wanted of three sources of rows.
@@ -175,8 +198,8 @@ class key_returns {
   }
 
   /// What far rows give, or 0; of rows that go by pieces, added to what they gave.
-  void write_far(const std::vector<far_gradient>& far_part, const near_keys& sums,
-                 const std::array<far_gradient, 2>& rests, const own_keys<C>& keys, const kernels& run) const {
+  void write_far(const near_keys& sums, const std::array<far_gradient, 2>& rests, const own_keys<C>& keys,
+                 const kernels& run) const {
     const field dk = this->dk(), dv = this->dv();
     const auto regions = x_->regions();
     for (std::size_t i = 0; i < regions.size(); ++i) {
@@ -186,7 +209,7 @@ class key_returns {
       if (sums_back()) joint.clear();
       for (int r = 0; r < x_->ranks() && sums_back(); ++r) {
         if (!x_->where.is_far(region, r)) continue;
-        joint.add(far_part[static_cast<std::size_t>(r)]);
+        joint.add(r == x_->rank ? own_far() : received_from(r));
         any = true;
       }
       const row_pieces& pieces = x_->pieces;
@@ -249,9 +272,10 @@ class key_returns {
   const part* x_;
   bool wanted_ = false, near_any_ = true;
   std::vector<index_t> begins_;
-  buffer<std::byte> outbox_, inbox_;
+  rank_messages messages_{};
+  buffer<std::byte> inbox_;
   buffer<C> dk_, dv_;
-  buffer<double> own_far_, joint_;
+  buffer<double> own_far_, received_, joint_;
 };
 
 }  // namespace distributed
