@@ -37,7 +37,7 @@ HOMES = {
     "iterator": "size",
     "limits": "numeric_limits",
     "map": "map",
-    "memory": "addressof construct_at make_shared shared_ptr",
+    "memory": "addressof construct_at make_shared make_unique shared_ptr unique_ptr",
     "memory_resource": "pmr",
     "mutex": "lock_guard mutex unique_lock",
     "new": "bad_alloc launder",

@@ -102,11 +102,10 @@ void run_pieces(const part& x, forward_memory<C>& m, const kernels& run, const c
 }
 
 /// Rows that see every key, in the kernels' own problem, some batch elements while the keys of others are on their way.
-/// A generated bias, whose owner was promised how often it is asked, waits for all of them.
 template <class C>
 void run_blocks(const part& x, forward_memory<C>& m, const problem& all, const kernels& run,
                 const communicator_ref& ranks) {
-  const index_t blocks = all.bias.kind == bias_kind::generated ? 1 : m.keys.blocks();
+  const index_t blocks = x.asks_once() ? 1 : m.keys.blocks();
   if (blocks == 1) m.keys.finish(ranks);
   for (index_t i = 0; i < blocks; ++i) {
     problem p = all;

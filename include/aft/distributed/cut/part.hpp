@@ -49,6 +49,8 @@ struct part {
   bool has_stand_in() const { return where.has_far(rank) && !(sums_in_kernels() && near_keys().count() > 0); }
   /// Whether kernels get copies of rows and keys in the arithmetic type: for keys that stand for others, and on a grid.
   bool works_on_copies() const { return !has_one_average() && (grid || has_stand_in()); }
+  /// Whether the bias is a function's, whose owner was promised how often a call asks it.
+  bool asks_once() const { return local.bias.kind == bias_kind::generated; }
   /// Whether a key of the whole is hidden from all rows; s counts positions.
   bool hides(index_t b, index_t s) const {
     if (s >= local.lengths.of(b, where.all_keys() * inner)) return true;

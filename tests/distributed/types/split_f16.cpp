@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "typed_split.hpp"
+#include "distributed/typed_split.hpp"
 
 namespace aft::test {
 const split_functions split_f16 = split_functions_of<half>();
