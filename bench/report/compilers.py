@@ -71,9 +71,10 @@ def cell(call):
 
 def page(results):
     yield "# Compilers beside each other\n"
-    yield (f"Made by `bench/report/compilers.py` from `bench/results/compilers/`, which `scripts/turns` writes. Both compilers' "
+    yield (f"Made by `bench/report/compilers.py` from `bench/results/compilers/`, which `scripts/turns` writes. Two "
            "libraries are called in turns in one process and on the same memory; the figure is the median of the pairs' ratios, "
-           "g++'s time over clang's, with its quartiles: 1 is as fast, above 1 faster. One thread, by the time that the processor "
+           "g++'s time over the other's, with its quartiles: 1 is as fast, above 1 faster. `compiled` is a file for any x86-64 that "
+           "calls `aft::compiled`, beside one by the same g++ for the processor at hand with the kernels in it. One thread, by the time that the processor "
            f"spent on it. Below {ENOUGH} is printed bold. Whether sums stay in registers is read from the machine code by "
            "`tests/disassembly`.\n")
     for path, d in results:

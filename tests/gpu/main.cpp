@@ -19,7 +19,7 @@
 #include "ceilings.hpp"
 #include "json_lines.hpp"
 #if !defined(AFT_GPU_TESTS_ALONE)
-#include "timings.hpp"
+#include "timings/timings.hpp"
 #endif
 
 namespace {

@@ -9,7 +9,7 @@ import json
 import statistics
 import sys
 
-SHAPES = {  # name: (B, T, d, causal), named as in timings.cpp
+SHAPES = {  # name: (B, T, d, causal), named as in timings/whole_calls.cpp
     "full B32 T3072 d512": (32, 3072, 512, False),
     "full causal B32 T3072 d512": (32, 3072, 512, True),
     "full B256 T197 d384": (256, 197, 384, False),

@@ -166,7 +166,7 @@ class shapes(unittest.TestCase):
     def test_tiles_that_rows_touch(self):
         for name in ("full B2 T50 d8", "full causal B2 T50 d8", "local s=7 causal B2 T50 d8", "local s=7 B2 T50 d8"):
             size = calls.sizes(name)
-            back, ahead = size.reach()
+            back, ahead = size.reach(size.T)
             touched = {(t // 16, s // 8) for t in range(50) for s in range(50) if -back <= s - t <= ahead}
             self.assertEqual(size.tile_pairs(16, 8), 128 * len(touched), name)
 
@@ -174,6 +174,27 @@ class shapes(unittest.TestCase):
         # q, v and y of 8 channels, k of 4, and 4 filters of 25 taps, each of 2 bytes.
         self.assertEqual(calls.sizes("conv 7x7 k=5 heads 4 B2 d8").least_bytes(2, False), 2 * (2 * 49 * 28 + 100))
         self.assertEqual(calls.sizes("full B2 T50 d8").least_bytes(4, True), 3 * 4 * (2 * 50 * 32 + 2500))
+
+    def test_steps_of_streams(self):
+        step = calls.sizes("step of local s=32 B64 d8")
+        self.assertEqual(step.least_bytes(2, False), 64 * 8 * (4 * (2 * 32 + 24) + 4 * 2))
+        self.assertEqual(step.least_multiply_adds(False), 2 * 32 * 64 * 8)
+        self.assertEqual(calls.sizes("step of simple B3 d8").least_bytes(4, False), 3 * 8 * (4 * 24 + 4 * 4))
+        full = calls.sizes("step of full at 100 B2 d8")
+        self.assertEqual(full.least_bytes(4, False), 2 * 8 * (4 * 200 + 4 * 4))
+        self.assertEqual(full.tile_pairs(16, 8), 0)
+        # Two blocks load what memory could give 132 in less time.
+        call = {"pass": "forward", "type": "f32", "scratch": 0, "cleared": 0, "launches": [["stream_full_kernel<float>", 2, 256, 0]]}
+        low, _, moved = estimate.call_seconds(call, {}, {}, full)
+        self.assertAlmostEqual(low, moved / (2 * 64 * 1.755e9))
+
+    def test_packed_sequences(self):
+        size = calls.sizes("packed full B3 T10 spread 4 d8")
+        self.assertEqual(size.lengths, [6, 10, 14])
+        self.assertEqual(size.least_bytes(2, False), 2 * (30 * 32 + 14 ** 2))
+        self.assertEqual(size.least_multiply_adds(False), 2 * (36 + 100 + 196) * 8)
+        self.assertEqual(size.tile_pairs(8, 8), 64 * (1 + 4 + 4))
+        self.assertEqual(calls.sizes("packed simple causal B3 T10 spread 4 d8").visible(), 0)
 
     def test_blocks_that_fit(self):
         self.assertEqual(estimate.resident(256, 128, 16544), 2)   # of registers, 32 of 64 K each

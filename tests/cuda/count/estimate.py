@@ -12,6 +12,8 @@ MULTIPLY_ADDS = {"bf16": 989e12 / 2, "tf32": 495e12 / 2, "float": 67e12 / 2}
 MULTIPROCESSORS, CLOCK, SCHEDULERS = 132, 1.755e9, 4
 ISSUE = MULTIPROCESSORS * SCHEDULERS * CLOCK
 REGISTERS, SHARED, WARPS, BLOCKS = 65536, 228 << 10, 64, 32
+# Bytes that a multiprocessor loads in a clock at most, from what is not its own: where fewer have work, memory is not the limit.
+LOADED = 64
 
 # Rows and depth of a block's tile, and columns, of kernels that sum pairs in tiles.
 TILES = {"gemm_": (128, 64, 128), "product<": (64, 32, 32), "key_product<": (64, 32, 32), "pair_product<": (64, 64, 16)}
@@ -58,6 +60,8 @@ def roofline(size, kind, backward):
     its own no product of matrices has depth, and float arithmetic outside tensor cores is left."""
     seconds = size.least_bytes(2 if kind == "bf16" else 4, backward) / BANDWIDTH
     work = size.least_multiply_adds(backward)
+    if size.step:
+        return seconds, work / MULTIPLY_ADDS["float"]
     if size.op == "conv" and size.heads == size.d:
         return seconds, work / MULTIPLY_ADDS["float"]
     return seconds, work / MULTIPLY_ADDS["bf16"] if kind == "bf16" else 3 * work / MULTIPLY_ADDS["tf32"]
@@ -73,7 +77,7 @@ def product_seconds(name, figures, size, blocks, share, rounds):
         rate *= 2
     if name.startswith("gemm_wgmma<"):
         # Blocks stay, and take tiles in turns.
-        rounds = size.heads * math.ceil(size.T / rows) * math.ceil(columns / across) * share / blocks
+        rounds = size.heads * size.row_tiles(rows) * math.ceil(columns / across) * share / blocks
     issue = work / figures["multiply_adds"] * figures["loop"] / ISSUE
     return max(work / rate, issue) * tail(rounds)
 
@@ -93,7 +97,9 @@ def launch_seconds(name, figures, registers, static, launch, size, share, engine
         work = 2 * size.tile_pairs(16, 32) * size.B * size.d * share
         low = high = work / figures["multiply_adds"] * figures["loop"] / ISSUE * tail(rounds)
     elif by_prefix(ELEMENTS, name):
-        high = size.elements() / (32 * by_prefix(ELEMENTS, name)) * figures["loop"] / ISSUE * tail(rounds)
+        # Packed sequences have launches of their own.
+        elements = size.elements() / len(size.lengths)
+        high = elements / (32 * by_prefix(ELEMENTS, name)) * figures["loop"] / ISSUE * tail(rounds)
     return low, high
 
 
@@ -115,4 +121,7 @@ def call_seconds(call, kernels, registers, size):
         one = launch_seconds(name, kernels.get(name), used["registers"], used["shared"], launch, size, share, engine)
         low, high = low + one[0], high + one[1]
     memory = bytes_ / BANDWIDTH
+    if size.step:
+        widest = max(launch[1] for launch in call["launches"])
+        memory = max(memory, bytes_ / (min(widest, MULTIPROCESSORS) * LOADED * CLOCK))
     return max(low, memory), high + memory, bytes_

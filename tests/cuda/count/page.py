@@ -53,8 +53,8 @@ def call_table(counts, registers, measured):
             text += row(call["case"], call["type"], call["pass"], arch, len(one["launches"]),
                         sum(launch[1] for launch in one["launches"]), f"{rounds:.1f} `{widest[0]}`", f"{least / 1e6:.0f}",
                         f"{moved / 1e6:.0f}", milliseconds(roof), "-" if missing else milliseconds(low),
-                        "-" if missing else f"{roof / low:.2f}", "-" if missing else milliseconds(high),
-                        "-" if missing else f"{roof / high:.2f}", known)
+                        "-" if missing else f"{roof / low:.2f}", "-" if missing or size.step else milliseconds(high),
+                        "-" if missing or size.step else f"{roof / high:.2f}", known)
     return text
 
 

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "timings.hpp"
+#include "timed_calls.hpp"
 
 #include <aft/aft.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <iomanip>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "ceilings.hpp"
-#include "json_lines.hpp"
+#include "device_numbers.hpp"
 
 namespace aft::gpu {
 
@@ -44,38 +40,10 @@ constexpr shape shapes[] = {
     {"conv 24x24 k=25 heads 16 B64 d384", op::conv, 64, 576, 384, false, 0, 0, 24, 25, 16, 16},
 };
 
-/// A device tensor of reproducible numbers around 0.
-template <class T>
-class buffer {
- public:
-  explicit buffer(index_t n, float scale = 1) {
-    data_ = static_cast<T*>(take_device(static_cast<std::size_t>(std::max<index_t>(n, 1)) * sizeof(T)));
-    std::vector<T> block(1 << 16);
-    std::uint32_t random = 12345;
-    for (T& x : block) {
-      random = random * 1664525u + 1013904223u;
-      const float unit = static_cast<float>(random >> 8) / static_cast<float>(1 << 24) - 0.5f;
-      x = T(unit * 3.4f * scale);
-    }
-    for (index_t at = 0; at < n; at += static_cast<index_t>(block.size())) {
-      const auto count = static_cast<std::size_t>(std::min<index_t>(n - at, static_cast<index_t>(block.size())));
-      copy_to_device(data_ + at, block.data(), count * sizeof(T));
-    }
-  }
-  buffer(buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  buffer(const buffer&) = delete;
-  buffer& operator=(const buffer&) = delete;
-  ~buffer() { give_device(data_); }
-  T* data() const { return data_; }
-
- private:
-  T* data_ = nullptr;
-};
-
 template <class T>
 struct tensors {
-  buffer<T> q, k, v, y, dq, dk, dv;
-  buffer<float> lse, average;
+  device_numbers<T> q, k, v, y, dq, dk, dv;
+  device_numbers<float> lse, average;
   tensors(const shape& s, index_t keys)
       : q(s.B * s.T * s.d),
         k(s.B * s.T * keys),
@@ -90,9 +58,9 @@ struct tensors {
 
 /// One shape in one type: everything a call needs, and the calls.
 template <class T>
-class timed_call {
+class whole_call {
  public:
-  explicit timed_call(const shape& s)
+  explicit whole_call(const shape& s)
       : s_(s),
         keys_(s.keys == 0 ? s.d : s.keys),
         bias_(bias_size(), 0.3f),
@@ -195,74 +163,38 @@ class timed_call {
 
   const shape& s_;
   index_t keys_;
-  buffer<T> bias_, dbias_, factor_, dfactor_;
+  device_numbers<T> bias_, dbias_, factor_, dfactor_;
   std::vector<tensors<T>> sets_;
 };
 
-constexpr const char* pass_name(bool backward) {
-  return backward ? "forward+backward" : "forward";
-}
-
 template <class T>
-void time_shape(const shape& s, const char* type, double copy_rate) {
-  const timed_call<T> call(s);
-  for (bool backward : {false, true}) {
-    const timing t = median_milliseconds([&](std::size_t round, void* stream) { call.run(round, backward, stream); });
-    const double copy_ms = call.bytes(backward) / copy_rate * 1e3;
-    double gemm_ms = 0;
+void visit_shape(const shape& s, const char* type, const call_visitor& visit) {
+  const whole_call<T> call(s);
+  for (const bool backward : {false, true}) {
+    timed_call one;
+    one.name = s.name;
+    one.type = type;
+    one.pass = backward ? "forward+backward" : "forward";
+    one.bytes = call.bytes(backward);
     // Forward is one product T x T x 2Bd; its gradient two of that size.
     if (s.call == op::full || s.call == op::factorized)
-      gemm_ms = (backward ? 3 : 1) * gemm_milliseconds(sizeof(T) == 2, s.T, 2 * s.B * s.d);
-    std::ostringstream line;
-    line << "\"case\": " << quoted(s.name) << ", \"type\": \"" << type << "\", \"pass\": \"" << pass_name(backward)
-         << "\", \"ms\": " << t.ms << ", \"copy_ms\": " << copy_ms << ", \"of_copy\": " << copy_ms / t.ms;
-    if (gemm_ms > 0) line << ", \"cublas_ms\": " << gemm_ms << ", \"of_cublas\": " << gemm_ms / t.ms;
-    line << ", \"calls\": " << t.calls << ", \"samples\": " << t.samples << ", \"late\": " << t.late;
-    write_line(line.str());
-    std::printf("%-40s %-5s %-17s %9.3f ms, copy %9.3f, cuBLAS %9.3f\n", s.name, type, pass_name(backward), t.ms,
-                copy_ms, gemm_ms);
-    std::fflush(stdout);
+      one.product = {sizeof(T) == 2, s.T, 2 * s.B * s.d, backward ? 3 : 1};
+    one.run = [&](std::size_t round, void* stream) { call.run(round, backward, stream); };
+    visit(one);
   }
-}
-
-template <class T>
-void call_once(const shape& s, const char* type, const call_listener& before) {
-  const timed_call<T> call(s);
-  for (bool backward : {false, true}) {
-    if (before) before(s.name, type, pass_name(backward));
-    call.run(0, backward, nullptr);
-  }
-  finish_device();
 }
 
 }  // namespace
 
-void list_shapes() {
-  for (const shape& s : shapes) std::printf("%s\n", s.name);
-}
-
-void call_each(const std::string& only, const call_listener& before) {
+void whole_calls(const std::string& only, const call_visitor& visit) {
   for (const shape& s : shapes) {
-    if (std::string(s.name).find(only) == std::string::npos) continue;
-    call_once<bfloat16>(s, "bf16", before);
-    call_once<float>(s, "f32", before);
+    if (!fits(s.name, only)) continue;
+    visit_shape<bfloat16>(s, "bf16", visit);
+    visit_shape<float>(s, "f32", visit);
   }
 }
-
-int write_timings(const std::string& only) {
-  const double copy_rate = copy_bytes_per_second();
-  std::ostringstream line;
-  line << "\"device\": " << quoted(device_name()) << ", \"copy_bytes_per_second\": " << std::setprecision(9)
-       << copy_rate;
-  write_line(line.str());
-  int timed = 0;
-  for (const shape& s : shapes) {
-    if (std::string(s.name).find(only) == std::string::npos) continue;
-    ++timed;
-    time_shape<bfloat16>(s, "bf16", copy_rate);
-    time_shape<float>(s, "f32", copy_rate);
-  }
-  return timed;
+void whole_calls(const name_listener& name) {
+  for (const shape& s : shapes) name(s.name);
 }
 
 }  // namespace aft::gpu
