@@ -70,9 +70,9 @@ def received(case, ranks, backward):
     # Two parts of a window or filter are in each other's reach, so that only what neighbours do not see is summed.
     gathered = 0 if case == "full" or (neighbours and ranks == 2) else others
     exchange = (rounds if gathered else 0) + neighbours
-    sums = gradients = 8 * 3 * d * (gathered + neighbours)
+    sums, gradients = 8 * 3 * d * (gathered + neighbours), 8 * 3 * d * (gathered or neighbours)
     near = {"local": 31 * (1 if causal else 2), "conv": 31}.get(case, 0)
-    count = 2 * rounds + (others if case == "full" else neighbours) + exchange
+    count = 2 * rounds + (2 * others if case == "full" else neighbours) + exchange
     if case == "full":
         size = 4 * 2 * d * (MODELLED - own)
         if backward:
@@ -81,7 +81,7 @@ def received(case, ranks, backward):
     size = 4 * 2 * d * near + sums
     if backward:
         filters = case == "conv"
-        return size + 4 * 2 * d * near + gradients + filters * 4 * 8 * 32 * ranks, count + neighbours + exchange + filters * rounds
+        return size + 4 * 2 * d * near + gradients + filters * 4 * 8 * 32 * ranks, count + neighbours + (rounds if gathered else neighbours) + filters * rounds
     return size, count
 
 

@@ -103,3 +103,19 @@ TEST_CASE("cut calls: full by blocks of batch elements") {
     check_split(types[seed % 2], s, random_numbers(s), cut);
   }
 }
+
+TEST_CASE("cut calls: the same bits whenever messages move") {
+  for (const op call : {op::full, op::simple, op::local, op::conv}) {
+    for (unsigned seed = 6000; seed < 6020; ++seed) {
+      const setup s = random_call(call, seed);
+      const numbers x = random_numbers(s);
+      const split_lengths cut = random_lengths(s, ranks[1 + seed % 4], seed);
+      const results forward = split_forward(dtype::f32, s, x, cut).joint,
+                    backward = split_backward(dtype::f32, s, x, cut).joint;
+      messages_wait() = true;
+      CHECK(first_difference(forward, split_forward(dtype::f32, s, x, cut).joint) == "");
+      CHECK(first_difference(backward, split_backward(dtype::f32, s, x, cut).joint) == "");
+      messages_wait() = false;
+    }
+  }
+}

@@ -183,3 +183,42 @@ TEST_CASE("keys beyond the range of an exponential do not make a call ask more o
     CHECK(strays == 0);
   }
 }
+
+TEST_CASE("each batch element has its own numbers, also where keys come in blocks of elements") {
+  // Two blocks of the dense call; the function's waits for all keys.
+  constexpr index_t B = 4, n = 3, channels = 1024, ranks = 2;
+  const auto numbers = [](index_t count, int shift) {
+    std::vector<float> x(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = std::sin(static_cast<float>(shift) + 0.7f * static_cast<float>(i));
+    return x;
+  };
+  std::vector<float> w = numbers(B * ranks * n * ranks * n, 7);
+  const auto run_all = [&](bool generated) {
+    std::vector<std::vector<float>> y(ranks, std::vector<float>(B * n * channels, NAN));
+    const auto group = aft::in_process::group(ranks);
+    std::vector<std::thread> threads;
+    for (index_t r = 0; r < ranks; ++r)
+      threads.emplace_back([&, r] {
+        std::vector<float> q = numbers(B * n * channels, static_cast<int>(r) + 1), k = q, v = q;
+        const auto part = [&](std::vector<float>& x) { return rows{x.data(), {B, n, channels}}; };
+        const aft::split exec{aft::cpu{.threads = 1}, group[static_cast<std::size_t>(r)]};
+        rows out = part(y[static_cast<std::size_t>(r)]);
+        const auto at = [&](index_t b, index_t t, index_t s) { return (b * ranks * n + t) * ranks * n + s; };
+        if (generated) {
+          const auto f = [&](index_t b, index_t, index_t t, index_t s0, std::span<float> row) noexcept {
+            for (std::size_t i = 0; i < row.size(); ++i) row[i] = w[static_cast<std::size_t>(at(b, t, s0)) + i];
+          };
+          return aft::full(exec, part(q), part(k), part(v), aft::generated_bias{1, f, aft::per_batch}, out);
+        }
+        const aft::tensor_view<float, 4> own{
+            w.data() + at(0, r * n, 0), {B, 1, n, ranks * n}, {at(1, 0, 0), 0, ranks * n, 1}};
+        aft::full(exec, part(q), part(k), part(v), aft::dense_bias{own}, out);
+      });
+    for (std::thread& t : threads) t.join();
+    return y;
+  };
+  const auto made = run_all(true);
+  CHECK(made == run_all(false));
+  CHECK(!std::isnan(made[1].back()));
+}

@@ -56,6 +56,11 @@ split_lengths random_lengths(const setup& raw, int ranks, unsigned seed) {
   return cut;
 }
 
+bool& messages_wait() {
+  static bool wait = false;
+  return wait;
+}
+
 split_results split_forward(dtype type, const setup& s, const numbers& x, const split_lengths& cut) {
   const split_functions& of = functions_of(type);
   return (on_device() ? of.device_forward : of.forward)(s, x, cut);

@@ -36,6 +36,9 @@ struct split_results {
 split_results split_forward(dtype type, const setup& s, const numbers& x, const split_lengths& cut);
 split_results split_backward(dtype type, const setup& s, const numbers& x, const split_lengths& cut);
 
+/// Whether messages that have begun move when they are waited for, as with a communicator that cannot begin them.
+bool& messages_wait();
+
 /// Fails the running test where a cut call does not meet the oracle of the whole.
 void check_split(dtype type, const setup& s, const numbers& x, const split_lengths& cut);
 

@@ -7,6 +7,8 @@
 #include <aft/distributed/in_process.hpp>
 
 #include <exception>
+#include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -32,10 +34,20 @@ struct counting_communicator {
     ++moved->messages;
     ranks.send_recv(out, to, in, from);
   }
-  in_process::started start_send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
+  /// Begun, or made by wait() where messages wait.
+  struct started {
+    std::optional<in_process::started> begun;
+    std::function<void()> made;
+    void wait() {
+      if (begun) return begun->wait();
+      made();
+    }
+  };
+  started start_send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
     moved->received += static_cast<index_t>(in.size());
     ++moved->messages;
-    return ranks.start_send_recv(out, to, in, from);
+    if (!messages_wait()) return {ranks.start_send_recv(out, to, in, from), {}};
+    return {std::nullopt, [of = ranks, out, to, in, from] { of.send_recv(out, to, in, from); }};
   }
   void abort() const { ranks.abort(); }
 };

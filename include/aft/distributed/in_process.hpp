@@ -123,7 +123,7 @@ class in_process::started {
  public:
   /// Until it has come.
   void wait() {
-    if (!in_.empty()) of_.take(from_, number_, in_);
+    if (!in_.empty()) of_.take(from_, number_, std::exchange(in_, {}));
   }
 
  private:

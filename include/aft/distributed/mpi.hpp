@@ -16,6 +16,22 @@
 
 namespace aft {
 
+namespace mpi_detail {
+/// A type of so many bytes, more than an int may count: pieces of `piece` bytes, and the rest. To be freed.
+inline MPI_Datatype bytes_as_one(std::size_t bytes, std::size_t piece) {
+  MPI_Datatype large{}, pieces[2]{}, all{};
+  MPI_Type_contiguous(static_cast<int>(piece), MPI_BYTE, &large);
+  MPI_Type_contiguous(static_cast<int>(bytes / piece), large, &pieces[0]);
+  MPI_Type_contiguous(static_cast<int>(bytes % piece), MPI_BYTE, &pieces[1]);
+  const int lengths[] = {1, 1};
+  const MPI_Aint places[] = {0, static_cast<MPI_Aint>(bytes / piece * piece)};
+  MPI_Type_create_struct(2, lengths, places, pieces, &all);
+  MPI_Type_commit(&all);
+  for (MPI_Datatype* part : {&large, &pieces[0], &pieces[1]}) MPI_Type_free(part);
+  return all;
+}
+}  // namespace mpi_detail
+
 /// A communicator (aft::communicator) over any MPI: `aft::split{aft::cpu{}, aft::mpi_ref{MPI_COMM_WORLD}}`. A handle;
 /// MPI is initialised before and finalised after its last call, by the caller.
 ///
@@ -39,11 +55,14 @@ struct mpi_ref {
     return n;
   }
 
-  /// `part` of every rank into `gathered`, in rank order. Parts of at most 1 GiB.
+  /// `part` of every rank into `gathered`, in rank order.
   void all_gather(std::span<const std::byte> part, std::span<std::byte> gathered) const {
-    if (part.size() > largest) throw communication_error("aft::mpi_ref: all_gather of more than 1 GiB a rank");
-    const int n = static_cast<int>(part.size());
-    require_success(MPI_Allgather(part.data(), n, MPI_BYTE, gathered.data(), n, MPI_BYTE, comm), "MPI_Allgather");
+    const bool many = part.size() > largest;
+    const int n = many ? 1 : static_cast<int>(part.size());
+    MPI_Datatype type = many ? mpi_detail::bytes_as_one(part.size(), largest) : MPI_BYTE;
+    const int code = MPI_Allgather(part.data(), n, type, gathered.data(), n, type, comm);
+    if (many) MPI_Type_free(&type);
+    require_success(code, "MPI_Allgather");
   }
 
   /// Longer messages than an int can count go in pieces of 1 GiB.

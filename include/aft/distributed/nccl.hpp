@@ -24,9 +24,9 @@ namespace aft {
 /// A handle; ncclComm_t and stream are the caller's, as is the current device, which has to be the communicator's.
 ///
 /// Bytes in device memory move from where they lie. Those in host memory go through memory of the device, taken from
-/// the stream's pool for the time of the message. Every message waits for its stream, so that nothing of it can be
-/// captured. Throws communication_error with NCCL's words when the communicator has failed, also by another rank's end;
-/// device_error with the CUDA error's name.
+/// the stream's pool for the time of the message. Every message ends by waiting for its stream, so that nothing of it
+/// can be captured. Throws communication_error with NCCL's words when the communicator has failed, also by another
+/// rank's end; device_error with the CUDA error's name.
 struct nccl_ref {
   ncclComm_t comm = nullptr;      ///< not owned
   cudaStream_t stream = nullptr;  ///< of all messages, not owned
@@ -58,7 +58,7 @@ struct nccl_ref {
   void send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const;
 
   class started;
-  /// As send_recv, without waiting for the stream.
+  /// As send_recv, without waiting for it to end. Bytes of the host wait for the messages before them.
   started start_send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const;
 
   /// Ends what the other ranks wait for. The communicator is of no use after it.
@@ -87,6 +87,8 @@ struct nccl_ref {
     }
 
     void* data() const { return data_; }
+    /// Whether it stands for bytes of the host.
+    bool owned() const { return owned_; }
     void fill(std::span<const std::byte> from) const { copy(data_, from.data(), from.size(), cudaMemcpyHostToDevice); }
     /// After wait(), as a copy to memory that is not pinned keeps the caller until all before it is done.
     void empty_into(std::span<std::byte> to) const {
@@ -142,6 +144,9 @@ class nccl_ref::started {
   started(const nccl_ref& of, std::span<const std::byte> out, int to, std::span<std::byte> in, int from)
       : of_(of), in_(in), sent_(out, of.stream), received_(in, of.stream) {
     if (out.empty() && in.empty()) return;
+    // Copies of memory that is not pinned keep the caller until the stream has come to them, and would not hear of a
+    // rank that is gone.
+    if (sent_.owned()) of.wait();
     sent_.fill(out);
     require_success(ncclGroupStart(), "ncclGroupStart");
     const ncclResult_t send =

@@ -14,6 +14,8 @@
 using namespace aft::test;
 using aft::index_t;
 
+static_assert(aft::starting_communicator<const aft::mpi_ref>);
+
 namespace {
 
 /// MPI for as long as the program lives.
@@ -109,6 +111,16 @@ TEST_CASE("processes give the bits of threads") {
       compare(s);
     }
   }
+}
+
+TEST_CASE("records of more bytes than an int counts are gathered in one") {
+  // Thirteen bytes as three pieces of four and a rest.
+  MPI_Datatype type = aft::mpi_detail::bytes_as_one(13, 4);
+  std::vector<char> own(13), all(13 * static_cast<std::size_t>(rank_count()));
+  for (std::size_t i = 0; i < own.size(); ++i) own[i] = static_cast<char>(100 * own_rank() / 7 + i);
+  MPI_Allgather(own.data(), 1, type, all.data(), 1, type, MPI_COMM_WORLD);
+  MPI_Type_free(&type);
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<char>(100 * (i / 13) / 7 + i % 13));
 }
 
 TEST_CASE("an error of one process is thrown by all") {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-static_assert(aft::communicator<const aft::nccl_ref>);
+static_assert(aft::starting_communicator<const aft::nccl_ref>);
 
 namespace {
 

@@ -121,8 +121,8 @@ class near_keys {
   /// 4 a column.
   index_t blocks() const {
     constexpr index_t most = 4, columns = 2048;
-    const index_t B = x_->local.B, d = max_of(x_->local.d, index_t{1});
-    return max_of(min_of(most, B * d / columns), min_of(B, index_t{1}));
+    const index_t B = x_->local.B;
+    return max_of(min_of(min_of(most, B), B * x_->local.d / columns), min_of(B, index_t{1}));
   }
   /// The batch elements of block i.
   positions block(index_t i) const { return {x_->local.B * i / blocks(), x_->local.B * (i + 1) / blocks()}; }

@@ -17,7 +17,7 @@ struct near_gradients {
 
 /// What every rank's rows give to the keys of every other rank. Received: for each own key that is near to another rank
 /// hk + d numbers of the arithmetic type (of the gradients that are wanted, and the row of a factor), and B (hk + 2 d)
-/// doubles from each rank, where those go to all, or to which own keys beside near ones are far.
+/// doubles from each rank, where those go to all, or from each to which own keys are far.
 template <class C>
 class key_returns {
  public:
@@ -96,8 +96,9 @@ class key_returns {
     const part& x = *x_;
     const cut& where = x.where;
     if (where.gathers_sums()) {
+      // The same for whoever has such keys, also beside near ones.
       if (!gives_sums()) own_far().clear();
-      ranks.all_gather(bytes_of(own_far()), received_.bytes_of(received_.size()));
+      return ranks.all_gather(bytes_of(own_far()), received_.bytes_of(received_.size()));
     }
     const int n = x.ranks();
     for (int shift = 1; shift < n; ++shift) {

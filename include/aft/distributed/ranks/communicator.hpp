@@ -31,8 +31,11 @@ class [[gnu::visibility("default")]] communication_error : public std::runtime_e
 ///   start_send_recv(out, to, in, from)   begins the same and returns something whose wait() ends it
 ///   abort()                              lets the waiting calls of all ranks fail; called when one rank cannot go on
 ///
-/// The spans of a message that has begun belong to it until its wait() is over, and other messages are made meanwhile;
-/// those of one rank to another arrive in the order in which they began. Without it calls wait for each message.
+/// The spans of a message that has begun belong to it until its wait() is over. Between the two a rank works, begins
+/// other messages, and makes all_gather and send_recv, which count in the order: messages of one rank to another arrive
+/// in the order in which they began. After a failure what has begun is destroyed without a wait(), and its spans are
+/// freed as soon as abort() has returned: whoever has start_send_recv and lets others read or write them then, ends
+/// that there. Without start_send_recv calls wait for each message.
 template <class X>
 concept communicator = requires(X& x, std::span<const std::byte> out, std::span<std::byte> in, int rank) {
   { x.rank() } -> std::convertible_to<int>;
@@ -51,8 +54,8 @@ concept starting_communicator = communicator<X> &&
 inline namespace AFT_ISA {
 namespace distributed {
 
-/// A send_recv that has begun, or for which there is no time like its end. One that is given up is not waited for: its
-/// rank calls abort().
+/// A send_recv that has begun; of a communicator that cannot begin one, it is made by wait(). One that is given up is
+/// not waited for: its rank calls abort().
 class transfer {
  public:
   transfer() = default;
@@ -88,7 +91,8 @@ class transfer {
     of(X& x, std::span<const std::byte> out, int to, std::span<std::byte> in, int from)
         : begun(x.start_send_recv(out, to, in, from)) {}
     void wait() override { begun.wait(); }
-    decltype(std::declval<X&>().start_send_recv({}, 0, {}, 0)) begun;
+    decltype(std::declval<X&>().start_send_recv(std::declval<std::span<const std::byte>>(), 0,
+                                                std::declval<std::span<std::byte>>(), 0)) begun;
   };
 
   std::unique_ptr<pending> pending_;
