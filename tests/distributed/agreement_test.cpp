@@ -15,7 +15,7 @@
 #include <thread>
 
 using aft::index_t;
-using rows = aft::tensor_view<float, 3>;
+using sequence_view = aft::tensor_view<float, 3>;
 
 namespace {
 
@@ -52,7 +52,7 @@ outcome on_ranks(int size, const std::function<void(int, aft::in_process)>& f) {
 struct tensors {
   std::vector<float> q = std::vector<float>(T * d, 1), k = q, v = q, y = std::vector<float>(T * d, 7);
   std::vector<float> w = std::vector<float>(T * 3 * T, 0.5f);
-  rows view(std::vector<float>& x, index_t length = T) { return rows{x.data(), {1, length, d}}; }
+  sequence_view view(std::vector<float>& x, index_t length = T) { return sequence_view{x.data(), {1, length, d}}; }
   bool untouched() const {
     return std::all_of(y.begin(), y.end(), [](float e) { return e == 7; });
   }
@@ -198,6 +198,53 @@ TEST_CASE("a group that is aborted lets waiting ranks go") {
   });
   CHECK_FALSE(out.other[0].empty());
   CHECK(out.other[1].empty());
+}
+
+TEST_CASE("ranks that ask for gradients of other shapes are told so") {
+  // A filter that both heads share: the gradient of each head, or of both together.
+  std::vector<tensors> all(3);
+  const outcome out = on_ranks(3, [&](int rank, aft::in_process comm) {
+    tensors& x = all[static_cast<std::size_t>(rank)];
+    const aft::tensor_view<const float, 2> filter{x.w.data(), {2, 3}, {0, 1}};
+    std::vector<float> gradient(6, 7);
+    const aft::tensor_view<float, 2> dfilter{gradient.data(), {rank == 1 ? 1 : 2, 3}};
+    aft::conv_backward(aft::split{aft::cpu{.threads = 1}, comm}, x.view(x.q), x.view(x.k), x.view(x.v), filter,
+                       x.view(x.q), x.view(x.y), aft::no_grad, aft::no_grad, dfilter);
+    CHECK(gradient == std::vector<float>(6, 7));
+  });
+  expect_all(out.shape, "rank 1: aft::conv_backward: its operator, options, lengths or shapes are not those of rank 0");
+  for (const tensors& x : all) CHECK(x.untouched());
+}
+
+TEST_CASE("a connection that fails before data moves lets the other ranks go") {
+  /// Whose n-th record fails.
+  struct failing {
+    aft::in_process of;
+    int* left;
+    int rank() const { return of.rank(); }
+    int size() const { return of.size(); }
+    void all_gather(std::span<const std::byte> part, std::span<std::byte> gathered) const {
+      if (of.rank() == 1 && (*left)-- == 0) throw aft::communication_error("the wire is cut");
+      of.all_gather(part, gathered);
+    }
+    void send_recv(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) const {
+      of.send_recv(out, to, in, from);
+    }
+    void abort() const { of.abort(); }
+  };
+  for (const int records : {0, 1}) {
+    std::vector<tensors> all(3);
+    std::vector<int> left(3, records);
+    const outcome out = on_ranks(3, [&](int rank, aft::in_process comm) {
+      tensors& x = all[static_cast<std::size_t>(rank)];
+      const failing cut{comm, &left[static_cast<std::size_t>(rank)]};
+      aft::simple(aft::split{aft::cpu{.threads = 1}, cut}, x.view(x.q), x.view(x.k), x.view(x.v), x.view(x.y));
+    });
+    CHECK(out.other[1] == "the wire is cut");
+    for (const std::size_t r : {std::size_t{0}, std::size_t{2}})
+      CHECK(out.other[r] == "aft::in_process: another rank gave up");
+    for (const tensors& x : all) CHECK(x.untouched());
+  }
 }
 
 TEST_CASE("calls after one that failed go on with the same group") {

@@ -223,3 +223,24 @@ TEST_CASE("what one batch element holds does not change the bits of another's gr
     }
   }
 }
+
+TEST_CASE("a gate that takes a part of a row out of the range, and not the row") {
+  // Three cells of a grid on two ranks; the first sees its own large value by a filter and two as large as far ones.
+  const double size = 3e38;
+  setup s{.call = op::conv, .B = 1, .Tq = 3, .Tk = 3, .d = 1, .hk = 1, .H = 1};
+  s.grid = {3, 1};
+  s.taps = {1, 1};
+  s.gate_fn = aft::gate::identity;
+  s.save = false;
+  numbers x = random_numbers(s);
+  x.q = {4, 4, 4};
+  x.k = {0, -0.5, -0.5};
+  x.v = {size, -size, -size};
+  x.r = {0.25};
+  const split_results got = split_forward(dtype::f32, s, x, {{1, 2}, {1, 2}});
+  CHECK(got.thrown == std::vector<std::string>{"", ""});
+  const double own = std::exp(0.25), others = 2 * std::exp(-0.5);
+  const double y = 4 * size * (own - others) / (own + others);
+  // Eight units of the terms' size.
+  CHECK(std::fabs(static_cast<double>(got.joint.y[0]) - y) <= 8 * 0x1p-24 * 4 * size);
+}

@@ -323,6 +323,20 @@ TEST_CASE("extremes: gradients of values whose differences lie beyond the range"
         }
 }
 
+TEST_CASE("extremes: gradients of rows that see one huge value each, which is taken off itself") {
+  // The two terms of dk, dv v and what the rows' averages make, are beyond the range, and their difference is not.
+  for (setup s : operators(9))
+    for (bool save : {false, true})
+      for (auto type : all_types) {
+        s.save = save;
+        numbers x = random_numbers(s);
+        for (std::size_t i = 0; i < x.k.size(); ++i) x.k[i] = 40 * static_cast<double>(i / 4 % 9);
+        for (std::size_t i = 0; i < x.v.size(); ++i) x.v[i] = 0.4 * largest(type) * (static_cast<double>(i % 3) - 1);
+        for (double& g : x.dy) g = g > 0 ? 8 : -8;
+        check_backward(type, s, x);
+      }
+}
+
 TEST_CASE("extremes: gates of arguments at the ends of the range") {
   for (auto g : {gate::none, gate::identity, gate::sigmoid, gate::relu, gate::tanh, gate::silu})
     for (auto type : all_types) {

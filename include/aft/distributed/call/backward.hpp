@@ -86,8 +86,9 @@ bool stage_incoming(const part& x, const backward_memory<C>& m) {
       to[2 * c] = static_cast<C>(scaled);
       const double second = finite ? m.lift[b] * scaled * (A * inverse - far_part[c] * inverse) : 0;
       to[2 * c + 1] = static_cast<C>(second);
-      if (std::isfinite(scaled) && std::fabs(second) > static_cast<double>((std::numeric_limits<C>::max)()) &&
-          m.lift[b] == 1) {
+      // With room for a gate, by which the kernels multiply it.
+      const double most = static_cast<double>((std::numeric_limits<C>::max)()) * 0x1p-24;
+      if (std::isfinite(scaled) && std::fabs(second) > most && m.lift[b] == 1) {
         m.lift[b] = 0x1p-60;
         fits = false;
       }

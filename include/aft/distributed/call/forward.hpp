@@ -40,10 +40,15 @@ struct forward_memory {
 template <class C>
 void join_row(const C* pairs, const C* shares, const double* more, const double* x, index_t n, C* to) {
   for (index_t c = 0; c < n; ++c) {
-    const double Z = 1 + more[c] * static_cast<double>(shares[2 * c + 1]);
+    const double P = static_cast<double>(shares[2 * c + 1]), Z = 1 + more[c] * P;
     // Divided first: of values at the end of the range no product may be taken.
     const double far_part = x[c] * (more[c] * static_cast<double>(pairs[2 * c + 1]) / Z);
-    to[c] = static_cast<C>(static_cast<double>(pairs[2 * c]) / Z + far_part);
+    double joint = static_cast<double>(pairs[2 * c]) / Z + far_part;
+    // A gate may take the kernels' own part out of the range and the row not: then it comes last.
+    if (!(std::fabs(joint) <= static_cast<double>((std::numeric_limits<C>::max)())) && P > 0)
+      joint = static_cast<double>(pairs[2 * c + 1]) / P *
+              (static_cast<double>(shares[2 * c]) / Z + x[c] * (more[c] * P / Z));
+    to[c] = static_cast<C>(joint);
   }
 }
 

@@ -68,12 +68,17 @@ class [[gnu::visibility("default")]] rank_out_of_memory : public std::bad_alloc 
   std::shared_ptr<const std::string> text_;  // copying an exception must not throw
 };
 
-/// One record of every rank, in rank order.
+/// One record of every rank, in rank order. Where that fails, the others may have theirs and wait for what comes next.
 template <class Record>
 std::vector<Record> all_of(const communicator_ref& ranks, const Record& own) {
-  std::vector<Record> all(static_cast<std::size_t>(ranks.size()));
-  ranks.all_gather(std::as_bytes(std::span<const Record>(&own, 1)), std::as_writable_bytes(std::span<Record>(all)));
-  return all;
+  try {
+    std::vector<Record> all(static_cast<std::size_t>(ranks.size()));
+    ranks.all_gather(std::as_bytes(std::span<const Record>(&own, 1)), std::as_writable_bytes(std::span<Record>(all)));
+    return all;
+  } catch (...) {
+    ranks.abort();
+    throw;
+  }
 }
 
 /// What `prepare` throws becomes a record, so that the others can be told.
@@ -151,11 +156,14 @@ inline void add_lengths(digest& d, const any_view& v) {
     d.add(first == 0 ? 1 : v->extent(0));
     for (std::size_t i = first + 1; i < v->rank(); ++i) d.add(v->extent(i));
   }
-  add_extents(d, c.bias.u.view, 0, 3);
-  add_extents(d, c.bias.v.view, 0, 3);
-  add_extents(d, c.bias.r.view, 0, 4);
-  const any_view& w = c.bias.w.view;
-  add_extents(d, w, 0, w.rank() < 2 ? 0 : w.rank() - 2);
+  // Of gradients too, of which an extent of 1 asks for a sum.
+  for (const checks::bias_arguments* b : {&c.bias, &c.dbias}) {
+    add_extents(d, b->u.view, 0, 3);
+    add_extents(d, b->v.view, 0, 3);
+    add_extents(d, b->r.view, 0, 4);
+    const any_view& w = b->w.view;
+    add_extents(d, w, 0, w.rank() < 2 ? 0 : w.rank() - 2);
+  }
   add_lengths(d, c.key_lengths.view);
   add_lengths(d, c.query_lengths.view);
   return d.value();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file launch/stream.cuh  The launches of a call that goes on from slots, and of what is done with slots.
 ///
-/// None needs scratch or the host's look at a slot, so a captured call can be replayed: it goes on where the slots are.
+/// None needs the host's look at a slot, so a captured call can be replayed: it goes on where the slots are.
 #pragma once
 
 #include "../device/runtime.cuh"
 #include "../plan/to_call.cuh"
 #include "../stream/copies.cuh"
-#include "../stream/forward.cuh"
+#include "../stream/full.cuh"
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
@@ -26,14 +26,26 @@ inline device_slots to_slots(const stream_ref& s) {
   return all_slots;
 }
 
-/// One launch where a block has all channels of a slot, else one more that moves the positions; packed sequences come
-/// in launches of most_sequences.
+/// Blocks that share a row of aft::full: where elements and channels leave half of the multiprocessors without one, and
+/// slots have room for more than a part. Their sums take scratch, at most so many bytes.
+template <class C>
+index_t blocks_of_row(const problem& p, const stream_elements& elements) {
+  constexpr index_t most_bytes = index_t{64} << 20;
+  const index_t parts = min_of(ceil_div(p.stream->spec.layout().kept, part_positions), index_t{stream_parts});
+  const index_t bytes = p.B * p.Tq * parts * elements.blocks * elements.channels * index_t{sizeof(key_sum<C>)};
+  const bool few = 2 * p.B * elements.blocks <= multiprocessors();
+  return few && !elements.packed && bytes <= most_bytes ? parts : 1;
+}
+
+/// One launch where a block has all channels of a slot, else one more that moves the positions, and of few slots of
+/// aft::full another that joins the parts of rows; packed sequences come in launches of most_sequences.
 template <class C>
 void stream_forward(const problem& p, const call_stream& stream) {
   if (p.Tq == 0) return;
   const device_call<C> call = to_call<C>(p);
   const device_slots all_slots = to_slots(*p.stream);
-  static_assert(sizeof call + sizeof all_slots + sizeof(stream_elements) <= 4096, "more than every device takes");
+  static_assert(sizeof call + sizeof all_slots + sizeof(stream_elements) + sizeof(part_sums<C>) <= 4096,
+                "more than every device takes");
   const bool full = p.stream->spec.op() == stream_operator::full;
   stream_elements elements;
   elements.packed = p.packed != nullptr;
@@ -41,6 +53,19 @@ void stream_forward(const problem& p, const call_stream& stream) {
   elements.channels = full ? warp_size : min_of(whole, index_t{stream_threads});
   elements.blocks = ceil_div(p.d, elements.channels);
   const int threads = full ? warp_size * stream_warps : static_cast<int>(elements.channels);
+  const index_t parts = full ? blocks_of_row<C>(p, elements) : 1;
+  if (parts > 1) {
+    elements.count = p.elements();
+    device_scratch memory(stream);
+    part_sums<C> sums{nullptr, parts, elements.blocks * elements.channels};
+    memory.reserve(sums.data, p.B * p.Tq * parts * sums.channels);
+    memory.allocate();
+    stream.launch(stream_full_parts_kernel<C>, p.B * elements.blocks * parts, threads, call, all_slots, elements, sums);
+    stream.launch(stream_full_rows_kernel<C>, ceil_div(p.B * elements.blocks * p.Tq, index_t{stream_warps}), threads,
+                  call, all_slots, elements, sums);
+    stream.launch_each(stream_position_kernel<C>, elements.count, stream_threads, call, all_slots, elements);
+    return;
+  }
   const index_t step = elements.packed ? index_t{most_sequences} : p.elements();
   for (; elements.first < p.elements(); elements.first += step) {
     elements.count = min_of(step, p.elements() - elements.first);

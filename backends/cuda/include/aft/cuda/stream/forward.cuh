@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file stream/forward.cuh  Calls that go on from slots: a block for an element and some of its channels.
+/// @file stream/forward.cuh  Calls of aft::simple, aft::local and aft::conv that go on from slots: a block for an
+/// element and some of its channels.
 ///
 /// A position changes the fold that the next one starts from, so a channel's positions are one thread's, in their
-/// order; threads side by side have channels side by side. aft::full keeps all positions and folds none: its rows do
-/// not wait for each other, and a row is dealt to the warps of a block, which take its blocks of keys in turns.
+/// order; threads side by side have channels side by side. aft::full: see full.cuh.
 #pragma once
 
 #include "row_sum.cuh"
@@ -12,9 +12,7 @@ namespace aft::inline AFT_ISA::cuda_impl {
 
 /// Channels of a block, at most; with fewer of them a call is one launch. Not measured.
 inline constexpr int stream_threads = 256;
-/// Warps that share the keys of a row of aft::full. Part of a result's bits. Not measured.
-inline constexpr int stream_warps = 8;
-
+/// Of a position that there is no room for.
 template <class C>
 AFT_DEVICE row_result<C> unknown_row() {
   row_result<C> result;
@@ -70,7 +68,6 @@ AFT_DEVICE void continue_channel(const device_call<C>& p, const device_slots& al
   if (taken > 0) fold.write(at.slot, all_slots.channels, c);
 }
 
-/// aft::simple, aft::local and aft::conv.
 template <class C>
 AFT_KERNEL(stream_threads, 1)
 stream_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots all_slots,
@@ -82,57 +79,6 @@ stream_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_s
   if (elements.blocks > 1) return;
   sync();
   if (thread_index() == 0) move_position(all_slots, at);
-}
-
-template <class C>
-struct stream_buffers {
-  key_sum<C> sums[stream_warps][warp_size];
-};
-
-/// aft::full.
-template <class C>
-AFT_KERNEL(warp_size* stream_warps, 1)
-stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots all_slots,
-                   const AFT_PARAMETER stream_elements elements) {
-  auto& buffers = shared<stream_buffers<C>>();
-  const index_t element = block_index() / elements.blocks;
-  const slot_place at = slot_place::of(p, all_slots, elements, element);
-  if (at.skipped) return;
-  const int warp = thread_index() / warp_size, lane = thread_index() % warp_size;
-  const index_t c = (block_index() - element * elements.blocks) * elements.channels + lane;
-  const bool exists = c < p.d;
-  const index_t taken = at.taken(all_slots);
-  const index_t head = exists ? c / (p.d / p.bias.heads) : 0;
-  const kept_keys<C> kept(all_slots, at.slot, exists ? c : 0);
-  for (index_t i = warp; exists && i < taken; i += stream_warps) {
-    const C key = load_key(p, at.b, at.first_row + i, c);
-    const C value = key == -number<C>::infinity ? C(0) : load<C>(p.v, p.positions, at.b, at.first_row + i, c);
-    kept.keep(at.position + i, key, value);
-  }
-  sync();
-  for (index_t i = 0; i < at.rows; ++i) {
-    const stream_row<C> row{at.element, head, at.position + i, 0};
-    if (i < taken) {
-      key_sum<C> sum;
-      for (index_t block = warp; exists && block <= row.position / kept_block; block += stream_warps)
-        sum = merge(sum, sum_of_block(p, row, kept, block));
-      buffers.sums[warp][lane] = sum;
-      sync();
-    }
-    if (warp == 0 && exists) {
-      row_result<C> result;
-      if (i < taken) {
-        key_sum<C> sum;
-        for (int w = 0; w < stream_warps; ++w) sum = merge(sum, buffers.sums[w][lane]);
-        result = proven(sum) ? result_of_sum(sum) : exact_stream_row(p, row, kept, slot_fold<C>{});
-      } else if (i < at.length) {
-        result = unknown_row<C>();
-      }
-      row_epilogue(p, at.b, at.first_row + i, c, result);
-    }
-    if (i < taken) sync();
-  }
-  if (elements.blocks == 1 && thread_index() == 0) move_position(all_slots, at);
 }
 
 /// The positions of slots whose channels several blocks have gone through.

@@ -122,9 +122,17 @@ inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, i
     const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
     const vec<C> v = load(keys.v.row(r) + i);
     vec<C> dk = mul_add(dv, v - past.centre, -rest);
-    if (const auto beyond = difference_overflows<C>(v, past.centre); xsimd::any(beyond)) {
-      const vec<C> half(C(0.5));
-      dk = xsimd::select(beyond, mul_add(dv, v * half - past.centre * half, -rest * half) * vec<C>(C(2)), dk);
+    const vec<C> largest(exp_constants<C>::largest);
+    if (const auto within = (xsimd::abs)(dk) <= largest; !xsimd::all(within)) {
+      // Both terms may leave the range where their difference does not: in a unit that leaves them room, and where dv
+      // is small as it is, so that nothing of it is lost.
+      const vec<C> half(C(0.5)), room(C(64));
+      const auto large = ((xsimd::abs)(dv) > vec<C>(C(1))) | ((xsimd::abs)(rest) > largest);
+      const vec<C> unit = xsimd::select(large, room, zero);
+      const vec<C> low_dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power - unit);
+      const vec<C> low_rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power - unit) * half;
+      const vec<C> low = mul_add(low_dv, v * half - past.centre * half, -low_rest);
+      dk = xsimd::select(within, dk, raise<C>(low, unit + vec<C>(C(1))));
     }
     keys.put_gradient(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
   }
