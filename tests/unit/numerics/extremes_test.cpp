@@ -323,6 +323,20 @@ TEST_CASE("extremes: gradients of values whose differences lie beyond the range"
         }
 }
 
+TEST_CASE("extremes: gradients of biases in the thousands beside keys so large that no digit of a sum is theirs") {
+  // One key has all of the weight, 1 to the last place, and the rest of the logit is w alone.
+  for (auto type : {aft::dtype::f32, aft::dtype::f64})
+    for (double size : {1e9, 1e15, 1e30})
+      for (double w : {-3000., 350., 1000., 2000., 4093.}) {
+        const setup s{
+            .call = op::full, .B = 1, .Tq = 1, .Tk = 2, .d = 1, .hk = 1, .H = 1, .gate_fn = gate::none, .save = false};
+        numbers x = random_numbers(s);
+        x.k = {size, -size};
+        x.w = {w, 0.5};
+        check_backward(type, s, x);
+      }
+}
+
 TEST_CASE("extremes: gradients of rows that see one huge value each, which is taken off itself") {
   // The two terms of dk, dv v and what the rows' averages make, are beyond the range, and their difference is not.
   for (setup s : operators(9))

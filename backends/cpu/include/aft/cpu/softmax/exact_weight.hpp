@@ -53,10 +53,12 @@ inline exact_factor<C> exact_weight(const vec<C>& key, const vec<C>& weight, con
     const vec<C> x = vec<C>(C(2)) * difference.hi;
     // Relative to the row before it is cut: beside a row far below 0 the end of exp's range is no small number.
     const vec<C> row = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_hi), x);
-    // In the base of the other factors; what may be infinite lies beyond the range anyway.
-    const vec<C> excess = max_ignoring_nan<C>(x, vec<C>(C(-4) * exp_constants<C>::range)) * vec<C>(base_excess<C>);
-    const vec<C> rest = mul_add(difference.lo, vec<C>(C(2)), excess);
-    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), row + rest);
+    // In the base of the other factors, the rest too: beside huge keys all of w is in it. What may be infinite lies
+    // beyond the range anyway.
+    const vec<C> two(C(2)), whole = mul_add(difference.lo, two, x);
+    const vec<C> excess = max_ignoring_nan<C>(whole, vec<C>(C(-4) * exp_constants<C>::range)) * vec<C>(base_excess<C>);
+    const vec<C> sum = mul_add(difference.lo, two, row);
+    const vec<C> relative = mul_add(exponent, vec<C>(-exp_constants<C>::ln2_lo), sum) + excess;
     // Visible logits do not exceed their row's maximum but by its rounding; NaN stays.
     const vec<C> cap(C(8));
     const vec<C> low = xsimd::select(relative < -range, -range, relative);
