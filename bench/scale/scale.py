@@ -67,8 +67,7 @@ def received(case, ranks, backward):
     # Records of all ranks take rounds, in which what a rank has doubles.
     rounds = math.ceil(math.log2(ranks))
     neighbours = min(2, others) if case in ("local", "conv") else 0
-    # Two parts of a window or filter are in each other's reach, so that only what neighbours do not see is summed.
-    gathered = 0 if case == "full" or (neighbours and ranks == 2) else others
+    gathered = 0 if case == "full" else others
     exchange = (rounds if gathered else 0) + neighbours
     sums, gradients = 8 * 3 * d * (gathered + neighbours), 8 * 3 * d * (gathered or neighbours)
     near = {"local": 31 * (1 if causal else 2), "conv": 31}.get(case, 0)

@@ -85,8 +85,7 @@ void write_results(const part& x, const forward_memory<C>& m) {
   });
 }
 
-/// Rows that go by pieces. Where keys out of reach do not count, those that reach for no other rank's keys go while
-/// these are on their way.
+/// Rows that go by pieces: those that reach for no other rank's keys while these are on their way.
 template <class C>
 void run_pieces(const part& x, forward_memory<C>& m, const kernels& run, const communicator_ref& ranks) {
   const auto run_piece = [&](piece i) {
@@ -97,11 +96,12 @@ void run_pieces(const part& x, forward_memory<C>& m, const kernels& run, const c
     run.forward(p);
   };
   m.pieces.keep_queries();
-  const bool apart = !x.where.counts_far();
-  if (apart) run_piece(piece::all);
-  m.keys.finish(ranks);
-  m.pieces.find_sums(m.keys, m.own, run);
-  if (!apart) run_piece(piece::all);
+  const bool apart = m.pieces.all_wait_for_none();
+  if (!apart) m.keys.finish(ranks);
+  m.pieces.find_sum_of_all(m.keys, m.own, run);
+  run_piece(piece::all);
+  if (apart) m.keys.finish(ranks);
+  m.pieces.find_sums_of_edges(m.keys, m.own, run);
   run_piece(piece::first);
   run_piece(piece::last);
 }

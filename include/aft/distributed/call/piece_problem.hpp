@@ -36,34 +36,46 @@ class piece_sums {
     }
   }
 
-  void find_sums(const near_keys& keys, const own_keys<C>& own, const kernels& run) const {
+  /// Whether the sums for all rows follow from those of whole parts, so that they wait for no keys of others.
+  bool all_wait_for_none() const { return !joins() || x_->where.gathers_sums(); }
+
+  /// The sum for all rows, to which every key of others is far.
+  void find_sum_of_all(const near_keys& keys, const own_keys<C>& own, const kernels& run) const {
+    if (!joins()) return;
+    const part& x = *x_;
+    const far_sum all = sums_of(piece::all);
+    all.clear();
+    if (x.where.gathers_sums()) {
+      for (int r = 0; r < x.ranks(); ++r)
+        if (x.where.gives_whole(r) && (x.where.causal() ? r < x.rank : r != x.rank)) all.merge(keys.whole_of(r));
+      return;
+    }
+    if (x.where.has_far(x.rank)) all.merge(keys.total());
+    if (others_before().count() > 0) fold(others_before(), keys.before, own, run, all);
+    if (others_behind().count() > 0) fold(others_behind(), keys.behind, own, run, all);
+  }
+
+  /// Those for the rows at the edges.
+  void find_sums_of_edges(const near_keys& keys, const own_keys<C>& own, const kernels& run) const {
     if (!joins()) return;
     const part& x = *x_;
     const auto regions = x.regions();
-    const far_sum all = sums_of(piece::all), first = sums_of(piece::first), last = sums_of(piece::last);
-    for (const far_sum& to : {all, first, last}) {
+    const far_sum first = sums_of(piece::first), last = sums_of(piece::last);
+    for (const far_sum& to : {first, last}) {
       to.clear();
       if (x.where.has_far(x.rank)) to.merge(keys.total());
     }
     const positions before = others_before(), behind = others_behind();
-    if (before.count() > 0) {
-      // Not merged from what was added: each sum has its parts in the order of positions.
-      fold(before, keys.before, own, run, all);
-      if (x.pieces.last > 0) fold(before, keys.before, own, run, last);
-    }
+    if (before.count() > 0 && x.pieces.last > 0) fold(before, keys.before, own, run, last);
     for (std::size_t i = 0; x.has_far_own_keys() && i < regions.size(); ++i) {
       if (x.pieces.first > 0 && regions[i].first >= x.pieces.before.last) first.merge(keys.sum_of(i));
       if (x.pieces.last > 0 && regions[i].last <= x.pieces.behind.first) last.merge(keys.sum_of(i));
     }
-    if (behind.count() > 0) {
-      fold(behind, keys.behind, own, run, all);
-      if (x.pieces.first > 0) fold(behind, keys.behind, own, run, first);
-    }
+    if (behind.count() > 0 && x.pieces.first > 0) fold(behind, keys.behind, own, run, first);
   }
 
-  void make_room() const {
-    if (!joins()) return;
-    for (const piece i : {piece::all, piece::first, piece::last}) sums_of(i).make_room();
+  void make_room(piece i) const {
+    if (joins()) sums_of(i).make_room();
   }
 
   /// Makes p the call of a piece; false where it has no rows.

@@ -45,7 +45,7 @@ class cut {
       bool excluded)
       : queries_(parts_of(queries)), keys_(parts_of(keys)), reach_(reach), causal_(causal), sums_(!excluded) {
     for (int r = 0; r < size(); ++r) near_.push_back(find_near(r, reach));
-    gathers_sums_ = any_sends_whole();
+    gathers_sums_ = any_sends();
   }
 
   int size() const { return static_cast<int>(queries_.size()); }
@@ -78,18 +78,20 @@ class cut {
   }
   /// Whether all keys of rank `from` are: then their sum is the same for whoever sees them so.
   bool sends_whole(int from, int of) const { return is_far(keys(from), of); }
-  /// The first rank but itself from whose rows all keys of rank `from` are far, or -1.
-  int first_to_whole(int from) const {
-    for (int r = 0; r < size(); ++r)
-      if (r != from && sends_whole(from, r)) return r;
-    return -1;
-  }
-  /// Whether such sums go to all ranks at once.
+  /// Whether sums of whole parts go to all ranks at once.
   bool gathers_sums() const { return gathers_sums_; }
-  /// Whether rank `from` sends rank `of` a sum of its own, of what that one does not see one by one.
-  bool sends_rest(int from, int of) const {
-    return from != of && sends_sums(from, of) && !(gathers_sums_ && sends_whole(from, of));
+  /// Whether rank `from` gives the sum of its part then: rows inside of others see all of it as far, or may.
+  bool gives_whole(int from) const {
+    if (!gathers_sums_ || keys(from).count() == 0) return false;
+    // The next rank first, which mostly says so; itself where its own keys are far from its rows.
+    for (int i = 1; i <= size(); ++i) {
+      const int r = (from + i) % size();
+      if (sends_whole(from, r) || (r != from && queries(r).count() > 0 && (!causal_ || r > from))) return true;
+    }
+    return false;
   }
+  /// Whether rank `from` makes a sum for rank `of` alone, of what that one does not see one by one; also for itself.
+  bool sends_rest(int from, int of) const { return sends_sums(from, of) && !(gathers_sums_ && sends_whole(from, of)); }
   bool sends_any(int from) const {
     for (int r = 0; r < size(); ++r)
       if (sends_sums(from, r)) return true;
@@ -130,14 +132,12 @@ class cut {
   }
 
   /// Of the first and the last rank with keys, which are the farthest from others.
-  bool any_sends_whole() const {
+  bool any_sends() const {
     for (const bool last : {false, true}) {
-      for (int i = 0; i < size(); ++i) {
-        const int from = last ? size() - 1 - i : i;
-        if (keys(from).count() == 0) continue;
-        if (first_to_whole(from) >= 0) return true;
-        break;
-      }
+      int from = last ? size() - 1 : 0;
+      while (from >= 0 && from < size() && keys(from).count() == 0) from += last ? -1 : 1;
+      for (int r = 0; r < size() && from >= 0 && from < size(); ++r)
+        if (r != from && sends_sums(from, r)) return true;
     }
     return false;
   }

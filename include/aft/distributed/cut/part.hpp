@@ -44,7 +44,7 @@ struct part {
   /// Whether rows at the edges see the rest of the own keys as far ones.
   bool has_far_own_keys() const { return pieces.has_edges() && where.counts_far() && !where.causal(); }
   /// Whether sums of own keys are asked for.
-  bool sums_own_keys() const { return where.sends_any(rank) || has_far_own_keys(); }
+  bool sums_own_keys() const { return where.sends_any(rank) || where.gives_whole(rank) || has_far_own_keys(); }
   /// Whether far keys are one more key among the kernels' own.
   bool has_stand_in() const { return where.has_far(rank) && !(sums_in_kernels() && near_keys().count() > 0); }
   /// Whether kernels get copies of rows and keys in the arithmetic type: for keys that stand for others, and on a grid.

@@ -168,7 +168,7 @@ class own_keys {
   own_keys(const part& x, bool backward) : x_(&x), p_(&x.local) {
     index_t n = 0;
     for (const positions& r : x.regions()) n = max_of(n, min_of(r.count() * x.inner, chunk));
-    if (!x.where.sends_any(x.rank)) n = 0;
+    if (!x.sums_own_keys()) n = 0;
     const problem& p = *p_;
     one_ = {x.memory, n > 0 || x.pieces.has_edges() ? far_sum::size(p) : 0};
     if (x.sums_in_kernels()) return;

@@ -80,9 +80,15 @@ class near_keys {
     const bool gathers = x.where.gathers_sums();
     total_ = {x.memory, x.where.has_far(x.rank) ? far_sum::size(p) : 0};
     for_others_ = {x.memory, gathers || x.where.sends_any(x.rank) ? far_sum::size(p) : 0};
+    index_t rests = 0;
+    for (int r = 0; r < x.ranks(); ++r) {
+      rest_at_.push_back(x.where.sends_rest(r, x.rank) ? rests : -1);
+      rests += rest_at_.back() >= 0;
+    }
+    rests_ = {x.memory, rests * far_sum::size(p)};
     const auto regions = static_cast<index_t>(x.regions().size());
     sums_ = {x.memory, x.sums_own_keys() ? regions * far_sum::size(p) : 0};
-    received_ = {x.memory, gathers || x.where.has_far(x.rank) ? x.ranks() * far_sum::size(p) : 0};
+    wholes_ = {x.memory, gathers ? x.ranks() * far_sum::size(p) : 0};
   }
 
   key_block before{};  ///< all of them, or those around the first rows
@@ -144,6 +150,9 @@ class near_keys {
     begun_.clear();
   }
 
+  /// After gather_sums, where cut::gathers_sums: the sum over all keys of a rank that cut::gives_whole.
+  far_sum whole_of(int rank) const { return {wholes_.data() + rank * far_sum::size(x_->local), x_->local}; }
+
   /// Received: B (2 hk + d) doubles from each rank where those go to all, and as many for the rest of a rank's keys
   /// some of which are near.
   template <class C>
@@ -153,31 +162,29 @@ class near_keys {
     const auto regions = x.regions();
     for (std::size_t i = 0; x.sums_own_keys() && i < regions.size(); ++i) {
       sum_of(i).clear();
-      bool wanted = x.has_far_own_keys();
+      bool wanted = x.has_far_own_keys() || where.gives_whole(x.rank);
       for (int r = 0; r < x.ranks(); ++r) wanted = wanted || where.is_far(regions[i], r);
       if (wanted) own.fold(regions[i], run, sum_of(i));
     }
     if (where.gathers_sums()) {
-      join_sums(regions, where.first_to_whole(x.rank));
-      ranks.all_gather(bytes_of(for_others_.data()), received_.bytes_of(received_.size()));
+      join_sums(regions, for_others_.data(), [&](const positions&) { return where.gives_whole(x.rank); });
+      ranks.all_gather(bytes_of(for_others_.data()), wholes_.bytes_of(wholes_.size()));
     }
     const int n = x.ranks();
-    for (int shift = 1; shift < n; ++shift) {
+    for (int shift = 0; shift < n; ++shift) {
       const int to = (x.rank + shift) % n, from = (x.rank + n - shift) % n;
       const bool sends = where.sends_rest(x.rank, to), receives = where.sends_rest(from, x.rank);
-      if (sends) join_sums(regions, to);
-      ranks.send_recv(sends ? bytes_of(for_others_.data()) : std::span<std::byte>{}, to,
-                      receives ? bytes_of(received_from(from).max) : std::span<std::byte>{}, from);
+      double* const rest = shift == 0 && sends ? sum_from(to).max : for_others_.data();
+      if (sends) join_sums(regions, rest, [&](const positions& region) { return where.is_far(region, to); });
+      if (shift == 0) continue;
+      ranks.send_recv(sends ? bytes_of(rest) : std::span<std::byte>{}, to,
+                      receives ? bytes_of(sum_from(from).max) : std::span<std::byte>{}, from);
     }
     if (!where.has_far(x.rank)) return;
-    if (where.sends_sums(x.rank, x.rank)) {
-      join_sums(regions, x.rank);
-      std::memcpy(received_from(x.rank).max, for_others_.data(), bytes_of(for_others_.data()).size());
-    }
     // In rank order, whoever came first.
     total().clear();
     for (int r = 0; r < n; ++r)
-      if (where.sends_sums(r, x.rank)) total().merge(received_from(r));
+      if (where.sends_sums(r, x.rank)) total().merge(sum_from(r));
   }
 
  private:
@@ -200,7 +207,11 @@ class near_keys {
     const index_t rows = x_->where.near_from(from, to).count() * x_->inner;
     return before.k.bytes(rows) + before.v.bytes(rows);
   }
-  far_sum received_from(int rank) const { return {received_.data() + rank * far_sum::size(x_->local), x_->local}; }
+  /// Of a rank's keys that are far.
+  far_sum sum_from(int rank) const {
+    const index_t rest = rest_at_[static_cast<std::size_t>(rank)];
+    return rest < 0 ? whole_of(rank) : far_sum(rests_.data() + rest * far_sum::size(x_->local), x_->local);
+  }
 
   static std::span<std::byte> rows_of(const row_block& keys, index_t b, const positions& some) {
     if (some.count() == 0) return {};
@@ -234,12 +245,13 @@ class near_keys {
     }
   }
 
-  /// The sum of what is far from rank `to`; of -1 that of nothing.
-  void join_sums(const std::vector<positions>& regions, int to) const {
-    const far_sum joint(for_others_.data(), x_->local);
+  /// The sum of the regions that `taken` says.
+  template <class Taken>
+  void join_sums(const std::vector<positions>& regions, double* to, const Taken& taken) const {
+    const far_sum joint(to, x_->local);
     joint.clear();
-    for (std::size_t i = 0; to >= 0 && i < regions.size(); ++i)
-      if (x_->where.is_far(regions[i], to)) joint.merge(sum_of(i));
+    for (std::size_t i = 0; i < regions.size(); ++i)
+      if (taken(regions[i])) joint.merge(sum_of(i));
   }
 
   void unpack(int from, message in) const {
@@ -254,7 +266,8 @@ class near_keys {
   rank_messages messages_{};
   std::array<buffer<std::byte>, 2> inbox_{};
   std::vector<transfer> begun_{};
-  buffer<double> total_, for_others_, sums_, received_;
+  std::vector<index_t> rest_at_{};  ///< by rank: which of rests_ is of it, or -1
+  buffer<double> total_, for_others_, sums_, wholes_, rests_;
 };
 
 }  // namespace distributed

@@ -103,6 +103,7 @@ class key_returns {
     const int n = x.ranks();
     for (int shift = 1; shift < n; ++shift) {
       const int to = (x.rank + shift) % n, from = (x.rank + n - shift) % n;
+      // Without a record of all everything that is far is a rest.
       const bool sends = where.sends_rest(to, x.rank), receives = where.sends_rest(x.rank, from);
       ranks.send_recv(sends ? bytes_of(own_far()) : std::span<std::byte>{}, to,
                       receives ? bytes_of(received_from(from)) : std::span<std::byte>{}, from);
