@@ -106,8 +106,8 @@ struct reverse_sums {
         b(mul_add(chunk_b, past.b_unit, mul_add(chunk_a, past.cross, past.b_after))) {}
 };
 
-/// The gradients of key r, column i of the segment.
-template <class C>
+/// The gradients of key r, column i of the segment. `Ordinary`: no g and no average is above scan_tuning::value_high.
+template <class C, bool Ordinary = false>
 inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, index_t i, index_t r,
                      const reverse_sums<C>& sum) {
   const vec<C> zero(C(0));
@@ -118,14 +118,15 @@ inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, i
   const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
   if (keys.dv.data != nullptr)
     keys.put_gradient(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed, keys.added);
-  if (keys.dk.data != nullptr) {
-    const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
-    const vec<C> v = load(keys.v.row(r) + i);
-    vec<C> dk = mul_add(dv, v - past.centre, -rest);
+  if (keys.dk.data == nullptr) return;
+  const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
+  const vec<C> v = load(keys.v.row(r) + i);
+  vec<C> dk = mul_add(dv, v - past.centre, -rest);
+  if constexpr (!Ordinary) {
+    // Both terms may leave the range where their difference does not. In a unit that leaves them room, then, and where
+    // dv is small as it is, so that nothing of it is lost.
     const vec<C> largest(exp_constants<C>::largest);
     if (const auto within = (xsimd::abs)(dk) <= largest; !xsimd::all(within)) {
-      // Both terms may leave the range where their difference does not: in a unit that leaves them room, and where dv
-      // is small as it is, so that nothing of it is lost.
       const vec<C> half(C(0.5)), room(C(64));
       const auto large = ((xsimd::abs)(dv) > vec<C>(C(1))) | ((xsimd::abs)(rest) > largest);
       const vec<C> unit = xsimd::select(large, room, zero);
@@ -134,8 +135,8 @@ inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, i
       const vec<C> low = mul_add(low_dv, v * half - past.centre * half, -low_rest);
       dk = xsimd::select(within, dk, raise<C>(low, unit + vec<C>(C(1))));
     }
-    keys.put_gradient(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
   }
+  keys.put_gradient(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
 }
 
 /// One row of any kind. A lane gets the bits here that reverse_panel gives it.

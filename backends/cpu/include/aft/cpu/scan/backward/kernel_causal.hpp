@@ -121,7 +121,8 @@ template <class C, bool given>
         }
       }
     } else {
-      for (index_t r = 0; r < rows; ++r) emit_key<C>(keys, past, i, r, reverse_sums<C>(to_v[r], to_k[r]));
+      // Of such g and averages the second term of dk is far from the end of the range: the first alone may leave it.
+      for (index_t r = 0; r < rows; ++r) emit_key<C, true>(keys, past, i, r, reverse_sums<C>(to_v[r], to_k[r]));
     }
     store(chunk.a + l, a);
     store(chunk.b + l, b);
