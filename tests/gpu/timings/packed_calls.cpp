@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "call_table.hpp"
 #include "device_numbers.hpp"
-#include "timed_calls.hpp"
 
 namespace aft::gpu {
 
@@ -27,6 +27,7 @@ constexpr pack packs[] = {
 template <class T>
 class packed_call {
  public:
+  static constexpr bool trains = true;
   explicit packed_call(const pack& p)
       : p_(p),
         offsets_(offsets_of(p)),
@@ -47,7 +48,9 @@ class packed_call {
     return backward ? 3 * one_way : one_way;
   }
 
-  void run(bool backward, void* stream) const {
+  static timed_product product(bool) { return {}; }
+
+  void run(std::size_t, bool backward, void* stream) const {
     const std::array<index_t, 2> wide{rows(), p_.d};
     using in = tensor_view<const T, 2, device_space>;
     using out = tensor_view<T, 2, device_space>;
@@ -87,28 +90,10 @@ class packed_call {
   device_numbers<T> bias_, dbias_;
 };
 
-template <class T>
-void visit_pack(const pack& p, const char* type, const call_visitor& visit) {
-  const packed_call<T> call(p);
-  for (const bool backward : {false, true}) {
-    timed_call one;
-    one.name = p.name;
-    one.type = type;
-    one.pass = backward ? "forward+backward" : "forward";
-    one.bytes = call.bytes(backward);
-    one.run = [&](std::size_t, void* stream) { call.run(backward, stream); };
-    visit(one);
-  }
-}
-
 }  // namespace
 
 void packed_calls(const std::string& only, const call_visitor& visit) {
-  for (const pack& p : packs) {
-    if (!fits(p.name, only)) continue;
-    visit_pack<bfloat16>(p, "bf16", visit);
-    visit_pack<float>(p, "f32", visit);
-  }
+  visit_table<packed_call>(packs, only, visit);
 }
 void packed_calls(const name_listener& name) {
   for (const pack& p : packs) name(p.name);

@@ -4,8 +4,8 @@
 #include <array>
 #include <string>
 
+#include "call_table.hpp"
 #include "device_numbers.hpp"
-#include "timed_calls.hpp"
 
 namespace aft::gpu {
 
@@ -31,6 +31,7 @@ constexpr step steps[] = {
 template <class T>
 class stream_step {
  public:
+  static constexpr bool trains = false;
   explicit stream_step(const step& s)
       : s_(s),
         spec_(spec_of(s)),
@@ -47,13 +48,15 @@ class stream_step {
 
   /// What is kept of the positions in reach, e^k and v; of all but full the fold of the others, read and written; and
   /// the new rows.
-  double bytes() const {
+  double bytes(bool) const {
     const bool full = s_.op == stream_operator::full;
     const index_t numbers = 2 * (full ? s_.position : s_.reach) + (full ? 0 : 2 * spec_.layout().fold);
     return static_cast<double>(s_.B * s_.d) * static_cast<double>(4 * numbers + 4 * index_t{sizeof(T)});
   }
 
-  void run(void* stream) const { call(cuda{stream}, 1); }
+  static timed_product product(bool) { return {}; }
+
+  void run(std::size_t, bool, void* stream) const { call(cuda{stream}, 1); }
 
  private:
   static stream_spec spec_of(const step& s) {
@@ -102,26 +105,10 @@ class stream_step {
   device_numbers<T> q_, k_, v_, y_, bias_;
 };
 
-template <class T>
-void visit_step(const step& s, const char* type, const call_visitor& visit) {
-  const stream_step<T> steps_of(s);
-  timed_call one;
-  one.name = s.name;
-  one.type = type;
-  one.pass = "forward";
-  one.bytes = steps_of.bytes();
-  one.run = [&](std::size_t, void* stream) { steps_of.run(stream); };
-  visit(one);
-}
-
 }  // namespace
 
 void stream_steps(const std::string& only, const call_visitor& visit) {
-  for (const step& s : steps) {
-    if (!fits(s.name, only)) continue;
-    visit_step<bfloat16>(s, "bf16", visit);
-    visit_step<float>(s, "f32", visit);
-  }
+  visit_table<stream_step>(steps, only, visit);
 }
 void stream_steps(const name_listener& name) {
   for (const step& s : steps) name(s.name);

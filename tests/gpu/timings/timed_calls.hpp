@@ -26,10 +26,6 @@ struct timed_call {
 using call_visitor = std::function<void(const timed_call&)>;
 using name_listener = std::function<void(const char*)>;
 
-inline bool fits(const char* name, const std::string& only) {
-  return std::string(name).find(only) != std::string::npos;
-}
-
 /// Calls on whole sequences and grids, forward and with gradients.
 void whole_calls(const std::string& only, const call_visitor& visit);
 void whole_calls(const name_listener& name);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "timed_calls.hpp"
 
 #include <aft/aft.hpp>
 
@@ -8,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "call_table.hpp"
 #include "device_numbers.hpp"
 
 namespace aft::gpu {
@@ -60,6 +60,7 @@ struct tensors {
 template <class T>
 class whole_call {
  public:
+  static constexpr bool trains = true;
   explicit whole_call(const shape& s)
       : s_(s),
         keys_(s.keys == 0 ? s.d : s.keys),
@@ -78,6 +79,12 @@ class whole_call {
     const double wide = static_cast<double>(s_.B * s_.T) * static_cast<double>(sizeof(T));
     const double one_way = wide * static_cast<double>(3 * s_.d + keys_);
     return backward ? one_way * 3 : one_way;
+  }
+
+  /// Forward is one product T x T x 2Bd; its gradient two of that size.
+  timed_product product(bool backward) const {
+    if (s_.call != op::full && s_.call != op::factorized) return {};
+    return {sizeof(T) == 2, s_.T, 2 * s_.B * s_.d, backward ? 3 : 1};
   }
 
   void run(std::size_t round, bool backward, void* stream) const {
@@ -167,31 +174,10 @@ class whole_call {
   std::vector<tensors<T>> sets_;
 };
 
-template <class T>
-void visit_shape(const shape& s, const char* type, const call_visitor& visit) {
-  const whole_call<T> call(s);
-  for (const bool backward : {false, true}) {
-    timed_call one;
-    one.name = s.name;
-    one.type = type;
-    one.pass = backward ? "forward+backward" : "forward";
-    one.bytes = call.bytes(backward);
-    // Forward is one product T x T x 2Bd; its gradient two of that size.
-    if (s.call == op::full || s.call == op::factorized)
-      one.product = {sizeof(T) == 2, s.T, 2 * s.B * s.d, backward ? 3 : 1};
-    one.run = [&](std::size_t round, void* stream) { call.run(round, backward, stream); };
-    visit(one);
-  }
-}
-
 }  // namespace
 
 void whole_calls(const std::string& only, const call_visitor& visit) {
-  for (const shape& s : shapes) {
-    if (!fits(s.name, only)) continue;
-    visit_shape<bfloat16>(s, "bf16", visit);
-    visit_shape<float>(s, "f32", visit);
-  }
+  visit_table<whole_call>(shapes, only, visit);
 }
 void whole_calls(const name_listener& name) {
   for (const shape& s : shapes) name(s.name);
