@@ -189,6 +189,9 @@ function(aft_need_device_emulator)
   target_compile_options(aft_device_emulator PRIVATE -O2)
   # Loops of a few steps that only -O3 unrolls, and little code.
   set_property(SOURCE "${aft_SOURCE_DIR}/tests/support/emulator/tensor_unit.cpp" APPEND PROPERTY COMPILE_OPTIONS -O3)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=(address|thread)" AND NOT AFT_TEST_FULL)
+    target_compile_definitions(aft_device_emulator INTERFACE AFT_TEST_WATCHED)
+  endif()
   target_include_directories(aft_device_emulator PUBLIC "${aft_SOURCE_DIR}/backends/cuda/include"
                                                         "${aft_SOURCE_DIR}/tests/support/emulator")
 endfunction()

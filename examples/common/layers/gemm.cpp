@@ -14,7 +14,7 @@ namespace examples {
 namespace {
 
 // Doubles are only used by the gradient tests; floats come here when oneDNN is not installed. Eigen
-// measured 0.7 of oneDNN's speed on AVX-512 and starts no threads of its own inside a parallel region.
+// measured 0.7 of oneDNN's speed on AVX-512.
 template <class Real>
 void gemm_eigen(index_t m, index_t n, index_t k, const matrix<Real>& a, const matrix<Real>& b, Real beta, Real* c,
                 index_t c_stride) {

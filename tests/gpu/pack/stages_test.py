@@ -23,7 +23,7 @@ sys.path.insert(0, str(HERE))
 import collect  # noqa: E402: found by the lines above
 import gpu  # noqa: E402
 
-LIMIT = 6
+LIMIT = 4
 SHAPES = ("full B2 T3", "a shape that hangs", "conv 3x3")
 # What stands for the programs: it is told what to do by the stage's name.
 PROGRAM = r"""#!/usr/bin/env bash
@@ -196,7 +196,7 @@ def old_compilers(pack, work):
 
 def silent_card(pack, work):
     write_program(work / "toolkit/nvcc", NVCC)
-    done = run(pack, work / "silent", "--only", "^gemm$|^build|cuts_test|rows_test", AFT_STAGE_SECONDS="20", NVCC=str(work / "toolkit/nvcc"))
+    done = run(pack, work / "silent", "--only", "^gemm$|^build|cuts_test|rows_test", AFT_STAGE_SECONDS="12", NVCC=str(work / "toolkit/nvcc"))
     lines, broken = results(work / "silent")
     assert done.returncode == 1 and not broken, (done.returncode, broken)
     assert outcomes(lines) == {
