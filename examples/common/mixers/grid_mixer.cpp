@@ -35,6 +35,7 @@ class grid_mixer final : public mixer<Real> {
         dsampled_(noise_.size()),
         spread_(shape.heads),
         dspread_(raw_.count()) {
+    gain_.fill(static_cast<Real>(shape.filter.gain));
     std::fill_n(spread_.data(), shape.heads, static_cast<Real>(shape.filter.entropy));
   }
 

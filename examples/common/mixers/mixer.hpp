@@ -43,6 +43,7 @@ struct filter_choices {
   bool connected = true;  // keys outside the filter count, with w = 0
   double entropy = 0;     // weight in the loss of the filters' entropy, AFT Eq. 9
   bool one_tap = false;   // each head has one tap: samples of it while training, the largest after, AFT Eq. 10
+  double gain = 0;        // of every filter at the start, AFT Eq. 8; the papers' is 0
 };
 
 struct mixer_shape {

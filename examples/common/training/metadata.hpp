@@ -22,6 +22,8 @@ class metadata_reader {
   const std::string& text(const std::string& key) const;
   /// Finite, and not below 0.
   double real(const std::string& key) const;
+  /// `otherwise` where the key is missing, as below.
+  double real(const std::string& key, double otherwise) const { return map_.contains(key) ? real(key) : otherwise; }
   /// `otherwise` where the key is missing: files that were written before there was such a setting.
   template <class Integer>
   Integer integer(const std::string& key, Integer otherwise) const {

@@ -41,9 +41,9 @@ def merged(defaults, changes):
 
 
 def by_adamw(arguments):
-    """Ablations are by AdamW alone, as the papers' are, with filters at the rate that suits it."""
-    rate = () if "full" in arguments else ("--bias-lr-scale", "10")
-    return (*arguments, "--matrix-lr", "0", *rate)
+    """Ablations are by AdamW alone, as the papers' are, with filters that begin as theirs, at the rate that suits it."""
+    filters = () if "full" in arguments else ("--bias-lr-scale", "10", "--filter-gain", "0")
+    return (*arguments, "--matrix-lr", "0", *filters)
 
 
 def name_of(changes):

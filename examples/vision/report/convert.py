@@ -45,9 +45,9 @@ def run_all(program, file, options):
         ends = ("--save", str(weights)) if name == "attention" else ()
         if arguments[-1] == "--begin-with":
             ends = (str(weights),)
-        # The papers' comparison is of weights, not of optimizers: AdamW alone, as theirs.
-        rate = ("--bias-lr-scale", "10") if "conv2d" in arguments else ()
-        runs[name] = ("--matrix-lr", "0", *rate, *arguments, *ends, *options)
+        # The papers' comparison is of weights, not of optimizers: AdamW alone, and filters that begin flat, as theirs.
+        filters = ("--bias-lr-scale", "10", "--filter-gain", "0") if "conv2d" in arguments else ()
+        runs[name] = ("--matrix-lr", "0", *filters, *arguments, *ends, *options)
     draw(run_missing([program, "classify"], file, runs, kept), pathlib.Path(file).with_suffix(".png"))
 
 

@@ -50,6 +50,7 @@ void write_json(const std::filesystem::path& file, const std::vector<result>& re
         {"one_tap", m.filter.one_tap},
         {"matrix_learning_rate", r.settings.matrix_rate},
         {"filter_entropy", m.filter.entropy},
+        {"filter_gain", m.filter.gain},
         {"begun_with", printable(r.begun_with)},
         {"parameters", r.parameters},
         {"accuracy", r.accuracy()},

@@ -24,6 +24,7 @@ training_settings settings_from(const metadata_reader& f) {
   s.shape.filter.connected = f.integer<int>("connected") != 0;
   s.shape.filter.one_tap = f.integer<int>("one_tap") != 0;
   s.shape.filter.entropy = f.real("filter_entropy");
+  s.shape.filter.gain = f.real("filter_gain", 0);
   s.shape.bias_rank = f.integer<index_t>("bias_rank", 0);
   s.matrix_rate = f.real("matrix_lr");
   read_settings(f, s);
@@ -57,6 +58,7 @@ void save_checkpoint(const std::filesystem::path& path, const training_settings&
       {"connected", text(int{s.shape.filter.connected})},
       {"one_tap", text(int{s.shape.filter.one_tap})},
       {"filter_entropy", exact(s.shape.filter.entropy)},
+      {"filter_gain", exact(s.shape.filter.gain)},
       {"matrix_lr", exact(s.matrix_rate)},
       {"step", text(state.steps_done())},
       {format.fingerprint, text(data_fingerprint)},

@@ -60,6 +60,10 @@ void add_classify_options(CLI::App& app, command_line& line) {
   app.add_option("--filter-entropy", line.filter.entropy,
                  "conv2d: weight of the filters' entropy in the loss (AFT Eq. 9)")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--filter-gain", line.filter.gain,
+                 "conv2d: gain of every filter at the start; the papers' is 0 (AFT Eq. 8)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--test-grids", line.test_grids,
                  "conv2d: test with larger or smaller images too, whose patches are grids of these sides")
       ->delimiter(',')
@@ -81,7 +85,7 @@ void add_classify_options(CLI::App& app, command_line& line) {
        .seed = "Names the initial weights and the order of the images",
        .quick = "conv2d alone on a third of the images, a minute in all"},
       {"--epochs", "--matrix-lr", "--patch", "--naive-filter", "--without-query", "--window-only", "--one-tap",
-       "--filter-entropy", "--begin-with"});
+       "--filter-entropy", "--filter-gain", "--begin-with"});
 }
 
 void complete_classify(CLI::App& app, command_line& line) {
@@ -135,6 +139,8 @@ void check(const training_settings& s) {
   require(in(m.window, 1, 65536), "--window " + std::to_string(m.window) + ": out of range");
   require(m.filter.entropy >= 0 && m.filter.entropy < 1e6,
           "--filter-entropy " + std::to_string(m.filter.entropy) + ": out of range");
+  require(m.filter.gain >= 0 && m.filter.gain < 1e3,
+          "--filter-gain " + std::to_string(m.filter.gain) + ": out of range");
   require(s.matrix_rate >= 0 && s.matrix_rate < 1e3, "--matrix-lr " + std::to_string(s.matrix_rate) + ": out of range");
   require(in(m.classes, 2, 256), "classes: " + std::to_string(m.classes) + ", out of range");
   check_run(s);

@@ -46,7 +46,7 @@ namespace checks {
     for (index_t i = 0; c.dr.given() && i < r.size(); ++i) {
       const double z = stats.constant() ? 0 : stats.normalised(r.load(i));
       const double slope = dout.load(i) - sum / taps - z * product / (taps - 1);
-      tap_row(c.dr.view, h).store(i, stats.constant() ? 0 : gain * stats.per_deviation(slope));
+      tap_row(c.dr.view, h).store(i, stats.constant() ? 0 : stats.per_deviation(gain, slope));
     }
     if (c.dgain.given()) store_element(c.dgain.view.data(), c.dgain.view.type(), h * c.dgain.view.stride(0), product);
     if (c.dshift.given()) store_element(c.dshift.view.data(), c.dshift.view.type(), h * c.dshift.view.stride(0), sum);

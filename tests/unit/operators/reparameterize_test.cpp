@@ -199,6 +199,23 @@ TEST_CASE("gradients of constant and one-tap filters; no_grad") {
                                tensor_view<const float, 2>{dout, {1, 3}}, aft::no_grad, aft::no_grad, aft::no_grad);
 }
 
+TEST_CASE("a gradient is finite where its quotient by the deviation alone is not") {
+  const auto gradient = [](double unit, double gain) {
+    const double r[] = {0, unit, 4 * unit}, dout[] = {1, 0, 0.25}, shift = 0;
+    std::vector<double> dr(3);
+    aft::reparameterize_backward(aft::cpu{}, tensor_view<const double, 2>{r, {1, 3}},
+                                 tensor_view<const double, 1>{&gain, {1}}, tensor_view<const double, 1>{&shift, {1}},
+                                 tensor_view<const double, 2>{dout, {1, 3}}, tensor_view<double, 2>{dr.data(), {1, 3}},
+                                 aft::no_grad, aft::no_grad);
+    return dr;
+  };
+  // Powers of two on both sides cancel, and change no bit.
+  const std::vector<double> expected = gradient(1, 3);
+  for (int exponent : {-1040, -1030, -500, 500, 1000, 1020})
+    CHECK(gradient(std::ldexp(1, exponent), std::ldexp(3, exponent)) == expected);
+  CHECK(gradient(0x1p-1040, 0) == std::vector<double>{0, 0, 0});
+}
+
 TEST_CASE("a stride that leads to no element may be any number") {
   // One head, one tap beside others, and no tap: undefined behaviour is the sanitizers' to find.
   for (index_t any : {INT64_MAX, INT64_MIN})

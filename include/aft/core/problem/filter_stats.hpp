@@ -83,8 +83,13 @@ class filter_stats {
   bool constant() const { return constant_; }
   /// (x - mean) / std.
   double normalised(double x) const { return (scaled(x) - mean_) / deviation_; }
-  /// x / std, in the filter's own unit.
-  double per_deviation(double x) const { return std::ldexp(x / deviation_ * factor_, -exponent_); }
+  /// gain x / std, in the filter's own unit. Exponents apart: x / std may lie past the largest double, and the gain
+  /// bring it back.
+  double per_deviation(double gain, double x) const {
+    int of_gain = 0, of_x = 0;
+    const double product = std::frexp(gain, &of_gain) * std::frexp(x / deviation_ * factor_, &of_x);
+    return std::isfinite(product) ? std::ldexp(product, of_gain + of_x - exponent_) : product;
+  }
 
  private:
   double scaled(double x) const { return std::ldexp(x * factor_ - base_ * factor_, -exponent_); }

@@ -46,6 +46,11 @@ struct scaled_factor {
   }
   /// A product with a sum of this size, of which what kept_sum says is enough, loses nothing.
   vec_mask<C> keeps(const vec<C>& size, const vec<C>& enough) const { return within || (reaches && (size >= enough)); }
+  /// The same in lanes that lost more, by a factor.
+  vec_mask<C> keeps(const vec<C>& size, const vec<C>& enough, const vec<C>& lost) const {
+    const auto as_ever = lost == vec<C>(C(1));
+    return (within && as_ever) || (reaches && (size >= enough * lost));
+  }
   /// mantissa 2^scale x a b, where a and b are powers of two. That of the factor comes last where alone it would
   /// underflow, though with theirs the result need not.
   vec<C> times(const vec<C>& x, const vec<C>& a, const vec<C>& b) const {
@@ -63,8 +68,9 @@ inline vec_mask<C> is_finite(const vec<C>& x) {
 /// Underflowed terms change num / den by at most T 2^-125 / den, relative to max |v|; above the bounds that is far
 /// below an ulp. NaN and infinities fail the comparisons.
 template <class C>
-inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor) {
-  const vec<C> enough(exp_constants<C>::proof), largest(exp_constants<C>::largest);
+inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor,
+                                  const vec<C>& enough = vec<C>(exp_constants<C>::proof)) {
+  const vec<C> largest(exp_constants<C>::largest);
   return (den >= enough) && (den <= largest) && ((xsimd::abs)(o) <= largest) && ((xsimd::abs)(num) >= floor * den);
 }
 

@@ -52,11 +52,21 @@ struct query_fold {
   const C* hidden_flags[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a
                                     ///< hidden one
   index_t any_hidden;               ///< the key of the first mark
+  C enough[lanes<C>];               ///< a den proves itself from here on
 
   query_fold(const problem& p_, const stencil_shape& shape_, const stencil_table<C>& table_, const lane_tile<C>& tile_,
              const column_scales<C>& cs_, const C* P, index_t first_key = 0)
       : p(p_), shape(shape_), table(table_), tile(tile_), cs(cs_), any_hidden(first_key) {
     for (index_t l = 0; l < lanes<C>; ++l) hidden_flags[l] = P + lanes<C> + l;
+    store(enough, vec<C>(exp_constants<C>::proof));
+  }
+
+  /// Where the table is sharp, by which sums of `keys` keys at hand are proven. What is not at hand has the outside
+  /// weight, at most 1 there.
+  void weigh_losses(index_t keys) {
+    if (!table.any_sharp) return;
+    for (index_t l = 0; l < lanes<C>; ++l)
+      if (table.sharp[l] != C(0) && loses_keys<C>(cs, l, hidden_flags[l], keys)) enough[l] *= raised_bounds<C>;
   }
 
   /// True where query t of lane l sees no key; asked only where the sum of weights is 0. Such rows come in large
@@ -109,7 +119,9 @@ struct query_fold {
       }
       return xsimd::all((usable && rows.proven() && (size <= vec<C>(shared_gate<C>))) || idle);
     };
-    if (wanted == query_results::averages && quotient && !averages) {
+    if (table.any_sharp) {
+      // Row by row, by each lane's bound.
+    } else if (wanted == query_results::averages && quotient && !averages) {
       all_proven = shared(
           ys, [&](index_t i, vec<C> & size) __attribute__((always_inline)) {
             const vec<C> q = load(gates.row(i));
@@ -132,7 +144,7 @@ struct query_fold {
         store(ys.row(i), gated);
         if (!averages) o = gated;
       }
-      const auto proven = (usable && proven_average<C>(num, den, o, floor)) || idle;
+      const auto proven = (usable && proven_average<C>(num, den, o, floor, load(enough))) || idle;
       if (wanted != query_results::averages) {
         const vec<C> safe = xsimd::select((den >= vec<C>(k_::proof)) && (den <= largest), den, one);
         store(out.lse + i * L, log_shifted<C>(safe, scaled));

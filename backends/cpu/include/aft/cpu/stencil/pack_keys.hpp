@@ -91,6 +91,20 @@ inline void set_value_scales(const magnitudes<C>& sizes, lane_scaling scaling, c
   }
 }
 
+/// Whether exp(k) or exp(k) v of some visible key of a lane may have underflowed, which units of a sharp table or of
+/// its payload would make to count. `weights` are the lane's, two vectors apart.
+template <class C>
+inline bool loses_keys(const column_scales<C>& cs, index_t lane, const C* weights, index_t keys) {
+  // No value is below the floor beside it.
+  constexpr C least = sizeof(C) == 4 ? C(0x1p-90) : C(0x1p-700);
+  bool loses = cs.floor[lane] != C(0);
+  for (index_t s = 0; s < keys && !loses; ++s) {
+    const C weight = weights[2 * s * lanes<C>];
+    loses = weight < least && !std::signbit(weight);
+  }
+  return loses;
+}
+
 /// exp(key) 2^-exponent. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
 template <class C>
 inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {

@@ -278,6 +278,7 @@ class sequence_fold {
     stencil_outputs<C, 1>(run, 0, t1 - t0, results.sums);
     query_fold<C> fold(p_, shape, table, tiles_[j], worker_.scales[j], keys_of(j), begin_);
     fold.y = worker_.outputs[j].whole_rows();
+    fold.weigh_losses(end_ - begin_);
     gate_inputs<C> gates{worker_.gates + j * block * lanes<C>};
     if (in_place_.queries) gates = {inputs_.q.row(t0) + j * lanes<C>, inputs_.q.step()};
     fold.epilogue(t0, t1, call_.wanted, gates, results);

@@ -15,6 +15,16 @@ namespace aft::inline AFT_ISA::cpu_impl {
 template <class C>
 inline constexpr C stencil_range = exp_constants<C>::range / 2;
 
+/// A filter that has learned to look at one tap leaves rows at the border, which do not see it, far below the others in
+/// units that they share. So where the largest weight is more than 2 to this power, it counts as that and not as 1:
+/// sums may lie as much further down until they prove nothing. Above it there is room for ordinary keys and values,
+/// e^32 and 2^20, and a million terms. What underflowed among keys or payloads would count for more, too: lanes where
+/// something did have bounds that are higher by raised_bounds.
+template <class C>
+inline constexpr C sharp_units = sizeof(C) == 4 ? C(40) : C(400);
+template <class C>
+inline constexpr C raised_bounds = sizeof(C) == 4 ? C(0x1p41) : C(0x1p401);
+
 /// The weights of the lanes of one tile, E[j] = exp(r[j]) 2^-exponent. Hidden taps (r = -inf) hold -0: nothing to a
 /// sum, but a mark by which an underflowed weight is told from one that was never there.
 template <class C>
@@ -25,6 +35,9 @@ struct stencil_table {
   C exponent[lanes<C>] = {};
   C outside[lanes<C>] = {};  ///< exp(0) 2^-exponent, 0 where pairs outside the box are excluded
   C usable[lanes<C>] = {};   ///< 0: the lane is left to the exact path
+  C sharp[lanes<C>] = {};    ///< 1: the largest weight is 2^sharp_units, not 1
+  C dropped[lanes<C>] = {};  ///< 1: some weight underflowed
+  bool any_sharp = false;
 };
 
 /// logs[j][lane] = the filter as the caller stores it: a field over the taps, whose channels are the heads.
@@ -54,16 +67,25 @@ template <class C>
   const auto none = top == vec<C>(-inf);
   const auto usable = none || ((xsimd::abs)(top) <= vec<C>(stencil_range<C>));
   const vec<C> zero(C(0));
-  const vec<C> exponent = exponent_of<C>(xsimd::select(usable && !none, top, zero));
+  const vec<C> highest = exponent_of<C>(xsimd::select(usable && !none, top, zero)), units(sharp_units<C>);
+  const auto sharp = highest > units;
+  const vec<C> exponent = xsimd::select(sharp, highest - units, highest);
+  vec<C> dropped = zero;
   for (index_t j = 0; j < taps; ++j) {
     const vec<C> r = load(table.logs + j * L);
     const vec<C> e = xsimd::select(r == vec<C>(-inf), vec<C>(C(-0.0)), weight_scaled<C>(r, exponent));
     store(table.weights + j * L, e);
+    dropped = xsimd::select((e == zero) && !(r == vec<C>(-inf)), vec<C>(C(1)), dropped);
     if (table.flipped != nullptr) store(table.flipped + (taps - 1 - j) * L, e);
   }
   store(table.exponent, exponent);
-  store(table.outside, p.excluded ? zero : weight_scaled<C>(zero, exponent));
+  const vec<C> outside = p.excluded ? zero : weight_scaled<C>(zero, exponent);
+  store(table.outside, outside);
+  if (!p.excluded) dropped = xsimd::select(outside == zero, vec<C>(C(1)), dropped);
   store(table.usable, xsimd::select(usable, vec<C>(C(1)), zero));
+  store(table.sharp, xsimd::select(sharp, vec<C>(C(1)), zero));
+  store(table.dropped, dropped);
+  table.any_sharp = xsimd::any(sharp);
 }
 
 /// Tables for a number of lane tiles.

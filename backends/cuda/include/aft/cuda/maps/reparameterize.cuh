@@ -16,7 +16,11 @@ struct tap_stats {
 
   AFT_DEVICE double scaled(double x) const { return ldexp(x * factor - base * factor, -exponent); }
   AFT_DEVICE double normalised(double x) const { return (scaled(x) - mean) / deviation; }
-  AFT_DEVICE double per_deviation(double x) const { return ldexp(x / deviation * factor, -exponent); }
+  AFT_DEVICE double per_deviation(double gain, double x) const {
+    int of_gain = 0, of_x = 0;
+    const double product = frexp(gain, &of_gain) * frexp(x / deviation * factor, &of_x);
+    return is_finite(product) ? ldexp(product, of_gain + of_x - exponent) : product;
+  }
 
   AFT_DEVICE tap_stats(const filter_call& p, index_t h, int lane) {
     const index_t n = p.taps();
@@ -94,7 +98,7 @@ reparameterize_gradient_kernel(const AFT_PARAMETER filter_call p) {
     C dr = 0;
     if (!stats.constant) {
       const C z = stats.normalised(load_tap(p, p.r, h, j));
-      dr = gain * stats.per_deviation(load_tap(p, p.dout, h, j) - sum / taps - z * product / (taps - 1));
+      dr = stats.per_deviation(gain, load_tap(p, p.dout, h, j) - sum / taps - z * product / (taps - 1));
     }
     store_wide(p.dr.data, p.dr.type, tap_offset(p, p.dr, h, j), dr);
   }

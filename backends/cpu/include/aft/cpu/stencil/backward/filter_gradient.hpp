@@ -64,7 +64,7 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
   const auto idle = tile.idle();
   const auto usable = load(ps.usable) == one;
   const auto all_zero = load(ps.all_zero) == one;
-  const vec<C> proof(exp_constants<C>::proof);
+  const vec<C> enough = kept_sum<C>(2 * p.Tq) * load(ps.lost);
   const vec<C> inverse_scale = load(ps.inverse_scale), key_inverse_scale = load(cs.inverse_scale);
   correlate<C>(shape, P, Q, sums, [&](index_t tap, index_t j0, index_t j1, index_t j2, const C* sum) {
     const vec<C> r = load(table.logs + tap * L);
@@ -73,7 +73,7 @@ inline void add_filter_gradient(const problem& p, const stencil_shape& shape, co
     vec<C> dr = e.times(load(sum) - load(sum + L), inverse_scale, key_inverse_scale);
     const auto hidden = idle || (r == vec<C>(-inf));
     // A tap may join only pairs of tiny weight; below the bound those that were dropped could be all there are.
-    const auto proven = hidden || (usable && e.within && is_finite<C>(dr) && (all_zero || (terms >= proof)));
+    const auto proven = hidden || (usable && e.reaches && is_finite<C>(dr) && (all_zero || (terms >= enough)));
     dr = xsimd::select(hidden, zero, dr);
     if (!xsimd::all(proven)) {
       const vec<C> exact = exact_stencil_tap<C>(p, shape, tile, r, rows, j0, j1, j2);

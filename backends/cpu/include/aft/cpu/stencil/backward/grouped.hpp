@@ -95,14 +95,19 @@ struct grouped_gradients {
                       own.P + x * L, s.cs);
       fill_rows(s.fields, x, true);
       C by[L];
-      measure_payload<C>(p, own.rows[x], s.cs, by, s.ps);
+      measure_payload<C>(p, table, own.rows[x], s.cs, by, s.ps);
       own.join_units(spread, x, s.tile, s.cs, s.ps, s.share);
       const vec<C> share = load(s.share);
       C* const products = own.products + x * L;
+      payload_losses<C> losses(table);
+      for (index_t l = 0; l < L; ++l) losses.add_keys(s.cs, l, own.keys + x * L + spread.at[l], p.Tk);
       weigh_payload<C>(p, own.rows[x], s.cs, by, s.ps, [&](index_t t, const vec<C>& g, const vec<C>& go) {
         store(own.Q + t * 2 * L + x * L, g);
         at_positions.add(go * share, products + t * 2 * L);
+        losses.add(own.rows[x], t, g * share, go * share);
       });
+      losses.write(s.ps);
+      own.join_losses(spread, x, s.tile, s.ps);
     }
     const index_t then = ahead.tiles.group;
     const gradient_fields<C> next[2] = {{p, plan.tile(then, ahead.tiles.first)},
@@ -150,7 +155,8 @@ struct grouped_gradients {
       const auto hidden = key == vec<C>(-inf);
       const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
       vec<C> dv = e.times(A, inverse_scale, one);
-      const auto proven = hidden || (usable && e.keeps((xsimd::abs)(A), kept_sum<C>(p.Tq)) && is_finite<C>(dv));
+      const auto proven =
+          hidden || (usable && e.keeps((xsimd::abs)(A), kept_sum<C>(p.Tq), load(lane.ps.lost)) && is_finite<C>(dv));
       dv = xsimd::select(hidden, zero, dv);
       if (!xsimd::all(proven)) {
         C dv_exact[L], dk_exact[L];
@@ -187,7 +193,7 @@ struct grouped_gradients {
                        const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
                        const vec<C> vA = load(own.dk + at), B = load(block.sums + (s - s0) * 2 * L + x * L);
                        const vec<C> dk = e.times(vA - B, of.low_unit(), of.high_unit());
-                       const auto keeps = e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept);
+                       const auto keeps = e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept, load(of.lost));
                        const auto proven = hidden || (usable && keeps && is_finite<C>(dk));
                        any_open = own.settle(own.dk + at, own.open + at, dk, hidden, proven, tile.count) || any_open;
                      }
@@ -202,23 +208,24 @@ struct grouped_gradients {
     const stencil_table<C>& table = head_group_tables[i];
     bool any_open = false;
     const index_t count = head_group_tile(0, i).count;
-    correlate<C>(shape, own.keys + i * own.step, own.products + i * own.step, own.block->sums,
-                 [&](index_t tap, index_t, index_t, index_t, const C* sum) {
-                   const vec<C> r = load(table.logs + tap * L);
-                   const auto hidden = r == vec<C>(-inf);
-                   for (index_t x = 0; x < n; ++x) {
-                     const head_group_state<C>& of = own.states[2 * i + x];
-                     const index_t at = i * own.tap_step + tap * 2 * L + x * L;
-                     const scaled_factor<C> e(r, load(own.scales[2 * i + x].exponent) + load(of.payload),
-                                              stencil_range<C>);
-                     const vec<C> others = load(sum + x * L);
-                     const vec<C> terms = load(own.sizes + at) + (xsimd::abs)(others);
-                     const vec<C> dr = e.times(load(own.taps + at) - others, of.low_unit(), of.high_unit());
-                     const auto proven = hidden || ((load(of.usable) == vec<C>(C(1))) && e.within && is_finite<C>(dr) &&
-                                                    (of.all_zero() || terms >= vec<C>(exp_constants<C>::proof)));
-                     any_open = own.settle(own.taps + at, own.open_taps + at, dr, hidden, proven, count) || any_open;
-                   }
-                 });
+    const vec<C> enough = kept_sum<C>(2 * p.Tq * (p.d / p.hk));
+    correlate<C>(
+        shape, own.keys + i * own.step, own.products + i * own.step, own.block->sums,
+        [&](index_t tap, index_t, index_t, index_t, const C* sum) {
+          const vec<C> r = load(table.logs + tap * L);
+          const auto hidden = r == vec<C>(-inf);
+          for (index_t x = 0; x < n; ++x) {
+            const head_group_state<C>& of = own.states[2 * i + x];
+            const index_t at = i * own.tap_step + tap * 2 * L + x * L;
+            const scaled_factor<C> e(r, load(own.scales[2 * i + x].exponent) + load(of.payload), stencil_range<C>);
+            const vec<C> others = load(sum + x * L);
+            const vec<C> terms = load(own.sizes + at) + (xsimd::abs)(others);
+            const vec<C> dr = e.times(load(own.taps + at) - others, of.low_unit(), of.high_unit());
+            const auto proven = hidden || ((load(of.usable) == vec<C>(C(1))) && e.reaches && is_finite<C>(dr) &&
+                                           (of.all_zero() || terms >= enough * load(of.lost)));
+            any_open = own.settle(own.taps + at, own.open_taps + at, dr, hidden, proven, count) || any_open;
+          }
+        });
     return any_open;
   }
 

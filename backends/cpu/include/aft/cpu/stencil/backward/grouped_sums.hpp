@@ -55,9 +55,11 @@ struct head_group_state {
   C unit[lanes<C>];     ///< exponent of the power of two that sums are divided by; -inf where nothing was added
   C payload[lanes<C>];  ///< that of X
   C usable[lanes<C>];   ///< 0: the class is left to the exact path
+  C lost[lanes<C>];     ///< the most of its lanes' payload_scales::lost
 
   void clear() {
     for (index_t l = 0; l < lanes<C>; ++l) {
+      lost[l] = C(1);
       unit[l] = -std::numeric_limits<C>::infinity();
       payload[l] = usable[l] = C(0);
     }
@@ -139,12 +141,26 @@ struct grouped_sums {
       if (ps.all_zero[l] != C(0)) continue;
       units[l] = scale_exponent(ps.inverse_scale[l]) + scale_exponent(cs.inverse_scale[l]);
       if (units[l] <= state.unit[of]) continue;
-      if (state.unit[of] > none) lower(spread.tile[l], of + x * L, static_cast<int>(state.unit[of] - units[l]));
+      if (state.unit[of] > none) {
+        const C down = state.unit[of] - units[l];
+        // Further than what payload_losses leaves room for.
+        if (down < C(-20)) state.lost[of] = raised_bounds<C>;
+        lower(spread.tile[l], of + x * L, static_cast<int>(down));
+      }
       state.unit[of] = units[l];
     }
     for (index_t l = 0; l < tile.count; ++l)
       if (ps.all_zero[l] == C(0)) of_head_group[l] = states[2 * spread.tile[l] + x].unit[spread.at[l] % L];
     store(share, raise<C>(vec<C>(C(1)), load(units) - load(of_head_group)));
+  }
+
+  /// After a lane tile's payload.
+  void join_losses(const lane_spread<C>& spread, index_t x, const lane_tile<C>& tile,
+                   const payload_scales<C>& ps) const {
+    for (index_t l = 0; l < tile.count; ++l) {
+      C& lost = states[2 * spread.tile[l] + x].lost[spread.at[l] % L];
+      if (ps.lost[l] > lost) lost = ps.lost[l];
+    }
   }
 
   /// Keeps a result where it is proven, opens it for the exact path where not; true if any of `count` is opened.

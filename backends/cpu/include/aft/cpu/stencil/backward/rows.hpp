@@ -120,6 +120,11 @@ template <class C>
   if (p.dq.set && write_dq) fields.dq.write(p, t0, t1, dq);
 }
 
+/// Beside a sharp table the largest X of a payload is 2 to this power: X of rows at the border is as far above the
+/// others as their sums are below. Both together leave room for a million terms of 500 channels.
+template <class C>
+inline constexpr C payload_units = sizeof(C) == 4 ? C(32) : C(320);
+
 /// Q[t] = [X g, X g o], X = exp(-lse), as the transposed fold takes them, and what they were scaled by.
 template <class C>
 struct payload_scales {
@@ -127,12 +132,45 @@ struct payload_scales {
   C inverse_scale[lanes<C>];  ///< of g
   C usable[lanes<C>];         ///< 0: the lane is left to the exact path
   C all_zero[lanes<C>];       ///< 1: every g or every v is 0, and so are all sums with both
+  C lost[lanes<C>];           ///< bounds of sums are so many times as high, see payload_losses
+};
+
+/// Whether something of keys, of a payload or of a sharp table underflowed that another would have made to count.
+template <class C>
+class payload_losses {
+ public:
+  explicit payload_losses(const stencil_table<C>& table) : table_(table) {}
+
+  /// The keys of a lane, as loses_keys takes them.
+  void add_keys(const column_scales<C>& cs, index_t lane, const C* weights, index_t keys) {
+    if (table_.sharp[lane] != C(0) && loses_keys<C>(cs, lane, weights, keys)) keys_lose_[lane] = C(1);
+  }
+  /// The payload of query t.
+  [[gnu::always_inline]] void add(const incoming_rows<C>& rows, index_t t, const vec<C>& g, const vec<C>& go) {
+    if (!table_.any_sharp) return;
+    const vec<C> zero(C(0)), least(sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-800));
+    const auto is_zero = [&](const C* of) { return load(of + t * lanes<C>) == zero; };
+    const auto counts = !is_zero(rows.inverse) && !is_zero(rows.g);
+    const auto small = ((xsimd::abs)(g) < least) || (!is_zero(rows.o) && ((xsimd::abs)(go) < least));
+    loses_ = xsimd::select(counts && small, vec<C>(C(1)), loses_);
+  }
+  void write(payload_scales<C>& ps) const {
+    const vec<C> zero(C(0)), one(C(1));
+    const auto loses = (loses_ > zero) || (load(keys_lose_) > zero) || (load(table_.dropped) > zero);
+    const auto raised = loses && (load(table_.sharp) > zero);
+    store(ps.lost, xsimd::select(raised, vec<C>(raised_bounds<C>), one));
+  }
+
+ private:
+  const stencil_table<C>& table_;
+  vec<C> loses_ = vec<C>(C(0));
+  C keys_lose_[lanes<C>] = {};
 };
 
 /// Fills `ps`, and `by` with the inverse of its inverse scale.
 template <class C>
-[[gnu::noinline]] void measure_payload(const problem& p, const incoming_rows<C>& rows, const column_scales<C>& cs,
-                                       C* by, payload_scales<C>& ps) {
+[[gnu::noinline]] void measure_payload(const problem& p, const stencil_table<C>& table, const incoming_rows<C>& rows,
+                                       const column_scales<C>& cs, C* by, payload_scales<C>& ps) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   const vec<C> zero(C(0)), one(C(1));
@@ -149,7 +187,7 @@ template <class C>
   store(max_abs, high);
   for (index_t l = 0; l < L; ++l) value_scale(max_abs[l], by[l], ps.inverse_scale[l]);
   top = xsimd::select(top > vec<C>(-inf), top, zero);
-  store(ps.exponent, top);
+  store(ps.exponent, top - load(table.sharp) * vec<C>(payload_units<C>));
   store(ps.all_zero, xsimd::select(high == zero, one, load(cs.all_zero)));
   store(ps.usable, xsimd::select(beyond == zero, load(cs.usable), zero));
 }
@@ -170,15 +208,19 @@ template <class C, class Put>
 }
 
 template <class C>
-inline void fill_payload(const problem& p, const incoming_rows<C>& rows, const column_scales<C>& cs, C* Q,
-                         payload_scales<C>& ps) {
+inline void fill_payload(const problem& p, const stencil_table<C>& table, const incoming_rows<C>& rows,
+                         const column_scales<C>& cs, const C* P, C* Q, payload_scales<C>& ps) {
   constexpr index_t L = lanes<C>;
   C by[L];
-  measure_payload<C>(p, rows, cs, by, ps);
+  measure_payload<C>(p, table, rows, cs, by, ps);
+  payload_losses<C> losses(table);
+  for (index_t l = 0; l < L; ++l) losses.add_keys(cs, l, P + L + l, p.Tk);
   weigh_payload<C>(p, rows, cs, by, ps, [&](index_t t, const vec<C>& g, const vec<C>& go) {
     store(Q + t * 2 * L, g);
     store(Q + t * 2 * L + L, go);
+    losses.add(rows, t, g, go);
   });
+  losses.write(ps);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -51,7 +51,7 @@ struct key_gradients {
                                         value_inverse_scale = load(cs.inverse_scale);
     const vec<C> exponents = load(table.exponent) + load(ps.exponent), by = load(cs.scale);
     const auto usable = load(ps.usable) == one;
-    const vec<C> kept = kept_sum<C>(p.Tq);
+    const vec<C> kept = kept_sum<C>(p.Tq), lost = load(ps.lost);
     for (index_t i = 0; i < s1 - s0; ++i) {
       const vec<C> key = load(k + i * L);
       const vec<C> value = load(v + i * L);
@@ -62,7 +62,8 @@ struct key_gradients {
       vec<C> dv = e.times(A, inverse_scale, one);
       const vec<C> vA = (value * by) * A;
       vec<C> dk_lane = e.times(vA - B, inverse_scale, value_inverse_scale);
-      const auto keeps = e.keeps((xsimd::abs)(A), kept) && e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept + kept);
+      const auto keeps =
+          e.keeps((xsimd::abs)(A), kept, lost) && e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept + kept, lost);
       const auto proven = hidden || (usable && keeps && is_finite<C>(dv) && is_finite<C>(dk_lane));
       dv = xsimd::select(hidden, zero, dv);
       dk_lane = xsimd::select(hidden, zero, dk_lane);
@@ -155,7 +156,8 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
                         cs);
         if (!saved) {
           rest.begin_with(far_column<C>(afar, cs));
-          const query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
+          query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);
+          fold.weigh_losses(p.Tk);
           recompute<C>(fold, worker.forward.P, rest, block, worker.rows);
         }
         for (index_t t0 = 0; t0 < p.Tq; t0 += query_block<C>::most) {
@@ -170,7 +172,7 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         }
         if (!keys_wanted && !filter_wanted) continue;
         payload_scales<C> ps;
-        fill_payload<C>(p, worker.rows, cs, worker.Q, ps);
+        fill_payload<C>(p, table, worker.rows, cs, worker.forward.P, worker.Q, ps);
         if (keys_wanted) {
           const lane_rows<C> dv_rows(p.dv, p.grid, tile, 1), dk_rows(dk, dk_grid, tile, 1);
           const key_gradients<C> keys{p, back, table, tile, cs, ps, worker.rows, fields, dv_rows, dk_rows, dk.set};

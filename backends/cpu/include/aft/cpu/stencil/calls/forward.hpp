@@ -43,6 +43,7 @@ inline void forward_tiles(const stencil_call<C>& call, const stencil_worker<C>& 
     rest.begin_with(far_column<C>(afar, cs));
     query_fold<C> fold(p, call.shape, call.tables[i], tile, cs, P);
     fold.y = outputs.whole_rows();
+    fold.weigh_losses(p.Tk);
     const auto done = [&](index_t t0, index_t t1, const query_block<C>& block) {
       outputs.store_queries(t0, t1, block);
     };
