@@ -322,8 +322,7 @@ template <class C>
 void stencil_grouped_backward(const backward_problem& p, const stencil_shape& shape, const lane_plan<C>& plan,
                               const channel_head_groups<C>& head_groups, const cpu& exec, scratch& memory) {
   const stencil_shape back = shape.transposed();
-  const bool filter_wanted = p.dbias.kind != bias_kind::none;
-  const bool keys_wanted = p.dk.set || p.dv.set;
+  const bool filter_wanted = p.dbias.kind != bias_kind::none, keys_wanted = p.dk.set || p.dv.set;
   const index_t pairs = (p.B + 1) / 2;
   const index_t parts =
       filter_wanted && pairs > tuning_stencil<C>::batch_parts ? tuning_stencil<C>::batch_parts : pairs;
@@ -334,8 +333,7 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
   const int threads = worker_count(exec, segments * parts);
   const auto segment_at = [&](index_t i) {
     grouped_segment s;
-    const index_t first = units * i / segments * unit;
-    const index_t last = units * (i + 1) / segments * unit;
+    const index_t first = units * i / segments * unit, last = units * (i + 1) / segments * unit;
     s.first = first;
     s.last = min_of(last, plan.tiles);
     s.head_group_first = first * lanes<C> / head_groups.size;
@@ -344,12 +342,9 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
     return s;
   };
   index_t most = 0;
-  for (index_t i = 0; i < segments; ++i)
-    most = segment_at(i).head_group_tiles() > most ? segment_at(i).head_group_tiles() : most;
-
+  for (index_t i = 0; i < segments; ++i) most = max_of(most, segment_at(i).head_group_tiles());
   const index_t partial_size = head_groups.count * shape.tap_count();
-  stencil_table<C>* tables = nullptr;
-  stencil_table<C>* head_group_tables = nullptr;
+  stencil_table<C>*tables = nullptr, *head_group_tables = nullptr;
   grouped_sums<C>* workers = nullptr;
   C* partials = nullptr;
   const auto lay_out = [&](scratch& from) {
@@ -372,10 +367,8 @@ void stencil_grouped_backward(const backward_problem& p, const stencil_shape& sh
     const index_t part = item / segments;
     const grouped_segment segment = segment_at(item % segments);
     C* const partial = partials + part * partial_size;
-    if (filter_wanted)
-      for (index_t i = segment.head_group_first * shape.tap_count(); i < segment.head_group_last * shape.tap_count();
-           ++i)
-        partial[i] = C(0);
+    const auto at = [&](index_t head_group) { return partial + head_group * shape.tap_count(); };
+    for (C* to = at(segment.head_group_first); filter_wanted && to < at(segment.head_group_last); ++to) *to = C(0);
     const grouped_gradients<C> gradients{p,
                                          shape,
                                          back,
