@@ -20,6 +20,9 @@ struct command_line : run_line {
   command_line() {
     save_every = 500;
     learning_rate = 5e-3;
+    // Filters that begin flat, as the papers', have to find out first where to look. By Muon, one pass: 86.5 % at a
+    // gain of 0, 87.7 % at 3, 88.3 % at 6, where each looks at some places of its own.
+    filter.gain = 6;
   }
   std::filesystem::path data = "/usr/share/datasets/fashion-mnist";
   index_t images = 0;       // 0: all
