@@ -17,7 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / 
 from kept_runs import NAMES, command, machine_of, run_missing  # noqa: E402  (where they are comes first)
 
 SEEDS = (1, 2, 3)
-RUNS = {f"{mixer} {seed}": ("--mixer", mixer, "--epochs", "1", "--seed", str(seed))
+# AFT-conv's filters begin flat, as the papers'.
+RUNS = {f"{mixer} {seed}": ("--mixer", mixer, "--epochs", "1", "--seed", str(seed), *(("--filter-gain", "0") if mixer == "conv2d" else ()))
         for seed in SEEDS for mixer in ("conv2d", "attention", "full", "local", "simple")}
 KEPT = ("mixer", "parameters", "accuracy", "test_bits", "mixer_ms", "step_ms", "peak_bytes", "steps", "batch", "layers", "dim",
         "heads", "window", "learning_rate", "bias_lr_scale", "seed")

@@ -16,7 +16,7 @@ from kept_runs import NAMES, machine_of, origin, read, show_or_check, write  # n
 SHARED = ("task", "data", "training_images", "test_images", "compiler", "products", "threads")
 KEPT = ("mixer", "parameters", "accuracy", "test_bits", "confusion", "mixer_ms", "step_ms", "peak_bytes", "grid",
         "patch", "dim", "layers", "heads", "window", "classes", "batch", "steps", "learning_rate", "matrix_learning_rate", "bias_lr_scale",
-        "seed")
+        "filter_gain", "seed")
 
 
 def summary(results):
