@@ -151,8 +151,8 @@ class payload_losses {
     const vec<C> zero(C(0)), least(sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-800));
     const auto is_zero = [&](const C* of) { return load(of + t * lanes<C>) == zero; };
     const auto counts = !is_zero(rows.inverse) && !is_zero(rows.g);
-    const auto small = ((xsimd::abs)(g) < least) || (!is_zero(rows.o) && ((xsimd::abs)(go) < least));
-    loses_ = xsimd::select(counts && small, vec<C>(C(1)), loses_);
+    const auto tiny = ((xsimd::abs)(g) < least) || (!is_zero(rows.o) && ((xsimd::abs)(go) < least));
+    loses_ = xsimd::select(counts && tiny, vec<C>(C(1)), loses_);
   }
   void write(payload_scales<C>& ps) const {
     const vec<C> zero(C(0)), one(C(1));
