@@ -68,9 +68,8 @@ inline vec_mask<C> is_finite(const vec<C>& x) {
 /// Underflowed terms change num / den by at most T 2^-125 / den, relative to max |v|; above the bounds that is far
 /// below an ulp. NaN and infinities fail the comparisons.
 template <class C>
-inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor,
-                                  const vec<C>& enough = vec<C>(exp_constants<C>::proof)) {
-  const vec<C> largest(exp_constants<C>::largest);
+inline vec_mask<C> proven_average(const vec<C>& num, const vec<C>& den, const vec<C>& o, const vec<C>& floor) {
+  const vec<C> enough(exp_constants<C>::proof), largest(exp_constants<C>::largest);
   return (den >= enough) && (den <= largest) && ((xsimd::abs)(o) <= largest) && ((xsimd::abs)(num) >= floor * den);
 }
 

@@ -63,7 +63,7 @@ struct query_fold {
 
   /// Where the table is sharp, by which sums of `keys` keys at hand are proven. What is not at hand has the outside
   /// weight, at most 1 there.
-  void weigh_losses(index_t keys) {
+  [[gnu::noinline]] void weigh_losses(index_t keys) {
     if (!table.any_sharp) return;
     for (index_t l = 0; l < lanes<C>; ++l)
       if (table.sharp[l] != C(0) && loses_keys<C>(cs, l, hidden_flags[l], keys)) enough[l] *= raised_bounds<C>;
@@ -144,7 +144,8 @@ struct query_fold {
         store(ys.row(i), gated);
         if (!averages) o = gated;
       }
-      const auto proven = (usable && proven_average<C>(num, den, o, floor, load(enough))) || idle;
+      auto proven = (usable && proven_average<C>(num, den, o, floor)) || idle;
+      if (table.any_sharp) proven = proven && ((den >= load(enough)) || idle);
       if (wanted != query_results::averages) {
         const vec<C> safe = xsimd::select((den >= vec<C>(k_::proof)) && (den <= largest), den, one);
         store(out.lse + i * L, log_shifted<C>(safe, scaled));

@@ -213,13 +213,15 @@ inline void fill_payload(const problem& p, const stencil_table<C>& table, const 
   constexpr index_t L = lanes<C>;
   C by[L];
   measure_payload<C>(p, table, rows, cs, by, ps);
-  payload_losses<C> losses(table);
-  for (index_t l = 0; l < L; ++l) losses.add_keys(cs, l, P + L + l, p.Tk);
   weigh_payload<C>(p, rows, cs, by, ps, [&](index_t t, const vec<C>& g, const vec<C>& go) {
     store(Q + t * 2 * L, g);
     store(Q + t * 2 * L + L, go);
-    losses.add(rows, t, g, go);
   });
+  store(ps.lost, vec<C>(C(1)));
+  if (!table.any_sharp) return;
+  payload_losses<C> losses(table);
+  for (index_t l = 0; l < L; ++l) losses.add_keys(cs, l, P + L + l, p.Tk);
+  for (index_t t = 0; t < p.Tq; ++t) losses.add(rows, t, load(Q + t * 2 * L), load(Q + t * 2 * L + L));
   losses.write(ps);
 }
 

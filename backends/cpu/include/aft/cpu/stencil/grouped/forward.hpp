@@ -120,7 +120,7 @@ struct grouped_fold {
     for (index_t x = 0; x < 2; ++x) {
       folds[x].y = outputs[x].whole_rows();
       for (index_t l = 0; l < L; ++l) folds[x].hidden_flags[l] = grouped.keys + x * L + spread.at[l];
-      folds[x].weigh_losses(p.Tk);
+      if (tables[i].any_sharp) folds[x].weigh_losses(p.Tk);
     }
     query_block<C>& block = *worker.block;
     fold_grid<C>(shape, tables[i].weights, tables[i].outside, P, rest, grouped.sums, query_block<C>::most,
