@@ -255,12 +255,14 @@ TEST_CASE("classifier: an interrupted run goes on to the same losses, bit for bi
 TEST_CASE("classifier: settings come back exactly, and other images are refused") {
   const scratch_directory directory;
   const image_set data = small_images();
-  const training_settings s = of_many_digits(small_settings(mixer_kind::conv2d));
+  training_settings s = of_many_digits(small_settings(mixer_kind::conv2d));
+  s.shape.filter.gain = 17.0 / 3;
   training run(s, data, 1);
   run.step();
   run.save(directory / "a");
   const checkpoint read = read_checkpoint(directory / "a");
   check_same_settings(read.settings, s);
+  CHECK(read.settings.shape.filter.gain == s.shape.filter.gain);
   // Plain numbers without padding between them.
   CHECK(std::memcmp(&read.settings.shape.rows, &s.shape.rows, 8 * sizeof(index_t)) == 0);
   check_written_again<training>(read, data, directory / "a", directory / "b");

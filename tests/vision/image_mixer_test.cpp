@@ -165,6 +165,24 @@ TEST_CASE("image mixers: the same bits for any number of threads, and no streams
   }
 }
 
+TEST_CASE("conv2d: a gain at the start is the deviation of every filter, and its mean is 0") {
+  mixer_shape with_gain = shape;
+  with_gain.filter.gain = 2.5;
+  const auto mix = make_mixer<double>(mixer_kind::conv2d, "mixer", with_gain);
+  fill_normal(mix->position_bias()->value, 7);
+  const double* filter = mix->operator_bias();
+  const index_t taps = shape.window * shape.window;
+  for (index_t h = 0; h < shape.heads; ++h, filter += taps) {
+    double sum = 0, squares = 0;
+    for (index_t j = 0; j < taps; ++j) sum += filter[j];
+    for (index_t j = 0; j < taps; ++j) squares += filter[j] * filter[j];
+    // As sums of so many terms are rounded.
+    const double u = 4 * static_cast<double>(taps) * 0x1p-53;
+    CHECK(std::abs(sum) <= u * static_cast<double>(taps) * 2.5);
+    CHECK(std::abs(std::sqrt(squares / static_cast<double>(taps - 1)) - 2.5) <= u * 2.5);
+  }
+}
+
 TEST_CASE("conv2d: any number of grid rows, and a filter that starts at 0") {
   fixture f(mixer_kind::conv2d);
   for (parameter<double>* p : f.own)

@@ -151,6 +151,21 @@ TEST_CASE("reparameterize on the device: a common offset, the ends of the range,
     aft::test::finish_device_work();
     expect_close(got, want, 4 * 17 * 0x1p-53 * 2 * 3 * 2);
   }
+  // Deviations so small that a gradient's quotient by one is no number; a gain as small brings it back.
+  for (int exponent : {-1040, 0, 1000}) {
+    const numbers<double> taps{0, std::ldexp(1, exponent), std::ldexp(4, exponent)}, dout{1, 0, 0.25};
+    const numbers<double> gain{std::ldexp(3, exponent)}, shift{0};
+    numbers<double> want(3), got(3);
+    const tensor_view<const double, 2> view(taps.data(), {1, 3}), up(dout.data(), {1, 3});
+    const tensor_view<const double, 1> gains(gain.data(), {1}), shifts(shift.data(), {1});
+    aft::reparameterize_backward(aft::cpu{}, view, gains, shifts, up, tensor_view<double, 2>(want.data(), {1, 3}),
+                                 aft::no_grad, aft::no_grad);
+    aft::reparameterize_backward(on_device(view), on_device(gains), on_device(shifts), on_device(up),
+                                 on_device(tensor_view<double, 2>(got.data(), {1, 3})), aft::no_grad, aft::no_grad);
+    aft::test::finish_device_work();
+    REQUIRE(std::isfinite(want[0]));
+    expect_close(got, want, 4 * 11 * 0x1p-53 * 9 * 3 * std::sqrt(3));
+  }
   numbers<float> r(3 * 8, 2.5f);
   r[8] = std::numeric_limits<float>::quiet_NaN();
   r[16] = -3;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "harness/harness.hpp"
@@ -133,6 +134,10 @@ TEST_CASE("steep: a filter with one tap far above the others, which rows at the 
           // Keys so far apart that weights of some are lost in the units of others: a raised tap brings them back.
           if (s.seed % 3 == 0)
             for (auto& key : x.k) key *= 40;
+          // Channels of a class so far apart that its sums change their unit on the way.
+          if (s.seed % 4 == 1)
+            for (index_t i = 0; i < std::ssize(x.v); ++i)
+              x.v[static_cast<std::size_t>(i)] *= std::ldexp(1, static_cast<int>(6 * (i % s.d % 8)));
           // Gradients that are small or 0 in places leave sums that show nothing.
           for (std::size_t i = 0; i < x.dy.size(); ++i)
             if (i % 5 == 0) x.dy[i] *= i % 10 == 0 ? 0 : 1e-9;

@@ -52,19 +52,19 @@ struct query_fold {
   const C* hidden_flags[lanes<C>];  ///< of each lane the staged weights of its keys, two vectors apart; -0 marks a
                                     ///< hidden one
   index_t any_hidden;               ///< the key of the first mark
-  C enough[lanes<C>];               ///< a den proves itself from here on
+  C enough[lanes<C>];               ///< a den proves itself from here on; filled where the table is sharp
 
   query_fold(const problem& p_, const stencil_shape& shape_, const stencil_table<C>& table_, const lane_tile<C>& tile_,
              const column_scales<C>& cs_, const C* P, index_t first_key = 0)
       : p(p_), shape(shape_), table(table_), tile(tile_), cs(cs_), any_hidden(first_key) {
     for (index_t l = 0; l < lanes<C>; ++l) hidden_flags[l] = P + lanes<C> + l;
-    store(enough, vec<C>(exp_constants<C>::proof));
   }
 
   /// Where the table is sharp, by which sums of `keys` keys at hand are proven. What is not at hand has the outside
   /// weight, at most 1 there.
   [[gnu::noinline]] void weigh_losses(index_t keys) {
     if (!table.any_sharp) return;
+    store(enough, vec<C>(exp_constants<C>::proof));
     for (index_t l = 0; l < lanes<C>; ++l)
       if (table.sharp[l] != C(0) && loses_keys<C>(cs, l, hidden_flags[l], keys)) enough[l] *= raised_bounds<C>;
   }

@@ -36,7 +36,7 @@ struct stencil_table {
   C outside[lanes<C>] = {};  ///< exp(0) 2^-exponent, 0 where pairs outside the box are excluded
   C usable[lanes<C>] = {};   ///< 0: the lane is left to the exact path
   C sharp[lanes<C>] = {};    ///< 1: the largest weight is 2^sharp_units, not 1
-  C dropped[lanes<C>] = {};  ///< 1: some weight underflowed
+  C dropped[lanes<C>] = {};  ///< 1: some weight underflowed, where any lane is sharp
   bool any_sharp = false;
 };
 
@@ -70,22 +70,26 @@ template <class C>
   const vec<C> highest = exponent_of<C>(xsimd::select(usable && !none, top, zero)), units(sharp_units<C>);
   const auto sharp = highest > units;
   const vec<C> exponent = xsimd::select(sharp, highest - units, highest);
-  vec<C> dropped = zero;
   for (index_t j = 0; j < taps; ++j) {
     const vec<C> r = load(table.logs + j * L);
     const vec<C> e = xsimd::select(r == vec<C>(-inf), vec<C>(C(-0.0)), weight_scaled<C>(r, exponent));
     store(table.weights + j * L, e);
-    dropped = xsimd::select((e == zero) && !(r == vec<C>(-inf)), vec<C>(C(1)), dropped);
     if (table.flipped != nullptr) store(table.flipped + (taps - 1 - j) * L, e);
   }
   store(table.exponent, exponent);
-  const vec<C> outside = p.excluded ? zero : weight_scaled<C>(zero, exponent);
-  store(table.outside, outside);
-  if (!p.excluded) dropped = xsimd::select(outside == zero, vec<C>(C(1)), dropped);
+  store(table.outside, p.excluded ? zero : weight_scaled<C>(zero, exponent));
   store(table.usable, xsimd::select(usable, vec<C>(C(1)), zero));
-  store(table.sharp, xsimd::select(sharp, vec<C>(C(1)), zero));
-  store(table.dropped, dropped);
   table.any_sharp = xsimd::any(sharp);
+  if (!table.any_sharp) return;
+  const vec<C> one(C(1));
+  vec<C> dropped =
+      xsimd::select((load(table.outside) == zero) && (vec<C>(p.excluded ? C(1) : C(0)) == zero), one, zero);
+  for (index_t j = 0; j < taps; ++j) {
+    const auto lost = (load(table.weights + j * L) == zero) && !(load(table.logs + j * L) == vec<C>(-inf));
+    dropped = xsimd::select(lost, one, dropped);
+  }
+  store(table.sharp, xsimd::select(sharp, one, zero));
+  store(table.dropped, dropped);
 }
 
 /// Tables for a number of lane tiles.

@@ -80,6 +80,19 @@ struct grouped_gradients {
     }
   }
 
+  /// What a lane tile of a sharp table loses, to its scales and those of its classes.
+  [[gnu::cold, gnu::noinline]] void find_losses(lane_state& s, const stencil_table<C>& table,
+                                                const lane_spread<C>& spread, index_t x, const C* by) const {
+    const vec<C> share = load(s.share);
+    payload_losses<C> losses(table);
+    for (index_t l = 0; l < L; ++l) losses.add_keys(s.cs, l, own.keys + x * L + spread.at[l], p.Tk);
+    weigh_payload<C>(p, own.rows[x], s.cs, by, s.ps, [&](index_t t, const vec<C>& g, const vec<C>& go) {
+      losses.add(own.rows[x], t, g * share, go * share);
+    });
+    losses.write(s.ps);
+    own.join_losses(spread, x, s.tile, table, s.ps);
+  }
+
   /// Lane tile i: dq, dv, and its part in the sums of its classes.
   [[gnu::noinline]] void channels(index_t b, index_t n, index_t i, const stencil_prefetch& ahead,
                                   box_complement<C>& rest) const {
@@ -99,15 +112,11 @@ struct grouped_gradients {
       own.join_units(spread, x, s.tile, s.cs, s.ps, s.share);
       const vec<C> share = load(s.share);
       C* const products = own.products + x * L;
-      payload_losses<C> losses(table);
-      for (index_t l = 0; l < L; ++l) losses.add_keys(s.cs, l, own.keys + x * L + spread.at[l], p.Tk);
       weigh_payload<C>(p, own.rows[x], s.cs, by, s.ps, [&](index_t t, const vec<C>& g, const vec<C>& go) {
         store(own.Q + t * 2 * L + x * L, g);
         at_positions.add(go * share, products + t * 2 * L);
-        losses.add(own.rows[x], t, g * share, go * share);
       });
-      losses.write(s.ps);
-      own.join_losses(spread, x, s.tile, s.ps);
+      if (table.any_sharp) find_losses(s, table, spread, x, by);
     }
     const index_t then = ahead.tiles.group;
     const gradient_fields<C> next[2] = {{p, plan.tile(then, ahead.tiles.first)},
@@ -155,8 +164,9 @@ struct grouped_gradients {
       const auto hidden = key == vec<C>(-inf);
       const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
       vec<C> dv = e.times(A, inverse_scale, one);
-      const auto proven =
-          hidden || (usable && e.keeps((xsimd::abs)(A), kept_sum<C>(p.Tq), load(lane.ps.lost)) && is_finite<C>(dv));
+      const vec<C> kept = kept_sum<C>(p.Tq), size = (xsimd::abs)(A);
+      auto proven = hidden || (usable && e.keeps(size, kept) && is_finite<C>(dv));
+      if (table.any_sharp) proven = proven && (hidden || e.keeps(size, kept, load(lane.ps.lost)));
       dv = xsimd::select(hidden, zero, dv);
       if (!xsimd::all(proven)) {
         C dv_exact[L], dk_exact[L];
@@ -193,8 +203,9 @@ struct grouped_gradients {
                        const scaled_factor<C> e(key, exponents, exp_constants<C>::range);
                        const vec<C> vA = load(own.dk + at), B = load(block.sums + (s - s0) * 2 * L + x * L);
                        const vec<C> dk = e.times(vA - B, of.low_unit(), of.high_unit());
-                       const auto keeps = e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept, load(of.lost));
-                       const auto proven = hidden || (usable && keeps && is_finite<C>(dk));
+                       const vec<C> terms = (xsimd::abs)(vA) + (xsimd::abs)(B);
+                       auto proven = hidden || (usable && e.keeps(terms, kept) && is_finite<C>(dk));
+                       if (table.any_sharp) proven = proven && (hidden || e.keeps(terms, kept, load(of.lost)));
                        any_open = own.settle(own.dk + at, own.open + at, dk, hidden, proven, tile.count) || any_open;
                      }
                    }
@@ -309,92 +320,5 @@ struct grouped_gradients {
       }
   }
 };
-
-/// Whether a call goes this way. It must not depend on B, on which no element's bits may depend.
-template <class C>
-inline bool groups_gradients(const backward_problem& p, const channel_head_groups<C>& head_groups) {
-  return head_groups.wide() && p.Tq <= tuning_stencil<C>::grouped_positions && p.lse.set && p.average.set &&
-         p.hk % p.bias.heads == 0 && (p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none);
-}
-
-/// Every gradient that is set. `p` is flattened; B, Tq and d are not 0.
-template <class C>
-void stencil_grouped_backward(const backward_problem& p, const stencil_shape& shape, const lane_plan<C>& plan,
-                              const channel_head_groups<C>& head_groups, const cpu& exec, scratch& memory) {
-  const stencil_shape back = shape.transposed();
-  const bool filter_wanted = p.dbias.kind != bias_kind::none, keys_wanted = p.dk.set || p.dv.set;
-  const index_t pairs = (p.B + 1) / 2;
-  const index_t parts =
-      filter_wanted && pairs > tuning_stencil<C>::batch_parts ? tuning_stencil<C>::batch_parts : pairs;
-  // A segment has whole classes, so that their sums are one thread's.
-  const index_t unit = std::lcm(head_groups.size, lanes<C>) / lanes<C>;
-  const index_t units = ceil_div(plan.tiles, unit);
-  const index_t segments = segment_count(parts, units, thread_count(exec));
-  const int threads = worker_count(exec, segments * parts);
-  const auto segment_at = [&](index_t i) {
-    grouped_segment s;
-    const index_t first = units * i / segments * unit, last = units * (i + 1) / segments * unit;
-    s.first = first;
-    s.last = min_of(last, plan.tiles);
-    s.head_group_first = first * lanes<C> / head_groups.size;
-    s.head_group_last = last < plan.tiles ? last * lanes<C> / head_groups.size : head_groups.count;
-    s.width = lanes<C>;
-    return s;
-  };
-  index_t most = 0;
-  for (index_t i = 0; i < segments; ++i) most = max_of(most, segment_at(i).head_group_tiles());
-  const index_t partial_size = head_groups.count * shape.tap_count();
-  stencil_table<C>*tables = nullptr, *head_group_tables = nullptr;
-  grouped_sums<C>* workers = nullptr;
-  C* partials = nullptr;
-  const auto lay_out = [&](scratch& from) {
-    tables = take_tables<C>(shape, plan.tiles, true, from);
-    head_group_tables = take_tables<C>(shape, segments * most, true, from);
-    workers = take_workers<grouped_sums<C>>(from, threads, shape, most);
-    partials = from.take<C>(filter_wanted ? parts * partial_size : 0);
-  };
-  memory.take_at_once(function_ref<void(scratch&)>(lay_out));
-  if (is_trial(exec)) return;
-
-  parallel_for(plan.tiles, threads, [&](index_t i, int) { fill_table<C>(p, shape, plan.tile(0, i), tables[i]); });
-  parallel_for(segments * most, threads, [&](index_t i, int) {
-    const grouped_segment s = segment_at(i / most);
-    const index_t first = s.head_group_first + i % most * lanes<C>;
-    if (first < s.head_group_last)
-      fill_table<C>(p, shape, head_groups.tile(0, first, s.head_group_last), head_group_tables[i]);
-  });
-  parallel_for(segments * parts, threads, [&](index_t item, int thread) {
-    const index_t part = item / segments;
-    const grouped_segment segment = segment_at(item % segments);
-    C* const partial = partials + part * partial_size;
-    const auto at = [&](index_t head_group) { return partial + head_group * shape.tap_count(); };
-    for (C* to = at(segment.head_group_first); filter_wanted && to < at(segment.head_group_last); ++to) *to = C(0);
-    const grouped_gradients<C> gradients{p,
-                                         shape,
-                                         back,
-                                         plan,
-                                         head_groups,
-                                         tables,
-                                         head_group_tables + item % segments * most,
-                                         segment,
-                                         keys_wanted,
-                                         filter_wanted,
-                                         workers[thread]};
-    const index_t end = pairs * (part + 1) / parts;
-    for (index_t pair = pairs * part / parts; pair < end; ++pair) {
-      const index_t b = 2 * pair;
-      gradients.run(b, b + 1 < p.B ? 2 : 1, pair + 1 < end ? b + 2 : b, partial);
-    }
-  });
-  if (!filter_wanted) return;
-  const index_t of_head = head_groups.count / p.dbias.heads;
-  write_filter_gradient<C>(p, shape, exec, [&](index_t h, index_t tap) {
-    C sum = C(0);
-    for (index_t part = 0; part < parts; ++part)
-      for (index_t c = h * of_head; c < (h + 1) * of_head; ++c)
-        sum += partials[part * partial_size + c * shape.tap_count() + tap];
-    return sum;
-  });
-}
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -56,12 +56,13 @@ struct head_group_state {
   C payload[lanes<C>];  ///< that of X
   C usable[lanes<C>];   ///< 0: the class is left to the exact path
   C lost[lanes<C>];     ///< the most of its lanes' payload_scales::lost
+  C lowered[lanes<C>];  ///< 1: sums were brought further down than payload_losses leaves room for
 
   void clear() {
     for (index_t l = 0; l < lanes<C>; ++l) {
       lost[l] = C(1);
       unit[l] = -std::numeric_limits<C>::infinity();
-      payload[l] = usable[l] = C(0);
+      payload[l] = usable[l] = lowered[l] = C(0);
     }
   }
   vec_mask<C> all_zero() const { return load(unit) == vec<C>(-std::numeric_limits<C>::infinity()); }
@@ -143,8 +144,7 @@ struct grouped_sums {
       if (units[l] <= state.unit[of]) continue;
       if (state.unit[of] > none) {
         const C down = state.unit[of] - units[l];
-        // Further than what payload_losses leaves room for.
-        if (down < C(-20)) state.lost[of] = raised_bounds<C>;
+        if (down < C(-20)) state.lowered[of] = C(1);
         lower(spread.tile[l], of + x * L, static_cast<int>(down));
       }
       state.unit[of] = units[l];
@@ -154,12 +154,14 @@ struct grouped_sums {
     store(share, raise<C>(vec<C>(C(1)), load(units) - load(of_head_group)));
   }
 
-  /// After a lane tile's payload.
-  void join_losses(const lane_spread<C>& spread, index_t x, const lane_tile<C>& tile,
+  /// After the payload of a lane tile whose table is sharp.
+  void join_losses(const lane_spread<C>& spread, index_t x, const lane_tile<C>& tile, const stencil_table<C>& table,
                    const payload_scales<C>& ps) const {
     for (index_t l = 0; l < tile.count; ++l) {
-      C& lost = states[2 * spread.tile[l] + x].lost[spread.at[l] % L];
-      if (ps.lost[l] > lost) lost = ps.lost[l];
+      if (table.sharp[l] == C(0)) continue;
+      head_group_state<C>& state = states[2 * spread.tile[l] + x];
+      const index_t of = spread.at[l] % L;
+      if (ps.lost[l] != C(1) || state.lowered[of] != C(0)) state.lost[of] = raised_bounds<C>;
     }
   }
 

@@ -6,7 +6,7 @@
 #include "../../runtime/parallel.hpp"
 #include "../../tensor/reduce_shared_keys.hpp"
 #include "../../tensor/visible_keys.hpp"
-#include "../backward/grouped.hpp"
+#include "grouped_backward.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
@@ -51,7 +51,7 @@ struct key_gradients {
                                         value_inverse_scale = load(cs.inverse_scale);
     const vec<C> exponents = load(table.exponent) + load(ps.exponent), by = load(cs.scale);
     const auto usable = load(ps.usable) == one;
-    const vec<C> kept = kept_sum<C>(p.Tq), lost = load(ps.lost);
+    const vec<C> kept = kept_sum<C>(p.Tq);
     for (index_t i = 0; i < s1 - s0; ++i) {
       const vec<C> key = load(k + i * L);
       const vec<C> value = load(v + i * L);
@@ -62,9 +62,13 @@ struct key_gradients {
       vec<C> dv = e.times(A, inverse_scale, one);
       const vec<C> vA = (value * by) * A;
       vec<C> dk_lane = e.times(vA - B, inverse_scale, value_inverse_scale);
-      const auto keeps =
-          e.keeps((xsimd::abs)(A), kept, lost) && e.keeps((xsimd::abs)(vA) + (xsimd::abs)(B), kept + kept, lost);
-      const auto proven = hidden || (usable && keeps && is_finite<C>(dv) && is_finite<C>(dk_lane));
+      const vec<C> terms = (xsimd::abs)(vA) + (xsimd::abs)(B);
+      const auto keeps = e.keeps((xsimd::abs)(A), kept) && e.keeps(terms, kept + kept);
+      auto proven = hidden || (usable && keeps && is_finite<C>(dv) && is_finite<C>(dk_lane));
+      if (table.any_sharp) {
+        const vec<C> lost = load(ps.lost);
+        proven = proven && (hidden || (e.keeps((xsimd::abs)(A), kept, lost) && e.keeps(terms, kept + kept, lost)));
+      }
       dv = xsimd::select(hidden, zero, dv);
       dk_lane = xsimd::select(hidden, zero, dk_lane);
       if (!xsimd::all(proven)) {
