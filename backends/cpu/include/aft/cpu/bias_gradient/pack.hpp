@@ -126,7 +126,7 @@ inline void turn_panel_rows(const C* from, index_t rows, index_t count, index_t 
         block[i] = r < M && r < rows ? load(from + r * L) : vec<C>(C(0));
       }
       transpose(block);
-      for (index_t l = 0; l < count; ++l) store_tile_rows<M, C>(out + l * step + first, block[l]);
+      for (index_t l = 0; l < count; ++l) store_tile_rows<M>(out + l * step, first, block[l]);
     }
     return;
   }

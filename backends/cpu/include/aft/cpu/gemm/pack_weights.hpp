@@ -119,7 +119,7 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
         }
         transpose(block);
         const index_t count = steps - s < L ? steps - s : L;
-        for (index_t i = 0; i < count; ++i) store_tile_rows<M, C>(panel + (s + i) * M + first, block[i]);
+        for (index_t i = 0; i < count; ++i) store_tile_rows<M>(panel + (s + i) * M, first, block[i]);
       }
     }
     return;

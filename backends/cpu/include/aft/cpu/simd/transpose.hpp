@@ -42,14 +42,43 @@ inline void transpose(vec<float> (&rows)[16]) {
     rows[12 + j] = vec<float>(_mm512_shuffle_f32x4(odd0, odd1, 0xdd));
   }
 }
+/// Rows of an 8 x 8 block become its columns.
+inline void transpose(vec<double> (&rows)[8]) {
+  static_assert(lanes<double> == 8);
+  __m512d a[8];
+  // a[2 g + j]: column 2 q + j of rows 2 g and 2 g + 1 in 128-bit part q.
+  AFT_UNROLL(4)
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm512_unpacklo_pd(rows[i], rows[i + 1]);
+    a[i + 1] = _mm512_unpackhi_pd(rows[i], rows[i + 1]);
+  }
+  AFT_UNROLL(2)
+  for (int j = 0; j < 2; ++j) {
+    const __m512d even0 = _mm512_shuffle_f64x2(a[j], a[2 + j], 0x88);
+    const __m512d odd0 = _mm512_shuffle_f64x2(a[j], a[2 + j], 0xdd);
+    const __m512d even1 = _mm512_shuffle_f64x2(a[4 + j], a[6 + j], 0x88);
+    const __m512d odd1 = _mm512_shuffle_f64x2(a[4 + j], a[6 + j], 0xdd);
+    rows[j] = vec<double>(_mm512_shuffle_f64x2(even0, even1, 0x88));
+    rows[2 + j] = vec<double>(_mm512_shuffle_f64x2(odd0, odd1, 0x88));
+    rows[4 + j] = vec<double>(_mm512_shuffle_f64x2(even0, even1, 0xdd));
+    rows[6 + j] = vec<double>(_mm512_shuffle_f64x2(odd0, odd1, 0xdd));
+  }
+}
 /// Loads the first n lanes, which alone need exist.
 inline vec<float> load_first(const float* p, index_t n) {
   return vec<float>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
+}
+inline vec<double> load_first(const double* p, index_t n) {
+  return vec<double>(_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << n) - 1), p));
 }
 /// Stores the first n lanes, and touches no byte beyond them.
 template <index_t n>
 inline void store_first(float* p, const vec<float>& v) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
+}
+template <index_t n>
+inline void store_first(double* p, const vec<double>& v) {
+  _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << n) - 1), v);
 }
 #elif defined(__AVX2__)
 /// Rows of an 8 x 8 block become its columns.
@@ -144,21 +173,21 @@ inline constexpr bool turns_rows = requires(vec<C> (&block)[lanes<C>]) {
   transpose(block);
 };
 
-/// Stores the lanes that are rows of a tile of M: all, if those are whole vectors, else the first M.
+/// p[first + l] = lane l of v, of the lanes that are rows of a tile of M.
 template <index_t M, class C>
-inline void store_tile_rows(C* p, const vec<C>& v) {
-  static_assert(M <= lanes<C> || M % lanes<C> == 0);
-  if constexpr (M < lanes<C>) {
-    store_first<M>(p, v);
-  } else {
-    store(p, v);
+inline void store_tile_rows(C* p, index_t first, const vec<C>& v) {
+  constexpr index_t rest = M % lanes<C>;
+  if constexpr (rest != 0) {
+    if (first + rest == M) return store_first<rest>(p + first, v);
   }
+  store(p + first, v);
 }
 
 /// to[s * ld + t] = from[t * step + s] for t < rows <= lanes and s < n.
 template <class C>
 inline void transpose_columns(const C* from, index_t step, index_t rows, index_t n, C* to, index_t ld) {
   if constexpr (turns_rows<C>) {
+    AFT_UNROLL(1)
     for (index_t s = 0; rows == lanes<C> && s < n; s += lanes<C>) {
       const index_t count = n - s < lanes<C> ? n - s : lanes<C>;
       vec<C> block[lanes<C>];

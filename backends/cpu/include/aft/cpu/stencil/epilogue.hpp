@@ -111,6 +111,7 @@ struct query_fold {
     const auto shared = [&](const written_rows<C>& to, const auto& exp_minus_of) __attribute__((always_inline)) {
       proof_of_rows<C> rows(floor);
       vec<C> size = zero;
+      AFT_UNROLL(1)
       for (index_t i = 0; i < t1 - t0; ++i) {
         const vec<C> num = num_of(i), den = den_of(i);
         const vec<C> o = exp_minus_quotient<C>(num, den, exp_minus_of(i, size)) * inverse_scale;
