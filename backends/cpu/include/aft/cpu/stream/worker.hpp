@@ -7,6 +7,7 @@
 #include "call_rows.hpp"
 #include "folded_burst.hpp"
 #include "kept_burst.hpp"
+#include "simple_burst.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl::stream {
 
@@ -21,8 +22,9 @@ class stream_worker {
     index_t all = row_buffers<C>::lines * line + weight_sets(p, width) * weight_rows<C>::room(p, reach);
     if (rows == 0) return all;
     all += rows * (row_buffers<C>::lines * line + 2 * weight_rows<C>::row_room(reach));
-    return all +
-           (p.stream->spec.layout().fold > 0 ? folded_burst<C>::room(reach, rows) : kept_burst<C>::room(width, rows));
+    const checks::slot_layout layout = p.stream->spec.layout();
+    if (layout.kept == 0) return all + simple_burst<C>::room(width, rows);
+    return all + (layout.fold > 0 ? folded_burst<C>::room(reach, rows) : kept_burst<C>::room(width, rows));
   }
   stream_worker(const problem& p, C* buffer, index_t width, index_t reach)
       : p_(p),
@@ -190,7 +192,9 @@ class stream_worker {
     for (index_t c = c0; c < c1;) {
       const index_t h = c / dh, end = min_of(c1, (h + 1) * dh);
       bool done = weigh(slot, h, rows);
-      if (done && slot.folds()) {
+      if (done && slot.kept() == 0) {
+        run_simple(slot, t, c, end, c0, rows);
+      } else if (done && slot.folds()) {
         run_folded(slot, t, c, end, c0, rows);
       } else {
         done = done && kept_burst<C>(slot, rows, burst_buffer_).run(c, end, c - c0);
@@ -219,6 +223,21 @@ class stream_worker {
     }
   }
 
+  /// Channels [c, end) of a slot that keeps no positions: together, or a vector at a time where not all are near.
+  AFT_INLINE void run_simple(const slot_arrays<C>& slot, index_t t, index_t c, index_t end, index_t c0,
+                             burst<C>& rows) {
+    simple_burst<C> columns(slot, rows, end - c, burst_buffer_);
+    const bool together = rows.w[0].with_fold && columns.run(c, c - c0, end - c);
+    for (index_t n; c < end; c += n) {
+      n = together ? end - c : min_of(lanes<C>, end - c);
+      if (together || (rows.w[0].with_fold && columns.run(c, c - c0, n))) {
+        carry(slot, rows.position + rows.rows, c, c + n);
+        write(t, c, c + n, c0, rows);
+      } else {
+        go_one_by_one(slot, t, c, c + n, rows);
+      }
+    }
+  }
   /// Channels [c, end) of one head of an operator with a fold.
   AFT_INLINE void run_folded(const slot_arrays<C>& slot, index_t t, index_t c, index_t end, index_t c0,
                              burst<C>& rows) {
