@@ -239,3 +239,33 @@ TEST_CASE("streams: prompts, a few of whose channels hold numbers that go positi
       check_cuttings(seed % 7 == 0 ? dtype::f64 : dtype::f32, s, x);
     }
 }
+
+TEST_CASE("streams: prompts in place of q, whose rows go position by position after all") {
+  if (!first_run()) return;
+  constexpr index_t T = 170;
+  call_list list{.base{.Tq = T,
+                       .Tk = T,
+                       .d = 72,
+                       .hk = 72,
+                       .H = 1,
+                       .win = {40, 0},
+                       .grid = {T},
+                       .taps = {32},
+                       .causal = true,
+                       .in_place = true},
+                 .all{}};
+  list.add(op::simple, bias_form::dense_htt);
+  list.add(op::local, bias_form::banded_tj);
+  list.add(op::conv, bias_form::dense_htt);
+  unsigned seed = 1;
+  for (setup s : list.all)
+    for (auto gate_fn : {aft::gate::sigmoid, aft::gate::silu})
+      for (index_t c : {index_t{0}, s.d - 1}) {
+        s.seed = seed++;
+        s.gate_fn = gate_fn;
+        numbers x = random_numbers(s);
+        // Late in a burst, when results of its first rows are known.
+        for (index_t t : {index_t{63}, index_t{120}, index_t{160}}) x.k[static_cast<std::size_t>(t * s.hk + c)] = -1e30;
+        check_cuttings(dtype::f32, s, x);
+      }
+}
