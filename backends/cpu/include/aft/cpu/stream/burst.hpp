@@ -29,7 +29,19 @@ struct burst {
   /// Of one head. All rows see from their first key to their own.
   row_weights<C> w[most];
   C* scaled[most];  ///< e^w of them, to be changed
+
+  /// y = sigmoid(q) average is all that is wanted.
+  bool gates_alone() const {
+    return out[0].gate_fn == gate::sigmoid && out[0].average == nullptr && out[0].lse == nullptr;
+  }
+  /// y takes the place of q, which rows that go one by one after all still need.
+  bool in_place() const { return out[0].y == out[0].q; }
 };
+
+/// Of a slot's fold the arrays that a position needs; the first two after the reference change.
+inline constexpr index_t fold_in_use = rest_den + 1;
+/// Rows for which a vector of the fold stays in registers.
+inline constexpr index_t rows_of_fold = 4;
 
 /// Whether a mask has the first n lanes; the others hold other channels, or
 /// anything.

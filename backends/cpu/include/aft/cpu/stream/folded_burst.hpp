@@ -26,8 +26,7 @@ struct ring_place {
 template <class C>
 class folded_burst {
   static constexpr index_t L = lanes<C>;
-  /// Rows for which a vector of the fold stays in registers.
-  static constexpr index_t together = 4;
+  static constexpr index_t arrays = fold_in_use, together = rows_of_fold;
   static_assert(rows_together<C> % together == 0);
 
  public:
@@ -51,8 +50,7 @@ class folded_burst {
   /// for the reference of a block that begins, and so is q.
   template <index_t M>
   AFT_COMPILE_ONCE bool run(index_t c, index_t at, index_t count) {
-    const row_results<C>& out = b_.out[0];
-    const bool alone = out.gate_fn == gate::sigmoid && out.average == nullptr && out.lse == nullptr;
+    const bool alone = b_.gates_alone();
     bool fits = b_.position >= kept_ ? enter<M, true>(c, at, count) : enter<M, false>(c, at, count);
     for (index_t m = 0; fits && m < M; ++m)
       fits = all_of<C>(alone ? sum<true>(c + m * L, m, at, count) : sum<false>(c + m * L, m, at, count), count - m * L);
@@ -61,8 +59,6 @@ class folded_burst {
   }
 
  private:
-  /// Of the slot's fold, those that a position needs; the first two after the reference change.
-  static constexpr index_t arrays = rest_den + 1;
   /// Rows ahead that are asked for: of a row only a few lines are read at a time, which the hardware does not foresee.
   /// To the second-level cache: where d is a power of two they fall on the same few lines of the first-level one, and
   /// would be gone when their turn comes (local with 32 keys, 4096 x 512: 0.87 of the time; Zen 4, 2026-11).
@@ -72,7 +68,6 @@ class folded_burst {
   C* window(index_t m, index_t s) const { return window_ + m * window_room_ + 2 * (s - first_) * L; }
   /// Of row r: what the fold is there, then y where it would take the place of q.
   C* place_of(index_t m, index_t r) const { return rows_ + (m * b_.rows + r) * 2 * L; }
-  bool holds() const { return b_.out[0].y == b_.out[0].q; }
   C* fold_of(index_t m) const { return fold_ + m * arrays * L; }
 
   template <index_t M>
@@ -162,7 +157,7 @@ class folded_burst {
     return all_of<C>(good, n);
   }
 
-  /// Sums of all rows; the lanes where all are proven. `alone`: y = sigmoid(q) average is all that is wanted.
+  /// Sums of all rows; the lanes where all are proven.
   template <bool alone>
   AFT_INLINE vec_mask<C> sum(index_t c, index_t m, index_t at, index_t count) {
     vec_mask<C> proven = vec<C>(C(0)) == vec<C>(C(0));
@@ -215,7 +210,7 @@ class folded_burst {
   AFT_INLINE void finish(index_t m, index_t r, index_t at, index_t count, const joint_sum<C>& sum) const {
     const index_t n = min_of(L, count - m * L);
     row_results<C> out = b_.out[r].from(at + m * L);
-    if (holds()) out.y = place_of(m, r);
+    if (b_.in_place()) out.y = place_of(m, r);
     if constexpr (alone) {
       store_some(out.y, gated_average<C>(sum.num, sum.den, vec<C>(C(1)), load(out.q)), n);
     } else {
@@ -240,7 +235,7 @@ class folded_burst {
         store_some(slot_.keys(place.at) + c + m * L, load(b_.k[r] + at + m * L), n);
       }
     }
-    for (index_t r = 0; holds() && r < b_.rows; ++r)
+    for (index_t r = 0; b_.in_place() && r < b_.rows; ++r)
       for (index_t m = 0; m < M; ++m)
         store_some(b_.out[r].y + at + m * L, load(place_of(m, r)), min_of(L, count - m * L));
   }

@@ -14,8 +14,7 @@ namespace aft::inline AFT_ISA::cpu_impl::stream {
 template <class C>
 class simple_burst {
   static constexpr index_t L = lanes<C>;
-  /// Rows for which a vector of the fold stays in registers.
-  static constexpr index_t together = 4;
+  static constexpr index_t arrays = fold_in_use, together = rows_of_fold;
   static_assert(rows_together<C> % together == 0);
 
  public:
@@ -28,17 +27,13 @@ class simple_burst {
   /// was, and so is q.
   bool run(index_t c, index_t at, index_t count) {
     if (!begin(c, count)) return false;
-    const row_results<C>& out = b_.out[0];
-    const bool alone = out.gate_fn == gate::sigmoid && out.average == nullptr && out.lse == nullptr;
+    const bool alone = b_.gates_alone();
     if (!(alone ? fold_rows<true>(at, count) : fold_rows<false>(at, count)) || !ends_near(count)) return false;
     commit(c, at, count);
     return true;
   }
 
  private:
-  /// Of the slot's fold, those that a position needs; the first two after the reference change.
-  static constexpr index_t arrays = rest_den + 1;
-
   /// The fold as it was, and whether it begins near.
   bool begin(index_t c, index_t count) {
     bool fits = true;
@@ -55,11 +50,9 @@ class simple_burst {
     return fits;
   }
 
-  bool holds() const { return b_.out[0].y == b_.out[0].q; }
   /// Where y of row r goes at first.
-  C* place_of(index_t r, index_t at) const { return holds() ? held_ + r * line_ : b_.out[r].y + at; }
+  C* place_of(index_t r, index_t at) const { return b_.in_place() ? held_ + r * line_ : b_.out[r].y + at; }
 
-  /// `alone`: y = sigmoid(q) average is all that is wanted.
   template <bool alone>
   [[gnu::flatten]] AFT_COMPILE_ONCE bool fold_rows(index_t at, index_t count) {
     const vec<C> one(C(1)), most_key(near_numbers<C>::key);
@@ -110,7 +103,7 @@ class simple_burst {
   void commit(index_t c, index_t at, index_t count) const {
     for (index_t i = 0; i < count; i += L)
       fold_column<C>(fold_ + i, line_).write(slot_.fold(0) + c + i, slot_.step(), min_of(L, count - i));
-    for (index_t r = 0; holds() && r < b_.rows; ++r)
+    for (index_t r = 0; b_.in_place() && r < b_.rows; ++r)
       for (index_t i = 0; i < count; i += L)
         store_some(b_.out[r].y + at + i, load(held_ + r * line_ + i), min_of(L, count - i));
   }
