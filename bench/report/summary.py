@@ -6,7 +6,7 @@ import re
 import bars
 
 LETTERS = dict(zip(bars.SHAPES, "abcd"))
-RUNS = ("native", "zen4", "emerald-rapids", "zen3")
+RUNS = ("native", "zen5", "emerald-rapids", "zen3")
 BEGIN = "<!-- table: made by bench/report/docs.py -->"
 END = "<!-- end of table -->"
 
