@@ -140,8 +140,8 @@ def storage(result):
         return span(short.median("aft") / wide.median("aft") for short, wide in pairs if short and wide)
     backward, local, simple = (times(operator) for operator in ("full_backward", "local32", "simple"))
     if backward and local and simple:
-        yield (f"**Elsewhere in bfloat16**: the backward pass of `full` takes {backward} times as long as in float, `local`, which computes "
-               f"in float, {local} times, `simple` {simple} times.")
+        yield (f"**Elsewhere in bfloat16**: the backward pass of `full` takes {backward} times as long as in float, `local` "
+               f"{local} times, `simple`, which computes in float, {simple} times.")
 
 
 def half_training(result):

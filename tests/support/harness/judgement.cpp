@@ -59,8 +59,8 @@ judgement judge(dtype type, const setup& s, const results& got, const oracle_res
 }
 
 bool may_multiply_pairs(const setup& s) {
-  const bool in_window = s.call == op::local && (s.outside == outside::excluded || !s.pair_mask());
-  return s.arithmetic == arithmetic::automatic && (s.call == op::full || s.pair_mask()) && !in_window && s.cuts.empty();
+  const bool by_pairs = s.call == op::full || s.call == op::local || s.pair_mask();
+  return s.arithmetic == arithmetic::automatic && by_pairs && s.cuts.empty();
 }
 
 }  // namespace aft::test

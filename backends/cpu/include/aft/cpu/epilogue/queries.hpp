@@ -11,9 +11,13 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Rows of a result that most calls do not ask for.
 template <class C>
-[[gnu::noinline]] inline void write_rows(const field& to, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
-                                         index_t share, index_t r0, index_t r1, const C* from) {
-  lane_field<C>(to, grid, tile, share).write(r0, r1, from);
+[[gnu::noinline]] inline void write_rows(const problem& p, const field& to, const std::array<index_t, 3>& grid,
+                                         const lane_tile<C>& tile, index_t share, index_t r0, index_t r1,
+                                         const C* from) {
+  const lane_field<C> rows(to, grid, tile, share);
+  const bool streamed = rows.streams_tiles(p);
+  rows.write(r0, r1, from, streamed);
+  if (!streamed) rows.prefetch(r1, r1 + tuning<C>::MR, p.Tq, true);
 }
 
 /// Sums of a panel's rows as they are: rows(n, take) calls take(r, num, den).
@@ -39,15 +43,28 @@ struct with_uniform {
   }
 };
 
+/// Where the averages and the lse of a panel go besides its y; null: not wanted.
+template <class C>
+struct saved_outputs {
+  written_rows<C> average{}, lse{};
+  bool any() const { return average.to != nullptr || lse.to != nullptr; }
+};
+
 /// y[r] = average gate(q) of whole vectors in one go, and whether every lane of every row is proven and no |q| is
-/// large; if not, q is as before, and what y holds is to be written again. The average's and the gate's bits are those
-/// of gated_average.
-template <class C, class T, class Sums>
+/// large; if not, q is as before, and what the results hold is to be written again. The average's and the gate's bits
+/// are those of gated_average. `saves`: average and lse besides, of rows and columns whose bases are 0.
+template <bool saves, class C, class T, class Sums>
 [[gnu::noinline, gnu::flatten]] inline bool gated_rows_epilogue(index_t rows, const column_scale<C>& cs,
-                                                                const Sums& sums, const C* c, const T* q,
-                                                                index_t q_step, T* y, index_t y_step, bool streamed) {
+                                                                const row_scale<C>& rs, const Sums& sums, const C* c,
+                                                                const T* q, index_t q_step, T* y, index_t y_step,
+                                                                bool streamed, const saved_outputs<C>& saved) {
   constexpr index_t L = lanes<C>;
-  const vec<C> inverse_scale = load(cs.inverse_scale), zero(C(0));
+  const vec<C> inverse_scale = load(cs.inverse_scale), zero(C(0)), exponent = load(cs.exponent);
+  if constexpr (saves) {
+    bool based = !xsimd::all(load(cs.base) == zero);
+    for (index_t r = 0; r < rows; ++r) based = based || rs.base[r] != C(0);
+    if (based) return false;
+  }
   proof_of_rows<C> proof(load(cs.floor));
   vec<C> size = zero;
   T formed[tuning<C>::MR * L];
@@ -65,28 +82,48 @@ template <class C, class T, class Sums>
         } else {
           store_numbers_as<C>(to + r * to_step, o);  // NaN proves nothing
         }
-        proof.add(num, den, o);
         size = larger_size<C>(size, gate);
+        if constexpr (saves) {
+          const vec<C> average = (num / den) * inverse_scale;
+          if (saved.average.to != nullptr) put(saved.average.row(r), average, saved.average.streamed);
+          if (saved.lse.to != nullptr)
+            put(saved.lse.row(r), log_shifted<C>(den, exponent + vec<C>(rs.exponent[r])), saved.lse.streamed);
+          proof.add(num, den, average);
+        } else {
+          proof.add(num, den, o);
+        }
       });
   if (!xsimd::all(proof.proven() && (size <= vec<C>(shared_gate<C>)))) return false;
   for (index_t r = 0; !direct && r < rows; ++r) store_as<C>(y + r * y_step, load_as<C>(formed + r * L));
   return true;
 }
 
-/// The same for a lane tile of a call whose q and y can be used in place; false otherwise, too.
+/// The same for a lane tile of a call whose q and results can be used in place; false otherwise, too.
 template <class C, class T>
-inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const column_scale<C>& cs, index_t r0,
-                              index_t r1, const C* c) {
+inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const column_scale<C>& cs,
+                              const row_scale<C>& rs, index_t r0, index_t r1, const C* c) {
   if (p.q.type != dtype_of<T> || p.y.type != dtype_of<T>) return false;
   const lane_field<C> queries(p.q, p.grid, tile, 1), results(p.y, p.grid, tile, 1);
   if (!queries.whole_rows() || !results.whole_rows()) return false;
+  saved_outputs<C> saved;
+  const auto place = [&](const field& f, index_t share, written_rows<C>& to) {
+    if (!f.set) return true;
+    const lane_field<C> rows(f, p.grid, tile, share);
+    if (f.type != dtype_of<C> || !rows.whole_rows()) return false;
+    to = {reinterpret_cast<C*>(f.data) + rows.base + r0 * f.sx[2], f.sx[2], rows.streams_tiles(p)};
+    if (!to.streamed) rows.prefetch(r1, r1 + tuning<C>::MR, p.Tq, true);
+    return true;
+  };
+  if (!place(p.average, 1, saved.average) || !place(p.lse, p.d / p.hk, saved.lse)) return false;
   const index_t q_step = p.q.sx[2], y_step = p.y.sx[2];
   const T* const q = reinterpret_cast<const T*>(p.q.data) + queries.base + r0 * q_step;
   T* const y = reinterpret_cast<T*>(p.y.data) + results.base + r0 * y_step;
   const bool streamed = p.win.bounded && results.streams_tiles(p);
   queries.prefetch(r1, r1 + tuning<C>::MR, p.Tq);
   if (!streamed) results.prefetch(r1, r1 + tuning<C>::MR, p.Tq, true);
-  return gated_rows_epilogue<C>(r1 - r0, cs, without_uniform<C>(), c, q, q_step, y, y_step, streamed);
+  const auto run = saved.any() ? gated_rows_epilogue<true, C, T, without_uniform<C>>
+                               : gated_rows_epilogue<false, C, T, without_uniform<C>>;
+  return run(r1 - r0, cs, rs, without_uniform<C>(), c, q, q_step, y, y_step, streamed, saved);
 }
 
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
@@ -106,9 +143,10 @@ template <class C>
   // Average and sigmoid share a division. Whatever else is wanted: y must not depend on it.
   const bool quotient = gated && p.gate_fn == gate::sigmoid;
   const bool averages = !quotient || p.average.set;
-  // The common call. Its proof is that of all rows at once: a branch a row costs a third of the loop.
-  if (!averages && !logs &&
-      (epilogue_in_place<C, C>(p, tile, cs, r0, r1, c) || epilogue_in_place<C, bfloat16>(p, tile, cs, r0, r1, c)))
+  // The common calls. Their proof is that of all rows at once: a branch a row costs a third of the loop.
+  if (quotient && !state.set &&
+      (epilogue_in_place<C, C>(p, tile, cs, rs, r0, r1, c) ||
+       epilogue_in_place<C, bfloat16>(p, tile, cs, rs, r0, r1, c)))
     return;
   C q[M * L], y[M * L], average[M * L], lse[M * L], inverse[M * L], exponent[M * L], hi[M * L], lo[M * L];
   if (gated) {
@@ -185,7 +223,7 @@ template <class C>
   }
   if (p.y.set) write_y();
   const auto put_rows = [&](const field& to, const std::array<index_t, 3>& grid, index_t share, const C* from) {
-    if (to.set) write_rows<C>(to, grid, tile, share, r0, r1, from);
+    if (to.set) write_rows<C>(p, to, grid, tile, share, r0, r1, from);
   };
   const std::array<index_t, 3> flat{1, 1, p.Tq};
   const index_t share = state.set ? p.d / state_channels(p) : 1;

@@ -29,7 +29,7 @@ struct alignas(64) source_room {
 
 /// What a call asks of the engine besides its geometry.
 struct fold_traits {
-  bool pairs = false;      ///< products of pairs of bfloat16, of a geometry without a window
+  bool pairs = false;      ///< products of pairs of bfloat16; fold_window has none
   bool windows = false;    ///< fold_window may serve the call
   bool products = false;   ///< so does window_products; of a geometry that fold_window serves
   bool columns = false;    ///< weights are read as columns of w

@@ -19,7 +19,7 @@ struct pair_geometry {
   index_t ahead = 0;      ///< how far the causal edge lies from the diagonal, negative where transposed
   bool constant = false;  ///< pairs outside the window have bias 0 and are folded once
   bool more = false;      ///< rows see more, with bias 0, than the columns: see far_keys
-  index_t step = 1;       ///< dense columns begin at multiples of it: two, where columns go by pairs
+  index_t step = 1;       ///< dense columns begin and end at multiples of it: two, where columns go by pairs
 
   struct span {
     index_t lo = 0, hi = 0;
@@ -42,9 +42,9 @@ struct pair_geometry {
       lo = bounded && !constant && lo > first ? lo : first;
       if (constant && hi < end - 1) hi = end - 1;
     }
-    lo = lo < 0 ? 0 : min_of(lo, K) / step * step;
-    hi = min_of(hi, K);
-    return {lo, max_of(hi, lo)};
+    lo = lo < 0 ? 0 : min_of(lo, K) & -step;
+    hi = max_of(min_of(hi, K), lo);
+    return {lo, min_of((hi + step - 1) & -step, K)};
   }
   bool has_prefix(const span& s) const { return constant && causal >= 0 && (s.lo > 0 || more); }
   bool has_suffix(const span& s) const { return constant && causal <= 0 && s.hi < K; }

@@ -23,6 +23,18 @@ inline vec_sum<C> add_columns(const C* columns, index_t n, vec_sum<C> sum) {
   for (index_t s = 0; s < n; ++s) sum = sum + load_sum(columns + s * tuning<C>::NR);
   return sum;
 }
+/// The same of n pairs of columns.
+template <class C>
+inline vec_sum<C> add_paired_columns(const C* columns, index_t n, vec_sum<C> sum) {
+  if constexpr (has_bf16_dot<C>) {
+    const vec<C> one(C(1)), ones = join_pairs(one, one);
+    for (index_t s = 0; s < n; ++s) {
+      const vec_sum<C> pair = load_sum(columns + s * tuning<C>::NR);
+      sum = {add_pairs(ones, pair.num, sum.num), add_pairs(ones, pair.den, sum.den)};
+    }
+  }
+  return sum;
+}
 
 /// Sums of P before and after each panel's dense part; those before begin with `more`. Both are sums of their own,
 /// forwards and backwards: taking the one from the total would cancel.
@@ -33,7 +45,11 @@ inline void sum_uniform_keys(const fold_plan<C>& plan, index_t p0, index_t p1, c
   const pair_geometry& g = plan.g;
   // A run between two panels' edges is summed apart before it joins the rest, which keeps the rounding of long
   // sequences that of their square root. The runs begin at 0 and at K, so they do not depend on p0 and p1.
-  const auto run = [&](index_t from, index_t to) { return add_columns<C>(P + from * N, to - from, zero_sum<C>()); };
+  const auto run = [&](index_t from, index_t to) {
+    const C* const columns = P + plan.steps(from) * N;
+    return plan.paired ? add_paired_columns<C>(columns, plan.steps(to - from), zero_sum<C>())
+                       : add_columns<C>(columns, to - from, zero_sum<C>());
+  };
   vec_sum<C> sum = more;
   index_t at = 0;
   if (g.causal >= 0) {
@@ -187,7 +203,7 @@ template <class C>
   C* const before = g.constant ? plan.before.of(slot) : nullptr;
   C* const after = g.constant ? plan.after.of(slot) : nullptr;
   for (index_t i = 0; g.constant && i < in_group; ++i) {
-    sum_uniform_keys<C>(plan, a0, a1, P + i * g.K * N, g.more ? load_sum(cs[i].more) : zero_sum<C>(),
+    sum_uniform_keys<C>(plan, a0, a1, P + i * plan.column_size, g.more ? load_sum(cs[i].more) : zero_sum<C>(),
                         before + i * plan.block * N, after + i * plan.block * N);
   }
   for (index_t s0 = a0; s0 < a1; s0 += plan.MC_panels) {

@@ -106,7 +106,7 @@ template <class C, bool windows>
 inline void pair_backward(const backward_problem& p, const cpu& given, bias_gradient_pass<C> pass, scratch& memory) {
   const bias_batch<C> batch_items(p);
   const auto array = static_cast<std::size_t>(p.B * max_of(p.Tq, p.Tk) * p.d) * sizeof(C);
-  const bool paired = multiplies_in_pairs<C>(p);
+  const bool paired = multiplies_in_pairs<C>(p) && !query_geometry(p).bounded;
   bool products = false;
   if constexpr (windows) {
     // Sums for wide windows of long sequences with few channels would be more than all arrays of the call.

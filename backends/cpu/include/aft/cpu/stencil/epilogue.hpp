@@ -131,6 +131,8 @@ struct query_fold {
           });
     } else if (wanted == query_results::averages && !quotient) {
       all_proven = shared({out.average}, [&](index_t, vec<C>&) { return zero; });
+    } else if (wanted != query_results::state && quotient) {
+      all_proven = saves_all(t1 - t0, wanted == query_results::logs, num_of, den_of, gates, ys, out);
     }
     for (index_t i = 0; i < t1 - t0 && !all_proven; ++i) {
       const vec<C> num = num_of(i);
@@ -162,6 +164,30 @@ struct query_fold {
     }
     for (index_t i = 0; i < t1 - t0 && gates.first != nullptr && !quotient; ++i)
       put<C>(ys.row(i), load(out.average + i * L) * gate_value<C>(p.gate_fn, load(gates.row(i))), ys.streamed);
+  }
+
+  /// The calls of a training step: average and, with `logs`, lse besides. Whether every lane of every row is proven; if
+  /// not, all of it is to be written again.
+  template <class Num, class Den>
+  AFT_INLINE bool saves_all(index_t rows, bool logs, const Num& num_of, const Den& den_of, gate_inputs<C> gates,
+                            const written_rows<C>& ys, query_block<C>& out) const {
+    constexpr index_t L = lanes<C>;
+    const vec<C> zero(C(0)), inverse_scale = load(cs.inverse_scale), scaled = load(cs.exponent) + load(table.exponent);
+    proof_of_rows<C> proof(load(cs.floor));
+    vec<C> size = zero;
+    AFT_UNROLL(1)
+    for (index_t i = 0; i < rows; ++i) {
+      const vec<C> num = num_of(i), den = den_of(i), q = load(gates.row(i));
+      const vec<C> average = (num / den) * inverse_scale;
+      const vec<C> y_row = exp_minus_quotient<C>(num, den, exp_near<C, true>(q, zero)) * inverse_scale;
+      put<C>(ys.row(i), y_row, ys.streamed);
+      store(out.average + i * L, average);
+      if (logs) store(out.lse + i * L, log_shifted<C>(den, scaled));
+      proof.add(num, den, average);
+      size = larger_size<C>(size, q);
+    }
+    const auto usable = differs<C>(load(cs.usable), zero);
+    return xsimd::all((usable && proof.proven() && (size <= vec<C>(shared_gate<C>))) || tile.idle());
   }
 
   /// The same from the sums that the block holds, [num, den].

@@ -26,11 +26,13 @@ class lane_runs {
     }
   }
   bool few() const { return count_ > 0 && count_ <= most; }
-  /// Of few runs.
-  vec<C> operator()(const C* p) const {
-    vec<C> x(p[at_[0]]);
+  /// Of few runs, of numbers of any type.
+  template <class T>
+  vec<C> operator()(const T* p) const {
+    vec<C> x(to_compute<C>(p[at_[0]]));
     const vec<C> lane = load(lane_);
-    for (index_t i = 1; i < count_; ++i) x = xsimd::select(lane < vec<C>(first_[i]), x, vec<C>(p[at_[i]]));
+    for (index_t i = 1; i < count_; ++i)
+      x = xsimd::select(lane < vec<C>(first_[i]), x, vec<C>(to_compute<C>(p[at_[i]])));
     return x;
   }
 
@@ -52,9 +54,10 @@ class lane_rows {
   AFT_COMPILE_ONCE lane_rows(const field& f, const std::array<index_t, 3>& grid, const lane_tile<C>& tile,
                              index_t group)
       : field_(&f), lanes_(f, grid, f.set ? tile : no_lanes, group) {
-    if (!f.set || f.type != dtype_of<C> || tile.count != L || grid[0] != 1 || grid[1] != 1) return;
-    whole_ = lanes_.whole_rows();
-    if (!whole_) runs_ = lane_runs<C>(lanes_.at);
+    if (!f.set || tile.count != L || grid[0] != 1 || grid[1] != 1) return;
+    side_by_side_ = lanes_.whole_rows();
+    whole_ = side_by_side_ && f.type == dtype_of<C>;
+    if (!side_by_side_) runs_ = lane_runs<C>(lanes_.at);
   }
 
   /// A row is a vector of C.
@@ -64,24 +67,21 @@ class lane_rows {
 
   /// out[(t - t0) * out_step + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
   AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
-    if (runs_.few()) {
-      const C* from = reinterpret_cast<const C*>(field_->data) + t0 * step();
-      for (index_t t = t0; t < t1; ++t, out += out_step, from += step()) store(out, runs_(from));
-    } else if (out_step == L) {
-      lanes_.read(t0, t1, out, fill);
-    } else if (whole_) {
-      const C* from = row(t0);
-      const index_t from_step = step();
-      for (index_t t = t0; t < t1; ++t, out += out_step, from += from_step) store(out, load(from));
-    } else {
-      constexpr index_t block = 32;
-      C rows[block * L];
-      for (; t0 < t1; t0 += block) {
-        const index_t n = t0 + block < t1 ? block : t1 - t0;
-        lanes_.read(t0, t0 + n, rows, fill);
-        for (index_t i = 0; i < n; ++i, out += out_step) store(out, load(rows + i * L));
-      }
-    }
+    if (!runs_.few() && (out_step == L || !side_by_side_)) return read_lanes(t0, t1, out, fill, out_step);
+    visit_storage(
+        field_->type, [&](auto* tag) __attribute__((always_inline)) {
+          using T = std::remove_pointer_t<decltype(tag)>;
+          // Copies, see lane_field::read_any.
+          const index_t from_step = step(), to_step = out_step, rows = t1 - t0;
+          const T* from = reinterpret_cast<const T*>(field_->data) + t0 * from_step;
+          C* to = out;
+          if (side_by_side_) {
+            from += lanes_.base;
+            for (index_t i = 0; i < rows; ++i, to += to_step, from += from_step) store(to, load_as<C>(from));
+          } else {
+            for (index_t i = 0; i < rows; ++i, to += to_step, from += from_step) store(to, runs_(from));
+          }
+        });
   }
 
   /// The inverse of read.
@@ -105,20 +105,35 @@ class lane_rows {
   /// does not foresee.
   /// Inlined by force: as a function without an effect that GCC 12 knows of, a call of it is dropped.
   [[gnu::always_inline]] void prefetch(index_t t0, index_t t1, index_t count) const {
-    if (!whole_ && !runs_.few()) return;
-    constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
-    const index_t width = whole_ ? count * L : 1;
-    const C* at = row(t0);
-    for (index_t t = t0; t < t1; ++t, at += step())
-      for (index_t i = 0; i < width; i += line) AFT_PREFETCH(at + i, 0, 2);
+    if (!side_by_side_ && !runs_.few()) return;
+    constexpr index_t line = 64;
+    const index_t size = size_of(field_->type), width = (side_by_side_ ? count * L : 1) * size;
+    const std::byte* at = field_->data + (lanes_.base + t0 * step()) * size;
+    for (index_t t = t0; t < t1; ++t, at += step() * size) {
+      // From where its first line begins.
+      const auto before = static_cast<index_t>(reinterpret_cast<std::uintptr_t>(at) % line);
+      for (index_t i = -before; i < width; i += line) AFT_PREFETCH(at + max_of(i, 0), 0, 2);
+    }
   }
 
  private:
+  AFT_COMPILE_ONCE void read_lanes(index_t t0, index_t t1, C* out, C fill, index_t out_step) const {
+    if (out_step == L) return lanes_.read(t0, t1, out, fill);
+    constexpr index_t block = 32;
+    C rows[block * L];
+    for (; t0 < t1; t0 += block) {
+      const index_t n = t0 + block < t1 ? block : t1 - t0;
+      lanes_.read(t0, t0 + n, rows, fill);
+      for (index_t i = 0; i < n; ++i, out += out_step) store(out, load(rows + i * L));
+    }
+  }
+
   static constexpr lane_tile<C> no_lanes{};
   const field* field_;
   lane_field<C> lanes_;
-  bool whole_ = false;
-  lane_runs<C> runs_;  ///< of lanes that share a channel
+  bool side_by_side_ = false;  ///< a row is a vector of numbers of the field's type
+  bool whole_ = false;         ///< which is C
+  lane_runs<C> runs_;          ///< of lanes that share a channel
 };
 
 /// Rows [t0, t1) of `count` lane tiles, out[i * apart + (t - t0) * out_step + lane]; `share` and `fill` as lane_rows
@@ -129,16 +144,21 @@ AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& g
                                  index_t count, index_t share, index_t t0, index_t t1, C* out, index_t apart,
                                  index_t out_step, C fill = C(0)) {
   constexpr index_t L = lanes<C>;
-  const lane_group<C> group(f, grid, tiles, count, share);
-  if (!group.in_place()) {
+  if (!lie_side_by_side<C>(f, grid, tiles, count, share)) {
     for (index_t i = 0; i < count; ++i)
       lane_rows<C>(f, grid, tiles[i], share).read(t0, t1, out + i * apart, fill, out_step);
     return;
   }
-  const index_t step = group.step();
-  const C* from = group.first() + t0 * step;
-  for (index_t t = t0; t < t1; ++t, from += step, out += out_step)
-    for (index_t i = 0; i < count; ++i) store(out + i * apart, load(from + i * L));
+  const index_t base = lane_field<C>(f, grid, tiles[0], share).base;
+  visit_storage(
+      f.type, [&](auto* tag) __attribute__((always_inline)) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        const index_t step = f.sx[2], tiles_apart = apart, to_step = out_step, n = count, rows = t1 - t0;
+        const T* from = reinterpret_cast<const T*>(f.data) + base + t0 * step;
+        C* to = out;
+        for (index_t t = 0; t < rows; ++t, from += step, to += to_step)
+          for (index_t i = 0; i < n; ++i) store(to + i * tiles_apart, load_as<C>(from + i * L));
+      });
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -12,32 +12,51 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// y alone, of whole vectors, with the usual gate.
+/// y, average and lse of whole vectors, with the usual gate.
 template <class C>
 class quick_outputs final : public window_epilogue<C> {
  public:
   [[gnu::noinline]] quick_outputs(const problem& p, const row_state& state, const window_tiles<C>& tiles)
-      : window_epilogue<C>(window_lines<C>(p.Tq), p.Tq), y_(p.Tq) {
-    if (!p.y.set || p.gate_fn != gate::sigmoid || p.average.set || p.lse.set || state.set) return;
-    ready_ = this->reads_.add(p.q, p.grid, tiles, 1) && y_.add(p.y, p.grid, tiles, 1);
-    if (!ready_) {
-      this->reads_.clear();
-      return;
-    }
-    streamed_ = lane_field<C>(p.y, p.grid, tiles.at[0], 1).streams_tiles(p);
-    if (!streamed_) this->writes_ = y_;
+      : window_epilogue<C>(window_lines<C>(p.Tq), p.Tq), results_(p.Tq) {
+    if (!p.y.set || p.gate_fn != gate::sigmoid || state.set) return;
+    const auto add = [&](const field& f, index_t share, result& to) {
+      if (!f.set) return true;
+      to = {results_.count(), lane_field<C>(f, p.grid, tiles.at[0], share).streams_tiles(p)};
+      if (!to.streamed) this->writes_.add(f, p.grid, tiles, share);
+      return results_.add(f, p.grid, tiles, share);
+    };
+    ready_ = this->reads_.add(p.q, p.grid, tiles, 1) && add(p.y, 1, y_) && add(p.average, 1, average_) &&
+             add(p.lse, p.d / p.hk, lse_);
+    if (ready_) return;
+    this->reads_.clear();
+    this->writes_.clear();
   }
 
   bool epilogue(index_t i, const column_scale<C>& cs, index_t r0, index_t r1, const row_scale<C>& rs,
                 const uniform_sums<C>& uniform, const C* c, kept_keys<C>*) const override {
+    if (!ready_) return false;
     const window_lines<C>& q = this->reads_;
-    return ready_ && gated_rows_epilogue<C>(r1 - r0, cs, with_uniform<C>{rs, uniform}, c, q.at(0, i, r0), q.step(0),
-                                            y_.at(0, i, r0), y_.step(0), streamed_);
+    const written_rows<C> y = rows_of(y_, i, r0);
+    const saved_outputs<C> saved{rows_of(average_, i, r0), rows_of(lse_, i, r0)};
+    const auto run = saved.any() ? gated_rows_epilogue<true, C, C, with_uniform<C>>
+                                 : gated_rows_epilogue<false, C, C, with_uniform<C>>;
+    return run(r1 - r0, cs, rs, with_uniform<C>{rs, uniform}, c, q.at(0, i, r0), q.step(0), y.to, y.step, y.streamed,
+               saved);
   }
 
  private:
-  window_lines<C> y_;
-  bool ready_ = false, streamed_ = false;
+  struct result {
+    index_t line = -1;  ///< of results_; none: not wanted
+    bool streamed = false;
+  };
+  written_rows<C> rows_of(const result& which, index_t i, index_t r0) const {
+    if (which.line < 0) return {};
+    return {results_.at(which.line, i, r0), results_.step(which.line), which.streamed};
+  }
+
+  window_lines<C> results_;
+  result y_, average_, lse_;
+  bool ready_ = false;
 };
 
 /// dv = e^k A and dk = e^k (v A - B) of whole vectors, and whether every lane of every key is proven; if not, what was
