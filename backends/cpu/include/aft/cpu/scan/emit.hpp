@@ -62,21 +62,31 @@ enum class emission { nothing, gated, any };
 
 /// Where rows go; null for what is not wanted. e^-lse = inverse * 2^power * e^base keeps the digits that a rounded lse
 /// would lose; inverse 0 marks a row that sees no key.
-template <class C>
+template <class C, class T = C>
 struct scan_rows {
   panel<C> average{}, lse{}, inverse{}, power{}, base{};
   panel<C> num{}, den{};    ///< whose sigmoid_quotient with q is y
-  panel<C> q{}, y{};        ///< y = sigmoid(q) average, formed while num and den are in registers
+  panel<T> q{}, y{};        ///< y = sigmoid(q) average, formed while num and den are in registers
   bool streamed = false;    ///< y is written by streaming stores
   bool prefetched = false;  ///< lines of y are asked for
 };
 
-/// What a fold goes through: keys, values, and where their rows go.
-template <class C>
+/// What a fold goes through: keys, values, and where their rows go; T is the type in which they, q and y are stored.
+template <class C, class T = C>
 struct fold_inputs {
-  panel<C> keys, values;
-  scan_rows<C> out;
+  panel<T> keys, values;
+  scan_rows<C, T> out;
 };
+
+/// A vector of a row of y.
+template <class C, class T>
+AFT_INLINE void put_row(T* p, const vec<C>& v, bool streamed) {
+  if constexpr (std::is_same_v<T, C>) {
+    put(p, v, streamed);
+  } else {
+    store_as<C>(p, v);
+  }
+}
 
 /// Both sums in their common reference; `shift` is that of the common peak.
 template <class C>
@@ -158,11 +168,11 @@ inline void update_view(const fold_lanes<C>& chunk, const fold_lanes<C>& before,
 }
 
 /// The sums and results that a kernel works on.
-template <class C>
+template <class C, class T = C>
 struct fold_job {
   fold_lanes<C> chunk, before;
   fold_view<C> view;
-  scan_rows<C> out;
+  scan_rows<C, T> out;
   bool uncached = false;  ///< the arrays are in memory, not in a cache
   /// The past is brought down to the chunk's reference. Not where lanes of one vector may be of several batch elements:
   /// rows without a key of their own then pass through the fold, alone they do not, and sums of subnormal numbers would
@@ -179,8 +189,8 @@ struct fold_past {
 };
 
 /// e^-lse of row r, column i of the segment, where it is wanted.
-template <class C>
-inline void emit_weight(const scan_rows<C>& out, const fold_view<C>& view, index_t l, index_t i, index_t r,
+template <class C, class T>
+inline void emit_weight(const scan_rows<C, T>& out, const fold_view<C>& view, index_t l, index_t i, index_t r,
                         const vec<C>& inverse) {
   if (out.inverse.data == nullptr) return;
   store(out.inverse.row(r) + i, inverse);
@@ -189,12 +199,13 @@ inline void emit_weight(const scan_rows<C>& out, const fold_view<C>& view, index
 }
 
 /// Row r of the results, column i of the segment, of lanes that have all seen a key and whose values have no scale.
-template <class C>
-inline void emit_ordinary(const scan_rows<C>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
+template <class C, class T>
+inline void emit_ordinary(const scan_rows<C, T>& out, const fold_view<C>& view, const fold_past<C>& past, index_t l,
                           index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
   const vec<C> n = mul_add(num, past.unit, past.num_before);
   const vec<C> d = mul_add(den, past.unit, past.den_before);
-  if (out.y.data != nullptr) put(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load(out.q.row(r) + i)), out.streamed);
+  if (out.y.data != nullptr)
+    put_row<C>(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load_as<C>(out.q.row(r) + i)), out.streamed);
   if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
   if (out.lse.data != nullptr)
     store(out.lse.row(r) + i, load(view.base + l) + log_shifted<C>(d, load(view.exponent + l)));
@@ -202,8 +213,8 @@ inline void emit_ordinary(const scan_rows<C>& out, const fold_view<C>& view, con
 }
 
 /// The same for any lanes, with the same bits.
-template <class C>
-inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
+template <class C, class T>
+inline void emit_any(const fold_job<C, T>& job, index_t l, index_t i, index_t r, const vec<C>& num, const vec<C>& den) {
   const fold_view<C>& view = job.view;
   const vec<C> n = mul_add(num, load(view.num_unit + l), load(view.num_before + l));
   const vec<C> d = mul_add(den, load(view.den_unit + l), load(view.den_before + l));
@@ -222,9 +233,9 @@ inline void emit_any(const fold_job<C>& job, index_t l, index_t i, index_t r, co
   const auto scaled = none | differs<C>(unit, one);
   const vec<C> num_of_y = xsimd::select(scaled, o, n);
   const vec<C> den_of_y = xsimd::select(scaled, one, d);
-  const scan_rows<C>& out = job.out;
+  const scan_rows<C, T>& out = job.out;
   if (out.y.data != nullptr)
-    put(out.y.row(r) + i, sigmoid_quotient<C>(num_of_y, den_of_y, load(out.q.row(r) + i)), out.streamed);
+    put_row<C>(out.y.row(r) + i, sigmoid_quotient<C>(num_of_y, den_of_y, load_as<C>(out.q.row(r) + i)), out.streamed);
   if (out.num.data != nullptr) {
     store(out.num.row(r) + i, num_of_y);
     store(out.den.row(r) + i, den_of_y);

@@ -106,6 +106,18 @@ class forward_pass {
     }
     /// Whether open() gives any number of rows.
     bool in_place(const segment& x) const { return What == emission::gated && pass->in_place(x); }
+    template <class T>
+    bool lies_as(const segment& x) const {
+      const auto lies = [&](const columns<C>& saved) { return !saved.set() || saved.direct(x); };
+      return pass->fused() && pass->template lies_as<T>(x) && lies(pass->average_) && lies(pass->lse_);
+    }
+    template <class T>
+    scan_rows<C, T> rows_as(const segment& x, index_t t) const {
+      scan_rows<C, T> out = pass->template rows_as<T>(x, t);
+      if (pass->average_.set()) out.average = pass->average_.in_place(x, t);
+      if (pass->lse_.set()) out.lse = pass->lse_.in_place(x, t);
+      return out;
+    }
     panel<C> average(const segment& x, index_t t) const {
       return pass->average_.set() ? pass->average_.open(x, t, workspace->average)
                                   : panel<C>{workspace->average, x.width};
@@ -115,7 +127,20 @@ class forward_pass {
   /// The default gate joins the division of the average; others are a pass of their own over a panel.
   bool fused() const { return p_.gate_fn == gate::sigmoid; }
   bool average_wanted() const { return !fused() || average_.set(); }
-  bool in_place(const segment& x) const { return q_.direct(x) && y_.direct(x); }
+  bool in_place(const segment& x) const { return lies_as<C>(x); }
+  template <class T>
+  bool lies_as(const segment& x) const {
+    return q_.template lies_as<T>(x) && y_.template lies_as<T>(x);
+  }
+  /// q and y from row t on, where they lie.
+  template <class T>
+  scan_rows<C, T> rows_as(const segment& x, index_t t) const {
+    scan_rows<C, T> out;
+    out.q = q_.template in_place<T>(x, t);
+    out.y = y_.template in_place<T>(x, t);
+    out.prefetched = policy_.prefetched;
+    return out;
+  }
 
   void open_y(const segment& x, index_t t, index_t n, const forward_workspace<C>& workspace, scan_rows<C>& out,
               bool row_by_row = false) const {
@@ -134,21 +159,24 @@ class forward_pass {
       open_y(x, t, n, workspace, out, true);
       return out;
     };
-    const auto gate = [&](const scan_rows<C>& out, index_t n) {
+    const auto gate = [&]<class T>(const scan_rows<C, T>& out, index_t n) {
       if (p_.causal) {
         quotient_rows<true>(out, x.width, n, rows, workspace.num + x.lane, workspace.den + x.lane);
       } else {
         quotient_rows<false>(out, x.width, n, rows, average.data, nullptr);
       }
     };
+    if constexpr (converts<bfloat16, C>) {
+      if (lies_as<bfloat16>(x)) return gate(rows_as<bfloat16>(x, t0), t1 - t0);
+    }
     for_panels(t0, t1, rows, in_place(x), open, gate,
                [&](index_t t, index_t n, const scan_rows<C>& out) { y_.close(x, t, n, out.y); });
   }
 
   /// n rows that see the same keys, asked for as panels of so many. Causal ones may also pass through the fold, whose
   /// formula they then share; others need no more than their average.
-  template <bool Causal>
-  static void quotient_rows(const scan_rows<C>& to, index_t width, index_t n, index_t rows, const C* num,
+  template <bool Causal, class T>
+  static void quotient_rows(const scan_rows<C, T>& to, index_t width, index_t n, index_t rows, const C* num,
                             const C* den) {
     if (to.streamed) {
       quotient_rows<Causal, true>(to, width, n, rows, num, den);
@@ -156,23 +184,23 @@ class forward_pass {
       quotient_rows<Causal, false>(to, width, n, rows, num, den);
     }
   }
-  template <bool Causal, bool Around>
-  [[gnu::flatten, gnu::noinline]] static void quotient_rows(const scan_rows<C>& to, index_t width, index_t n,
+  template <bool Causal, bool Around, class T>
+  [[gnu::flatten, gnu::noinline]] static void quotient_rows(const scan_rows<C, T>& to, index_t width, index_t n,
                                                             index_t rows, const C* num, const C* den) {
     constexpr index_t few = 4;
     const prefetch_lines<C> ahead_q(to.q, 1, rows), ahead_y(to.y, 1, rows);
-    const panel<C> from = to.q, out = to.y;
+    const panel<T> from = to.q, out = to.y;
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
     const bool prefetched = to.prefetched;
     for (index_t r = 0; r < n; ++r) {
-      const C* const q = from.row(r);
-      C* const y = out.row(r);
+      const T* const q = from.row(r);
+      T* const y = out.row(r);
       line_walk next_q = ahead_q.along(r, 0), next_y = ahead_y.along(r, 0);
       const auto epilogue = [&](index_t i, const vec<C>& exp_minus) __attribute__((always_inline)) {
         if constexpr (Causal) {
-          put(y + i, any_exp_minus_quotient<C>(load(num + i), load(den + i), exp_minus), Around);
+          put_row<C>(y + i, any_exp_minus_quotient<C>(load(num + i), load(den + i), exp_minus), Around);
         } else {
-          put(y + i, load(num + i) / (one + exp_minus), Around);
+          put_row<C>(y + i, load(num + i) / (one + exp_minus), Around);
         }
       };
       index_t i = 0;
@@ -182,16 +210,18 @@ class forward_pass {
         for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
           next_q.prefetch_into();
           if (prefetched) next_y.prefetch_writes();
-          size = larger_size<C>(size, load(q + j));
+          size = larger_size<C>(size, load_as<C>(q + j));
         }
         if (xsimd::all(size <= near_q)) {
           AFT_UNROLL(4)
-          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) epilogue(j, exp_near<C, true>(load(q + j), zero));
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>)
+            epilogue(j, exp_near<C, true>(load_as<C>(q + j), zero));
         } else {
-          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) epilogue(j, quotient_exp_minus<C>(load(q + j)));
+          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>)
+            epilogue(j, quotient_exp_minus<C>(load_as<C>(q + j)));
         }
       }
-      for (; i < width; i += lanes<C>) epilogue(i, quotient_exp_minus<C>(load(q + i)));
+      for (; i < width; i += lanes<C>) epilogue(i, quotient_exp_minus<C>(load_as<C>(q + i)));
     }
   }
 

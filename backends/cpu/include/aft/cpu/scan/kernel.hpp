@@ -30,14 +30,15 @@ template <class C>
 
 /// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
 /// fold_columns gives it, so its result does not depend on what its neighbours need.
-template <class C, emission What>
-[[gnu::noinline]] void fold_any(const fold_job<C>& job, index_t l, index_t i, index_t r, const C* key, const C* value) {
+template <class C, emission What, class T>
+[[gnu::noinline]] void fold_any(const fold_job<C, T>& job, index_t l, index_t i, index_t r, const T* key,
+                                const T* value) {
   const fold_lanes<C>& chunk = job.chunk;
   const vec<C> zero(C(0));
   const vec<C> one(C(1));
-  const vec<C> x = load(key);
+  const vec<C> x = load_as<C>(key);
   const auto hidden = x == vec<C>(-std::numeric_limits<C>::infinity());
-  const vec<C> v = xsimd::select(hidden, zero, load(value));
+  const vec<C> v = xsimd::select(hidden, zero, load_as<C>(value));
 
   const vec<C> old_peak = load(chunk.peak + l);
   const vec<C> peak = raise_peak<C>(old_peak, v);
@@ -100,14 +101,14 @@ enum class reach { ordinary, wide };
 /// call for each took 110 cycles, 0.14 of the loop's time on 512 channels. Flattened: left to itself the compiler calls
 /// exp and the emitter, which then spill and reload every vector (1.8x). All that the loops read is copied first: a
 /// vector store may alias anything in memory, so that pointers held there would be loaded again after each.
-template <class C, emission What, reach Reach, index_t rows>
-[[gnu::flatten, gnu::noinline]] panel_place fold_columns(const fold_job<C>& job, const segment& x,
-                                                         const fold_inputs<C>& in, index_t n, panel_place at) {
+template <class C, emission What, reach Reach, index_t rows, class T>
+[[gnu::flatten, gnu::noinline]] panel_place fold_columns(const fold_job<C, T>& job, const segment& x,
+                                                         const fold_inputs<C, T>& in, index_t n, panel_place at) {
   constexpr bool gated = What == emission::gated;
   const fold_lanes<C> chunk = job.chunk;
   const fold_view<C> view = job.view;
-  const panel<C> all_keys = in.keys, all_values = in.values;
-  const scan_rows<C> out = in.out;
+  const panel<T> all_keys = in.keys, all_values = in.values;
+  const scan_rows<C, T> out = in.out;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.uncached);
   const bool uncached = job.uncached;
   const bool streamed = out.streamed, prefetched = out.prefetched;
@@ -117,11 +118,11 @@ template <class C, emission What, reach Reach, index_t rows>
   const vec<C> zero(C(0));
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
-    const auto next = [&](const panel<C>& of) {
+    const auto next = [&](const panel<T>& of) {
       return prefetch_lines<C>::with_turn(of.from(at.r), width, uncached, end == width, rows).down(at.i);
     };
-    const auto here = [&](const panel<C>& of) { return row_walk<C>(of.from(at.r), rows, at.i); };
-    row_walk<C> keys = here(all_keys), values = here(all_values), q = here(out.q), y = here(out.y);
+    const auto here = [&](const panel<T>& of) { return row_walk<C, T>(of.from(at.r), rows, at.i); };
+    row_walk<C, T> keys = here(all_keys), values = here(all_values), q = here(out.q), y = here(out.y);
     line_walk next_keys = next(all_keys), next_values = next(all_values), next_q = next(out.q), next_y = next(out.y);
     for (index_t i = at.i; i < end; i += lanes<C>) {
       const index_t l = lane + i;
@@ -130,14 +131,14 @@ template <class C, emission What, reach Reach, index_t rows>
       vec<C> peak = zero;
       AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
-        k[r] = load(keys.here());
-        v[r] = load(values.here());
+        k[r] = load_as<C>(keys.here());
+        v[r] = load_as<C>(values.here());
         keys.next();
         values.next();
         next_keys.prefetch_into();
         next_values.prefetch_into();
         if constexpr (gated) {
-          queries[r] = load(q.here());
+          queries[r] = load_as<C>(q.here());
           q.next();
           next_q.prefetch_into();
           if (prefetched) next_y.prefetch_writes();
@@ -197,12 +198,13 @@ template <class C, emission What, reach Reach, index_t rows>
         den += weight[r];
         if constexpr (gated && Reach == reach::ordinary) {
           // The unit is 1, and sums cost less here than products.
-          put(y.here(), exp_minus_quotient<C>(num + past.num_before, den + past.den_before, exp_minus[r]), streamed);
+          put_row<C>(y.here(), exp_minus_quotient<C>(num + past.num_before, den + past.den_before, exp_minus[r]),
+                     streamed);
           y.next();
         } else if constexpr (gated) {
           const vec<C> num_of_y = mul_add(num, past.unit, past.num_before);
           const vec<C> den_of_y = mul_add(den, past.unit, past.den_before);
-          put(y.here(), any_exp_minus_quotient<C>(num_of_y, den_of_y, exp_minus[r]), streamed);
+          put_row<C>(y.here(), any_exp_minus_quotient<C>(num_of_y, den_of_y, exp_minus[r]), streamed);
           y.next();
         } else if constexpr (What == emission::any) {
           emit_ordinary<C>(out, view, past, l, i, at.r + r, num, den);
@@ -218,8 +220,8 @@ template <class C, emission What, reach Reach, index_t rows>
 }
 
 /// fold_columns for both kinds: returns the first place from `at` on that is for fold_any.
-template <class C, emission What, index_t rows>
-inline panel_place fold_ordinary(const fold_job<C>& job, const segment& x, const fold_inputs<C>& in, index_t n,
+template <class C, emission What, index_t rows, class T>
+inline panel_place fold_ordinary(const fold_job<C, T>& job, const segment& x, const fold_inputs<C, T>& in, index_t n,
                                  panel_place at) {
   while (at.r + rows <= n) {
     // What else is wanted besides y takes longer than the wide kind, which serves all.
@@ -233,8 +235,8 @@ inline panel_place fold_ordinary(const fold_job<C>& job, const segment& x, const
 }
 
 /// Folds rows [0, n) of a segment, so many at a time.
-template <class C, emission What, index_t rows>
-[[gnu::noinline]] void scan_panels(fold_job<C>& job, const segment& x, const fold_inputs<C>& in, index_t n) {
+template <class C, emission What, index_t rows, class T>
+[[gnu::noinline]] void scan_panels(fold_job<C, T>& job, const segment& x, const fold_inputs<C, T>& in, index_t n) {
   if constexpr (What != emission::nothing) job.out = in.out;
   for (panel_place at; at.r < n;) {
     at = fold_ordinary<C, What, rows>(job, x, in, n, at);

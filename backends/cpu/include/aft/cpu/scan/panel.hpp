@@ -16,7 +16,7 @@ struct stored_rows {
   index_t row = 0, column = 0;
 };
 
-/// Rows of a segment. Stride 0 repeats one row.
+/// Rows of a segment, of the arithmetic's type or as they are stored. Stride 0 repeats one row.
 template <class C>
 struct panel {
   C* data = nullptr;
@@ -58,16 +58,16 @@ class panel_walk {
 };
 
 /// Rows of a panel that are read or written, column by column.
-template <class C>
+template <class C, class T = C>
 class row_walk : public panel_walk {
  public:
-  row_walk(const panel<C>& rows, index_t count, index_t i)
+  row_walk(const panel<T>& rows, index_t count, index_t i)
       : panel_walk(rows.data, i * size, rows.stride * size, lanes<C> * size - count * rows.stride * size) {}
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  [[gnu::always_inline]] C* here() const { return reinterpret_cast<C*>(at_); }
+  [[gnu::always_inline]] T* here() const { return reinterpret_cast<T*>(at_); }
 
  private:
-  static constexpr index_t size = static_cast<index_t>(sizeof(C));
+  static constexpr index_t size = static_cast<index_t>(sizeof(T));
 };
 
 /// Lines that are asked for.
@@ -92,21 +92,24 @@ template <class C>
 class prefetch_lines {
  public:
   /// The same column of the next panel, where panels have so many rows.
-  prefetch_lines(const panel<C>& rows, index_t step, index_t count = scan_tuning<C>::rows)
+  template <class T>
+  prefetch_lines(const panel<T>& rows, index_t step, index_t count = scan_tuning<C>::rows)
       : from_(rows.stored.first), row_(rows.stored.row), column_(rows.stored.column), count_(count) {
     ahead_ = step * count * row_;
     if (from_ == nullptr) from_ = reinterpret_cast<const std::byte*>(rows.data);
   }
   /// All of the next panel, of memory (`far`) in the order in which it lies there if its rows follow one another: asked
   /// for row by row it takes 1.4 times as long.
-  static prefetch_lines whole(const panel<C>& rows, index_t step, index_t width, bool uncached,
+  template <class T>
+  static prefetch_lines whole(const panel<T>& rows, index_t step, index_t width, bool uncached,
                               index_t count = scan_tuning<C>::rows) {
     prefetch_lines lines(rows, step, count);
     if (uncached) lines.in_order(width);
     return lines;
   }
   /// For the columns before or `beyond` the turn, see turn_of; without one the whole next panel.
-  static prefetch_lines with_turn(const panel<C>& rows, index_t width, bool uncached, bool beyond,
+  template <class T>
+  static prefetch_lines with_turn(const panel<T>& rows, index_t width, bool uncached, bool beyond,
                                   index_t count = scan_tuning<C>::rows) {
     const index_t turn = turn_of<C>(width, uncached);
     if (turn == 0) return whole(rows, 1, width, uncached, count);
@@ -196,8 +199,17 @@ class columns {
   bool set() const { return f_.set; }
 
   /// True where rows can be used as they lie.
-  bool direct(const segment& x) const {
-    return f_.type == dtype_of<C> && f_.sc == 1 && group_ == 1 && x.count == x.width && x.alone;
+  bool direct(const segment& x) const { return lies_as<C>(x); }
+  /// True where rows are whole vectors of T.
+  template <class T>
+  bool lies_as(const segment& x) const {
+    return f_.type == dtype_of<T> && f_.sc == 1 && group_ == 1 && x.count == x.width && x.alone;
+  }
+
+  /// Rows from t0 on, where they lie.
+  template <class T = C>
+  panel<T> in_place(const segment& x, index_t t0) const {
+    return {reinterpret_cast<T*>(address(x.b, t0, x.c)), f_.sx[2], stored(x, t0)};
   }
 
   /// Rows [t0, t0 + n). `buffer` takes them where they must be staged; unused lanes are 0.
@@ -266,10 +278,6 @@ class columns {
   }
 
   strided_rows rows_of(index_t b, index_t t, index_t c) const { return {f_.type, address(b, t, c), f_.sx[2], f_.sc}; }
-
-  panel<C> in_place(const segment& x, index_t t0) const {
-    return {reinterpret_cast<C*>(address(x.b, t0, x.c)), f_.sx[2], stored(x, t0)};
-  }
 
   stored_rows stored(const segment& x, index_t t0) const {
     if (!f_.set || f_.sc != 1 || group_ != 1 || !x.alone) return {};
