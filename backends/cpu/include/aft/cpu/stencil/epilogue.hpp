@@ -169,8 +169,8 @@ struct query_fold {
   /// The calls of a training step: average and, with `logs`, lse besides. Whether every lane of every row is proven; if
   /// not, all of it is to be written again.
   template <class Num, class Den>
-  AFT_INLINE bool saves_all(index_t rows, bool logs, const Num& num_of, const Den& den_of, gate_inputs<C> gates,
-                            const written_rows<C>& ys, query_block<C>& out) const {
+  [[gnu::noinline, gnu::flatten]] bool saves_all(index_t rows, bool logs, Num num_of, Den den_of, gate_inputs<C> gates,
+                                                 written_rows<C> ys, query_block<C>& out) const {
     constexpr index_t L = lanes<C>;
     const vec<C> zero(C(0)), inverse_scale = load(cs.inverse_scale), scaled = load(cs.exponent) + load(table.exponent);
     proof_of_rows<C> proof(load(cs.floor));

@@ -109,10 +109,12 @@ class lane_rows {
     constexpr index_t line = 64;
     const index_t size = size_of(field_->type), width = (side_by_side_ ? count * L : 1) * size;
     const std::byte* at = field_->data + (lanes_.base + t0 * step()) * size;
-    for (index_t t = t0; t < t1; ++t, at += step() * size) {
-      // From where its first line begins.
-      const auto before = static_cast<index_t>(reinterpret_cast<std::uintptr_t>(at) % line);
-      for (index_t i = -before; i < width; i += line) AFT_PREFETCH(at + max_of(i, 0), 0, 2);
+    const index_t row = step() * size;
+    // Tiles narrower than a line may begin in the middle of one, and so end in one more.
+    const bool narrow = L * size < line;
+    for (index_t t = t0; t < t1; ++t, at += row) {
+      for (index_t i = 0; i < width; i += line) AFT_PREFETCH(at + i, 0, 2);
+      if (narrow) AFT_PREFETCH(at + width - 1, 0, 2);
     }
   }
 
