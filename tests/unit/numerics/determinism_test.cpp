@@ -230,6 +230,39 @@ TEST_CASE("determinism: keys and values of another size in a neighbour's lanes d
     }
 }
 
+TEST_CASE("determinism: a key that is far away, or none, in a neighbour's lanes does not show") {
+  // Rows that see it have their logits divided by e^base, those of the first batch element beside them have base 0.
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<setup> shapes = {
+      {.B = 2, .Tq = 12, .Tk = 12, .d = 2},
+      {.B = 2, .Tq = 40, .Tk = 40, .d = 5, .causal = true},
+      {.call = op::local, .B = 2, .Tq = 40, .Tk = 40, .d = 2, .win = {3, 3}},
+      {.call = op::simple, .B = 2, .Tq = 40, .Tk = 40, .d = 2},
+      {.call = op::simple, .B = 2, .Tq = 40, .Tk = 40, .d = 3, .causal = true},
+      {.call = op::conv, .B = 2, .d = 2, .grid = {40}, .taps = {5}},
+  };
+  for (const setup& plain : shapes)
+    for (bool save : {true, false})
+      for (double far : {5e5, -5e5, infinity}) {
+        setup s = plain;
+        s.save = save;
+        const numbers x = random_numbers(s);
+        numbers y = x;
+        y.k[x.k.size() - 1] = far;
+        for (auto type : {aft::dtype::f32, aft::dtype::f64}) {
+          if (!concerns(type, s)) continue;
+          CAPTURE(describe(s, type));
+          CAPTURE(far);
+          const results forward = run_forward(type, s, x), other = run_forward(type, s, y);
+          const results backward = run_backward(type, s, x), others = run_backward(type, s, y);
+          for (auto own : {&results::y, &results::average, &results::lse})
+            CHECK(slice(other.*own, 2, 0) == slice(forward.*own, 2, 0));
+          for (auto own : {&results::dq, &results::dk, &results::dv})
+            CHECK(slice(others.*own, 2, 0) == slice(backward.*own, 2, 0));
+        }
+      }
+}
+
 TEST_CASE("determinism: causal rows do not change by a bit whatever the future holds") {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double infinity = std::numeric_limits<double>::infinity();

@@ -50,9 +50,9 @@ struct saved_outputs {
   bool any() const { return average.to != nullptr || lse.to != nullptr; }
 };
 
-/// y[r] = average gate(q) of whole vectors in one go, and whether every lane of every row is proven and no |q| is
-/// large; if not, q is as before, and what the results hold is to be written again. The average's and the gate's bits
-/// are those of gated_average. `saves`: average and lse besides, of rows and columns whose bases are 0.
+/// y[r] = average gate(q) of whole vectors in one go, with the bits of gated_average; `saves`: average and lse besides.
+/// False where some lane of some row is not proven, some |q| is large, or, if it saves, some base is not 0: what the
+/// results hold is then to be written again, from q as it was.
 template <bool saves, class C, class T, class Sums>
 [[gnu::noinline, gnu::flatten]] inline bool gated_rows_epilogue(index_t rows, const column_scale<C>& cs,
                                                                 const row_scale<C>& rs, const Sums& sums, const C* c,

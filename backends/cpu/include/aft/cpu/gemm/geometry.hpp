@@ -19,7 +19,7 @@ struct pair_geometry {
   index_t ahead = 0;      ///< how far the causal edge lies from the diagonal, negative where transposed
   bool constant = false;  ///< pairs outside the window have bias 0 and are folded once
   bool more = false;      ///< rows see more, with bias 0, than the columns: see far_keys
-  index_t step = 1;       ///< dense columns begin and end at multiples of it: two, where columns go by pairs
+  index_t step = 1;       ///< dense columns begin and end at multiples of it, 1 or, where they go by pairs, 2
 
   struct span {
     index_t lo = 0, hi = 0;

@@ -36,15 +36,18 @@ inline half_sum<C> subtract(const half_sum<C>& x, const half_sum<C>& y) {
 /// 2 (base_hi + base_lo) + log(x * 2^shift). A base of -2050 beside a shift of 2^2945 leaves -9, which must not be
 /// rounded as if it were 2050; nor twice, for a backward call takes it for rounded once: so the first half of n ln 2,
 /// which is exact, joins the base, and what that rounds away joins the rest. `excess` is that of the base in which x is
-/// a sum of weights. Where the base is 0 the bits are those of log_shifted.
+/// a sum of weights. Where the base is 0 the bits are those of log_shifted, lane by lane: neighbours may be of other
+/// batch elements.
 template <class C>
 inline vec<C> log_from_base(const half_sum<C>& base, const vec<C>& x, const vec<C>& shift, C excess = C(0)) {
   const split_log<C> log = log_parts<C>(x, shift);
   const vec<C> half(C(0.5)), two(C(2));
   const vec<C> size = log.n * vec<C>(exp_constants<C>::ln2_hi * C(0.5));
-  if (!xsimd::any(differs<C>(base.hi, vec<C>(C(0))))) return two * mul_add(log.part, half, size);
+  const auto based = differs<C>(base.hi, vec<C>(C(0)));
+  if (!xsimd::any(based)) return two * mul_add(log.part, half, size);
   const half_sum<C> sum = subtract<C>(base, {-size, -(log.part * half)});
-  return two * (sum.hi + mul_add(size, vec<C>(-excess), sum.lo));
+  const vec<C> more = xsimd::select(based, vec<C>(-excess), vec<C>(C(0)));
+  return two * (sum.hi + mul_add(size, more, sum.lo));
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

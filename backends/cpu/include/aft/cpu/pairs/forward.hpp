@@ -16,9 +16,9 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// Whether the products of a call, forward or backward, are those of bfloat16 numbers. With u = 2^-8 both weights of a
 /// term, exp(w) and exp(k), are rounded by u, the same in num and den, and num by u once more; so the average moves by
-/// at most 3 u (1 + 4 u) max|v| and the lse by 2 u (tested), where rounding y itself is u |y|; outside a window weights
-/// are 1. Of a gradient both factors and one operand's product are, each term by 3 u (1 + 4 u)
-/// (docs/adr/0010-bfloat16-products.md).
+/// at most 3 u (1 + 4 u) max|v| and the lse by 2 u (tested), where rounding y itself is u |y|; weights outside a
+/// window are 1, which rounds to itself. Of a gradient both factors and one operand's product are, each term by 3 u (1
+/// + 4 u) (docs/adr/0010-bfloat16-products.md).
 template <class C>
 inline bool multiplies_in_pairs(const problem& p) {
   return has_bf16_dot<C> && p.narrow_products && p.v.type == dtype::bf16 && p.k.type == dtype::bf16;
