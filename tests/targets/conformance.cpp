@@ -144,7 +144,7 @@ int run() {
       if (may_multiply_pairs(s)) oracle.pair_error = library.pair_error;
       all.add_both(type, s, library.run_forward(s, x, default_executor()), oracle, "forward");
       oracle = oracle_of(type).evaluate_backward(s, x);
-      if (may_multiply_pairs(s)) oracle.pair_error = oracle.bias_error = library.pair_error;
+      if (may_multiply_gradient_pairs(s)) oracle.pair_error = oracle.bias_error = library.pair_error;
       all.add_both(type, s, library.run_backward(s, x, default_executor(), nullptr), oracle, "backward");
     }
   }

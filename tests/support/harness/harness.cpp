@@ -117,7 +117,7 @@ long double pair_error(dtype type, const setup& s) {
 }
 
 long double pair_gradient_error(dtype type, const setup& s) {
-  if (!on_device()) return pair_error(type, s);
+  if (!on_device()) return may_multiply_gradient_pairs(s) ? functions_of(type).pair_error : 0;
   if (s.arithmetic == arithmetic::full || !multiplies_on_device(type, s)) return 0;
   return 8 * 0x1p-8L;
 }

@@ -90,9 +90,10 @@ struct judgement {
 };
 judgement judge(dtype type, const setup& s, const results& got, const oracle_result& oracle);
 
-/// Whether the CPU may multiply pairs of bfloat16 numbers for such a call: one that weighs pairs, and neither a
-/// window's nor a stream's.
+/// Whether the CPU may multiply pairs of bfloat16 numbers for such a forward call: one that weighs pairs, and no
+/// stream's. Its gradients: not where a window limits which pairs are weighed.
 bool may_multiply_pairs(const setup& s);
+bool may_multiply_gradient_pairs(const setup& s);
 
 /// Sets what those products may add to the gradients of a call.
 void allow_products(dtype type, const setup& s, oracle_result& backward);

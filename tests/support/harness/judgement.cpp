@@ -63,4 +63,9 @@ bool may_multiply_pairs(const setup& s) {
   return s.arithmetic == arithmetic::automatic && by_pairs && s.cuts.empty();
 }
 
+bool may_multiply_gradient_pairs(const setup& s) {
+  const bool in_window = s.call == op::local && (s.outside == outside::excluded || !s.pair_mask());
+  return may_multiply_pairs(s) && !in_window;
+}
+
 }  // namespace aft::test
