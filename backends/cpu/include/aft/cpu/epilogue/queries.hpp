@@ -47,7 +47,6 @@ struct with_uniform {
 template <class C>
 struct saved_outputs {
   written_rows<C> average{}, lse{};
-  bool any() const { return average.to != nullptr || lse.to != nullptr; }
 };
 
 /// y[r] = average gate(q) of whole vectors in one go, with the bits of gated_average; `saves`: average and lse besides.
@@ -57,7 +56,7 @@ template <bool saves, class C, class T, class Sums>
 [[gnu::noinline, gnu::flatten]] inline bool gated_rows_epilogue(index_t rows, const column_scale<C>& cs,
                                                                 const row_scale<C>& rs, const Sums& sums, const C* c,
                                                                 const T* q, index_t q_step, T* y, index_t y_step,
-                                                                bool streamed, const saved_outputs<C>& saved) {
+                                                                bool streamed, const saved_outputs<C>* saved) {
   constexpr index_t L = lanes<C>;
   const vec<C> inverse_scale = load(cs.inverse_scale), zero(C(0)), exponent = load(cs.exponent);
   if constexpr (saves) {
@@ -65,6 +64,7 @@ template <bool saves, class C, class T, class Sums>
     for (index_t r = 0; r < rows; ++r) based = based || rs.base[r] != C(0);
     if (based) return false;
   }
+  const saved_outputs<C> out = saves ? *saved : saved_outputs<C>{};
   proof_of_rows<C> proof(load(cs.floor));
   vec<C> size = zero;
   T formed[tuning<C>::MR * L];
@@ -82,15 +82,14 @@ template <bool saves, class C, class T, class Sums>
         } else {
           store_numbers_as<C>(to + r * to_step, o);  // NaN proves nothing
         }
+        if constexpr (!saves) proof.add(num, den, o);
         size = larger_size<C>(size, gate);
         if constexpr (saves) {
           const vec<C> average = (num / den) * inverse_scale;
-          if (saved.average.to != nullptr) put(saved.average.row(r), average, saved.average.streamed);
-          if (saved.lse.to != nullptr)
-            put(saved.lse.row(r), log_shifted<C>(den, exponent + vec<C>(rs.exponent[r])), saved.lse.streamed);
+          if (out.average.to != nullptr) put(out.average.row(r), average, out.average.streamed);
+          if (out.lse.to != nullptr)
+            put(out.lse.row(r), log_shifted<C>(den, exponent + vec<C>(rs.exponent[r])), out.lse.streamed);
           proof.add(num, den, average);
-        } else {
-          proof.add(num, den, o);
         }
       });
   if (!xsimd::all(proof.proven() && (size <= vec<C>(shared_gate<C>)))) return false;
@@ -105,6 +104,15 @@ inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const 
   if (p.q.type != dtype_of<T> || p.y.type != dtype_of<T>) return false;
   const lane_field<C> queries(p.q, p.grid, tile, 1), results(p.y, p.grid, tile, 1);
   if (!queries.whole_rows() || !results.whole_rows()) return false;
+  const index_t q_step = p.q.sx[2], y_step = p.y.sx[2];
+  const T* const q = reinterpret_cast<const T*>(p.q.data) + queries.base + r0 * q_step;
+  T* const y = reinterpret_cast<T*>(p.y.data) + results.base + r0 * y_step;
+  const bool streamed = p.win.bounded && results.streams_tiles(p);
+  queries.prefetch(r1, r1 + tuning<C>::MR, p.Tq);
+  if (!streamed) results.prefetch(r1, r1 + tuning<C>::MR, p.Tq, true);
+  if (!p.average.set && !p.lse.set)
+    return gated_rows_epilogue<false, C>(r1 - r0, cs, rs, without_uniform<C>(), c, q, q_step, y, y_step, streamed,
+                                         nullptr);
   saved_outputs<C> saved;
   const auto place = [&](const field& f, index_t share, written_rows<C>& to) {
     if (!f.set) return true;
@@ -115,15 +123,7 @@ inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const 
     return true;
   };
   if (!place(p.average, 1, saved.average) || !place(p.lse, p.d / p.hk, saved.lse)) return false;
-  const index_t q_step = p.q.sx[2], y_step = p.y.sx[2];
-  const T* const q = reinterpret_cast<const T*>(p.q.data) + queries.base + r0 * q_step;
-  T* const y = reinterpret_cast<T*>(p.y.data) + results.base + r0 * y_step;
-  const bool streamed = p.win.bounded && results.streams_tiles(p);
-  queries.prefetch(r1, r1 + tuning<C>::MR, p.Tq);
-  if (!streamed) results.prefetch(r1, r1 + tuning<C>::MR, p.Tq, true);
-  const auto run = saved.any() ? gated_rows_epilogue<true, C, T, without_uniform<C>>
-                               : gated_rows_epilogue<false, C, T, without_uniform<C>>;
-  return run(r1 - r0, cs, rs, without_uniform<C>(), c, q, q_step, y, y_step, streamed, saved);
+  return gated_rows_epilogue<true, C>(r1 - r0, cs, rs, without_uniform<C>(), c, q, q_step, y, y_step, streamed, &saved);
 }
 
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q

@@ -91,7 +91,7 @@ class key_scan {
       if constexpr (converts<bfloat16, C> && requires { rows_to.template lies_as<bfloat16>(part); }) {
         if (as_stored() && k_.template lies_as<bfloat16>(part) && with_values_ && v_.template lies_as<bfloat16>(part) &&
             rows_to.template lies_as<bfloat16>(part))
-          return fold_narrow<bfloat16>(part, s0, s1, rows, job, rows_to);
+          return fold_narrow<bfloat16>(part, s0, s1, job, rows_to);
       }
       const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
       const auto open = [&](index_t s, index_t n) {
@@ -150,18 +150,16 @@ class key_scan {
   static index_t padded(const column_block& x) { return round_up(x.count, lanes<C>); }
 
  private:
-  /// Rows of 16-bit numbers as they lie: staged, each is stored once more than it is read.
+  /// Rows of 16-bit numbers as they lie: staged, each is stored once more than it is read. Four at a time even in
+  /// memory: two would be 0.98 to 1.01 of the time, and kernels of their own to compile (268 MB as floats; Zen 4,
+  /// 2026-11).
   template <class T, class Emitter>
-  [[gnu::noinline]] void fold_narrow(const segment& x, index_t s0, index_t s1, index_t rows, const fold_job<C>& wide,
+  [[gnu::noinline]] void fold_narrow(const segment& x, index_t s0, index_t s1, const fold_job<C>& wide,
                                      const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     fold_job<C, T> job{wide.chunk, wide.before, wide.view, {}, wide.uncached, wide.lowers};
     fold_inputs<C, T> in{k_.template in_place<T>(x, s0), v_.template in_place<T>(x, s0), {}};
     if constexpr (what != emission::nothing) in.out = rows_to.template rows_as<T>(x, s0);
-    if constexpr (what != emission::any) {
-      constexpr index_t few = scan_tuning<C>::uncached_rows;
-      if (rows == few) return scan_panels<C, what, few>(job, x, in, s1 - s0);
-    }
     scan_panels<C, what, scan_tuning<C>::rows>(job, x, in, s1 - s0);
   }
 

@@ -146,21 +146,16 @@ AFT_COMPILE_ONCE void read_tiles(const field& f, const std::array<index_t, 3>& g
                                  index_t count, index_t share, index_t t0, index_t t1, C* out, index_t apart,
                                  index_t out_step, C fill = C(0)) {
   constexpr index_t L = lanes<C>;
-  if (!lie_side_by_side<C>(f, grid, tiles, count, share)) {
+  const lane_group<C> group(f, grid, tiles, count, share);
+  if (!group.in_place()) {
     for (index_t i = 0; i < count; ++i)
       lane_rows<C>(f, grid, tiles[i], share).read(t0, t1, out + i * apart, fill, out_step);
     return;
   }
-  const index_t base = lane_field<C>(f, grid, tiles[0], share).base;
-  visit_storage(
-      f.type, [&](auto* tag) __attribute__((always_inline)) {
-        using T = std::remove_pointer_t<decltype(tag)>;
-        const index_t step = f.sx[2], tiles_apart = apart, to_step = out_step, n = count, rows = t1 - t0;
-        const T* from = reinterpret_cast<const T*>(f.data) + base + t0 * step;
-        C* to = out;
-        for (index_t t = 0; t < rows; ++t, from += step, to += to_step)
-          for (index_t i = 0; i < n; ++i) store(to + i * tiles_apart, load_as<C>(from + i * L));
-      });
+  const index_t step = group.step();
+  const C* from = group.first() + t0 * step;
+  for (index_t t = t0; t < t1; ++t, from += step, out += out_step)
+    for (index_t i = 0; i < count; ++i) store(out + i * apart, load(from + i * L));
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

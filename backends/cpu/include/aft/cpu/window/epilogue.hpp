@@ -37,11 +37,14 @@ class quick_outputs final : public window_epilogue<C> {
     if (!ready_) return false;
     const window_lines<C>& q = this->reads_;
     const written_rows<C> y = rows_of(y_, i, r0);
+    const with_uniform<C> sums{rs, uniform};
+    const auto run = [&]<bool saves>(const saved_outputs<C>* saved) {
+      return gated_rows_epilogue<saves, C>(r1 - r0, cs, rs, sums, c, q.at(0, i, r0), q.step(0), y.to, y.step,
+                                           y.streamed, saved);
+    };
+    if (average_.line < 0 && lse_.line < 0) return run.template operator()<false>(nullptr);
     const saved_outputs<C> saved{rows_of(average_, i, r0), rows_of(lse_, i, r0)};
-    const auto run = saved.any() ? gated_rows_epilogue<true, C, C, with_uniform<C>>
-                                 : gated_rows_epilogue<false, C, C, with_uniform<C>>;
-    return run(r1 - r0, cs, rs, with_uniform<C>{rs, uniform}, c, q.at(0, i, r0), q.step(0), y.to, y.step, y.streamed,
-               saved);
+    return run.template operator()<true>(&saved);
   }
 
  private:
