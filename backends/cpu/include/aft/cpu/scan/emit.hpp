@@ -78,13 +78,13 @@ struct fold_inputs {
   scan_rows<C, T> out;
 };
 
-/// A vector of a row of y.
+/// A vector of a row of y. Of narrow T all that made it was of that type, its NaNs too.
 template <class C, class T>
 AFT_INLINE void put_row(T* p, const vec<C>& v, bool streamed) {
   if constexpr (std::is_same_v<T, C>) {
     put(p, v, streamed);
   } else {
-    store_as<C>(p, v);
+    store_numbers_as<C>(p, v);
   }
 }
 

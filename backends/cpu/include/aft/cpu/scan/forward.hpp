@@ -205,20 +205,19 @@ class forward_pass {
       };
       index_t i = 0;
       for (; i + few * lanes<C> <= width; i += few * lanes<C>) {
-        vec<C> size = zero;
+        vec<C> size = zero, queries[few];
         AFT_UNROLL(4)
-        for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>) {
+        for (index_t j = 0; j < few; ++j) {
           next_q.prefetch_into();
           if (prefetched) next_y.prefetch_writes();
-          size = larger_size<C>(size, load_as<C>(q + j));
+          queries[j] = load_as<C>(q + i + j * lanes<C>);
+          size = larger_size<C>(size, queries[j]);
         }
         if (xsimd::all(size <= near_q)) {
           AFT_UNROLL(4)
-          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>)
-            epilogue(j, exp_near<C, true>(load_as<C>(q + j), zero));
+          for (index_t j = 0; j < few; ++j) epilogue(i + j * lanes<C>, exp_near<C, true>(queries[j], zero));
         } else {
-          for (index_t j = i; j < i + few * lanes<C>; j += lanes<C>)
-            epilogue(j, quotient_exp_minus<C>(load_as<C>(q + j)));
+          for (index_t j = 0; j < few; ++j) epilogue(i + j * lanes<C>, quotient_exp_minus<C>(queries[j]));
         }
       }
       for (; i < width; i += lanes<C>) epilogue(i, quotient_exp_minus<C>(load_as<C>(q + i)));

@@ -89,7 +89,7 @@ class key_scan {
     const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
     plan_.for_segments(x, [&](const segment& part) {
       if constexpr (converts<bfloat16, C> && requires { rows_to.template lies_as<bfloat16>(part); }) {
-        if (as_stored() && k_.template lies_as<bfloat16>(part) && with_values_ && v_.template lies_as<bfloat16>(part) &&
+        if (lies_as<bfloat16>(part) && with_values_ && v_.template lies_as<bfloat16>(part) &&
             rows_to.template lies_as<bfloat16>(part))
           return fold_narrow<bfloat16>(part, s0, s1, job, rows_to);
       }
@@ -133,8 +133,17 @@ class key_scan {
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
   }
 
-  /// Whether keys of a segment are read where they lie.
-  bool in_place(const segment& x) const { return as_stored() && k_.direct(x); }
+  /// Whether keys of a segment are read where they lie, as T.
+  template <class T>
+  bool lies_as(const segment& x) const {
+    return as_stored() && k_.template lies_as<T>(x);
+  }
+  bool in_place(const segment& x) const { return lies_as<C>(x); }
+  /// Then they are here from key s on.
+  template <class T>
+  panel<T> in_place(const segment& x, index_t s) const {
+    return k_.template in_place<T>(x, s);
+  }
   panel<C> read_keys(const segment& x, index_t s, index_t n, C* buffer) const {
     if (as_stored()) return k_.read(x, s, n, buffer);
     const panel<C> keys = k_.copy(x, s, n, buffer);

@@ -32,8 +32,10 @@ inline void store_upper(bfloat16* p, const __m512i& bits) {
 }
 /// By integers: the instruction that converts would lose subnormal numbers.
 inline __m512i round_bits(const __m512i& bits) {
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  // -0x8000 where the lowest bit that stays is odd, else -0x7fff: what lies below a half of it in one operation.
+  const __m512i down = _mm512_ternarylogic_epi32(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1),
+                                                 _mm512_set1_epi32(-0x8000), 0xae);  // (~a & b) | c
+  return _mm512_sub_epi32(bits, down);
 }
 inline void store_rounded(bfloat16* p, const vec<float>& v) {
   const __m512i bits = _mm512_castps_si512(v);
@@ -54,16 +56,24 @@ inline vec<float> load_widened(const bfloat16* p) {
 inline vec<float> load_widened(const half* p) {
   return vec<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
-inline void store_rounded(bfloat16* p, const vec<float>& v) {
-  const __m256i bits = _mm256_castps_si256(v);
+inline __m256i round_bits(const __m256i& bits) {
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-  const __m256i kept = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+  return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+}
+inline void store_upper(bfloat16* p, const __m256i& bits) {
+  const __m256i kept = _mm256_srli_epi32(bits, 16);
   // Each half of the register is packed by itself.
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(kept, kept), 0x08);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+}
+inline void store_rounded(bfloat16* p, const vec<float>& v) {
+  const __m256i bits = _mm256_castps_si256(v);
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  store_upper(p, _mm256_blendv_epi8(round_bits(bits), quiet, nan));
+}
+inline void store_number(bfloat16* p, const vec<float>& v) {
+  store_upper(p, round_bits(_mm256_castps_si256(v)));
 }
 inline void store_rounded(half* p, const vec<float>& v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
@@ -139,7 +149,8 @@ inline void store_as(T* p, const vec<C>& v) {
   }
 }
 
-/// The same of numbers; where v is NaN anything may be stored.
+/// The same of numbers. Of a NaN anything may become, unless its lower 16 bits are 0, as those of bfloat16 data and of
+/// the processor's own NaN are: it stays one.
 template <class C, class T>
 inline void store_numbers_as(T* p, const vec<C>& v) {
   if constexpr (requires { store_number(p, v); }) {

@@ -129,8 +129,14 @@ class backward_pass {
         update_reverse_view<C, true>(job.chunk, job.after, job.view, l);
       downwards(t0, s1, [&](index_t t, index_t n) {
         plan_.for_segments(x, [&](const segment& part) {
+          const bool whole = n == scan_tuning<C>::rows && rows_.causal_sums(known);
+          if constexpr (converts<bfloat16, C>) {
+            if (whole && lies_as<bfloat16>(part) && rows_.template lies_as<bfloat16>(part, write_dq))
+              return rows_.add_causal_as(part, t, workspace.rows, known, workspace.zeros, write_dq,
+                                         lying<bfloat16>(part, t), job);
+          }
           job.keys = open(part, t, n, workspace);
-          if (n == scan_tuning<C>::rows && rows_.causal_sums(known)) {
+          if (whole) {
             rows_.add_causal(part, t, workspace.rows, known, workspace.zeros, write_dq, job);
           } else {
             job.rows = rows_.read(part, t, n, workspace.rows, known, workspace.zeros, write_dq);
@@ -151,11 +157,13 @@ class backward_pass {
     plan_.for_segments(x, [&](const segment& part) {
       // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
       constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
-      const bool whole = in_place(part);
+      if constexpr (converts<bfloat16, C>) {
+        if (lies_as<bfloat16>(part)) return emit_keys<C, many>(job, lying<bfloat16>(part, s0), part, s1 - s0);
+      }
+      const bool whole = lies_as<C>(part);
       const index_t rows = panel_rows<C>(policy_.uncached_key_grads && whole);
       const auto emit_panel = [&](const reverse_keys<C>& keys, index_t n) {
-        job.keys = keys;
-        rows == few ? emit_keys<C, few>(job, part, n) : emit_keys<C, many>(job, part, n);
+        rows == few ? emit_keys<C, few>(job, keys, part, n) : emit_keys<C, many>(job, keys, part, n);
       };
       for_panels(
           s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, workspace); }, emit_panel,
@@ -234,9 +242,25 @@ class backward_pass {
     }
   }
 
-  /// Whether keys, values and their gradients are read and written where they lie.
-  bool in_place(const segment& x) const {
-    return keys_.in_place(x) && (!dk_.set() || (v_.direct(x) && dk_.direct(x))) && (!dv_.set() || dv_.direct(x));
+  /// Whether keys, values and their gradients are read and written where they lie, as T.
+  template <class T>
+  bool lies_as(const segment& x) const {
+    const auto lies = [&](const columns<C>& of) { return of.template lies_as<T>(x); };
+    return keys_.template lies_as<T>(x) && (!dk_.set() || (lies(v_) && lies(dk_))) && (!dv_.set() || lies(dv_));
+  }
+  /// Those from key s on.
+  template <class T>
+  reverse_keys<C, T> lying(const segment& x, index_t s) const {
+    reverse_keys<C, T> out;
+    out.uncached = policy_.uncached_key_grads;
+    out.added = p_.afar.added;
+    out.k = keys_.template in_place<T>(x, s);
+    if (dk_.set()) {
+      out.v = v_.template in_place<T>(x, s);
+      out.dk = dk_.template in_place<T>(x, s);
+    }
+    if (dv_.set()) out.dv = dv_.template in_place<T>(x, s);
+    return out;
   }
 
   [[gnu::noinline]] reverse_keys<C> open(const segment& x, index_t s, index_t n,

@@ -28,10 +28,20 @@ struct reverse_rows {
   }
 };
 
-/// Keys and where their gradients go; null for one that is not wanted.
-template <class C>
+/// A vector of gradients, to where they are stored as T.
+template <class C, class T>
+AFT_INLINE void put_gradient(T* to, const vec<C>& x, bool streamed) {
+  if constexpr (std::is_same_v<T, C>) {
+    put(to, x, streamed);
+  } else {
+    store_as<C>(to, x);
+  }
+}
+
+/// Keys and where their gradients go, stored as T; null for one that is not wanted.
+template <class C, class T = C>
 struct reverse_keys {
-  panel<C> k{}, v{}, dk{}, dv{};
+  panel<T> k{}, v{}, dk{}, dv{};
   bool dk_streamed = false;  ///< written by streaming stores
   bool dv_streamed = false;
   bool uncached = false;  ///< keys and values are in memory, not in a cache
@@ -41,8 +51,8 @@ struct reverse_keys {
   reverse_keys from(index_t r) const {
     return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_streamed, dv_streamed, uncached, added};
   }
-  [[gnu::always_inline]] static void put_gradient(C* to, const vec<C>& x, bool streamed, bool added) {
-    put(to, added ? x + load(to) : x, streamed);
+  [[gnu::always_inline]] static void put_sum(T* to, const vec<C>& x, bool streamed, bool added) {
+    put_gradient<C>(to, added ? x + load_as<C>(to) : x, streamed);
   }
 };
 
@@ -107,20 +117,20 @@ struct reverse_sums {
 };
 
 /// The gradients of key r, column i of the segment. `Ordinary`: no g and no average is above scan_tuning::value_high.
-template <class C, bool Ordinary = false>
-inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, index_t i, index_t r,
+template <class C, bool Ordinary = false, class T>
+inline void emit_key(const reverse_keys<C, T>& keys, const reverse_past<C>& past, index_t i, index_t r,
                      const reverse_sums<C>& sum) {
   const vec<C> zero(C(0));
-  const vec<C> k = load(keys.k.row(r) + i);
+  const vec<C> k = load_as<C>(keys.k.row(r) + i);
   const auto hidden = k == vec<C>(-std::numeric_limits<C>::infinity());
   const vec<C> above = max_ignoring_nan<C>(k + past.base, vec<C>(underflow_clamp<C>));
   const split_exp<C> e = exp_weight<C>(min_ignoring_nan<C>(above, vec<C>(-underflow_clamp<C>)));
   const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
   if (keys.dv.data != nullptr)
-    keys.put_gradient(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed, keys.added);
+    keys.put_sum(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed, keys.added);
   if (keys.dk.data == nullptr) return;
   const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
-  const vec<C> v = load(keys.v.row(r) + i);
+  const vec<C> v = load_as<C>(keys.v.row(r) + i);
   vec<C> dk = mul_add(dv, v - past.centre, -rest);
   if constexpr (!Ordinary) {
     // Both terms may leave the range where their difference does not. In a unit that leaves them room, then, and where
@@ -136,10 +146,10 @@ inline void emit_key(const reverse_keys<C>& keys, const reverse_past<C>& past, i
       dk = xsimd::select(within, dk, raise<C>(low, unit + vec<C>(C(1))));
     }
   }
-  keys.put_gradient(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
+  keys.put_sum(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
 }
 
-/// One row of any kind. A lane gets the bits here that reverse_panel gives it.
+/// One row of any kind into the sums. A lane gets the bits here that reverse_panel gives it.
 template <class C, bool Emit>
 [[gnu::noinline]] void reverse_any(const reverse_job<C>& job, index_t l, index_t i, index_t r) {
   const reverse_lanes<C>& chunk = job.chunk;
@@ -190,10 +200,15 @@ template <class C, bool Emit>
   if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(g_peak, old_g) |
                  differs<C>(o_peak, old_o)))
     update_reverse_view<C, Emit>(chunk, job.after, job.view, l);
-  if constexpr (Emit) {
-    const reverse_past<C> past(job.view, l);
-    emit_key<C>(job.keys, past, i, r, reverse_sums<C>(past, a, b));
-  }
+}
+
+/// The same, and the gradients of the key beside it.
+template <class C, class T>
+[[gnu::noinline]] void reverse_any_with_key(const reverse_job<C>& job, const reverse_keys<C, T>& keys, index_t l,
+                                            index_t i, index_t r) {
+  reverse_any<C, true>(job, l, i, r);
+  const reverse_past<C> past(job.view, l);
+  emit_key<C>(keys, past, i, r, reverse_sums<C>(past, load(job.chunk.a + l), load(job.chunk.b + l)));
 }
 
 /// Folds rows n - 1 down to 0 of the panels of a segment, n at most scan_tuning::rows; with Emit, key r after row r.
@@ -269,7 +284,13 @@ template <class C, bool Emit>
         continue;
       }
     }
-    for (index_t r = n - 1; r >= 0; --r) reverse_any<C, Emit>(job, l, i, r);
+    for (index_t r = n - 1; r >= 0; --r) {
+      if constexpr (Emit) {
+        reverse_any_with_key<C>(job, job.keys, l, i, r);
+      } else {
+        reverse_any<C, false>(job, l, i, r);
+      }
+    }
   }
 }
 

@@ -17,22 +17,23 @@ inline constexpr C causal_size = sizeof(C) == 4 ? C(0x1p60) : C(0x1p500);
 /// Columns from i on of scan_tuning::rows rows with the sigmoid gate and their keys, up to the first vector that is for
 /// reverse_any, of which dq alone is written, as it will be again; returns where it stopped. Without a call in its
 /// loop, and with copies, as fold_columns is.
-template <class C, bool given>
-[[gnu::flatten, gnu::noinline]] index_t add_causal_rows(const reverse_job<C>& job, const row_inputs<C>& inputs,
-                                                        const segment& x, index_t i) {
+template <class C, bool given, class T>
+[[gnu::flatten, gnu::noinline]] index_t add_causal_rows(const reverse_job<C>& job, const row_inputs<C, T>& inputs,
+                                                        const reverse_keys<C, T>& key_inputs, const segment& x,
+                                                        index_t i) {
   constexpr index_t rows = scan_tuning<C>::rows;
   const reverse_lanes<C> chunk = job.chunk;
   const reverse_view<C> view = job.view;
   const reverse_rows<C> row = job.rows;
-  const reverse_keys<C> keys = job.keys;
-  const row_inputs<C> in = inputs;
+  const reverse_keys<C, T> keys = key_inputs;
+  const row_inputs<C, T> in = inputs;
   const index_t lane = x.lane, width = x.width;
   const vec<C> low(scan_tuning<C>::value_low), high(scan_tuning<C>::value_high);
   const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
   const vec<C> ln2(C(0.6931)), reach(exp_constants<C>::bias - C(8)), most(causal_exponent<C>);
   // Two panels of nine arrays have more lines in a set than the first-level cache: asked for there, 17 MB take 1.1
   // times as long (Emerald Rapids, 2026-11).
-  const auto next = [&](const panel<C>& of) { return prefetch_lines<C>::whole(of, -1, width, in.uncached); };
+  const auto next = [&](const auto& of) { return prefetch_lines<C>::whole(of, -1, width, in.uncached); };
   const prefetch_lines<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq), next_o = next(row.o),
                           next_lse = next(in.lse), next_k = next(keys.k), next_v = next(keys.v),
                           next_dk = next(keys.dk), next_dv = next(keys.dv);
@@ -48,8 +49,8 @@ template <class C, bool given>
       next_q.prefetch_second_level(r, i);
       next_k.prefetch_second_level(r, i);
       if (with_dk) next_v.prefetch_second_level(r, i);
-      size_q = larger_size<C>(size_q, load(in.q.row(r) + i));
-      size_k = larger_size<C>(size_k, load(keys.k.row(r) + i));
+      size_q = larger_size<C>(size_q, load_as<C>(in.q.row(r) + i));
+      size_k = larger_size<C>(size_k, load_as<C>(keys.k.row(r) + i));
       o_peak = larger_size<C>(o_peak, load(row.o.row(r) + i));
       if constexpr (given) {
         next_o.prefetch_second_level(r, i);
@@ -83,13 +84,13 @@ template <class C, bool given>
       } else {
         weight[r] = times_pow2<C>(load(row.inverse.row(r) + i), load(row.power.row(r) + i) - limit);
       }
-      const vec<C> exp_minus = exp_near<C, true>(load(in.q.row(r) + i), zero);
-      const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), exp_minus);
+      const vec<C> exp_minus = exp_near<C, true>(load_as<C>(in.q.row(r) + i), zero);
+      const gate_gradient_pair<C> both = sigmoid_gradient<C>(load_as<C>(in.dy.row(r) + i), exp_minus);
       g[r] = both.g;
       g_peak = larger_size<C>(g_peak, g[r]);
       if (!with_dq) continue;
       if (!in.streamed) next_dq.prefetch_writes(r, i);
-      put(in.dq.row(r) + i, both.slope * load(row.o.row(r) + i), in.streamed);
+      put_gradient<C>(in.dq.row(r) + i, both.slope * load(row.o.row(r) + i), in.streamed);
     }
     if (!xsimd::all((g_peak <= high) & ((old_g_peak >= low) | (g_peak == zero)))) return i;
     const reverse_past<C> past(view, l);
@@ -109,15 +110,16 @@ template <class C, bool given>
     if (xsimd::all(ordinary_size & sizes.within(C(1) / causal_size<C>, causal_size<C>))) {
       AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
-        const vec<C> e = exp_near<C>(load(keys.k.row(r) + i), -power);
+        const vec<C> e = exp_near<C>(load_as<C>(keys.k.row(r) + i), -power);
         const vec<C> dv = e * to_v[r];
         if (with_dv) {
           if (!keys.dv_streamed) next_dv.prefetch_writes(r, i);
-          put(keys.dv.row(r) + i, dv, keys.dv_streamed);
+          put_gradient<C>(keys.dv.row(r) + i, dv, keys.dv_streamed);
         }
         if (with_dk) {
           if (!keys.dk_streamed) next_dk.prefetch_writes(r, i);
-          put(keys.dk.row(r) + i, mul_add(dv, load(keys.v.row(r) + i) - past.centre, -(e * to_k[r])), keys.dk_streamed);
+          put_gradient<C>(keys.dk.row(r) + i, mul_add(dv, load_as<C>(keys.v.row(r) + i) - past.centre, -(e * to_k[r])),
+                          keys.dk_streamed);
         }
       }
     } else {

@@ -21,10 +21,10 @@ inline gate_gradient_pair<C> sigmoid_gradient(const vec<C>& dy, const vec<C>& ex
   return {g, g * s.rest};
 }
 
-/// What rows bring along besides reverse_rows, where their g is still to be formed.
-template <class C>
+/// What rows bring along besides reverse_rows, where their g is still to be formed; T as in fold_inputs.
+template <class C, class T = C>
 struct row_inputs {
-  panel<C> dy{}, q{}, dq{};  ///< dq null if it is not wanted
+  panel<T> dy{}, q{}, dq{};  ///< dq null if it is not wanted
   panel<C> lse{};            ///< null where reverse_rows has inverse and power instead
   bool streamed = false;     ///< dq is written by streaming stores
   bool uncached = false;     ///< the arrays are in memory, not in a cache
@@ -59,14 +59,14 @@ inline bool enter_uniform_references(const reverse_lanes<C>& chunk, const revers
 /// Sums whole panels of n rows with the sigmoid gate from `at` on, up to the first column that is for reverse_any,
 /// whose g then stands in rows.g and whose dq is written; returns where it stopped. For many panels, without a call in
 /// its loops and with copies, as fold_columns is.
-template <class C, index_t rows>
-[[gnu::flatten, gnu::noinline]] panel_place sum_uniform_rows(const reverse_job<C>& job, const row_inputs<C>& inputs,
+template <class C, index_t rows, class T>
+[[gnu::flatten, gnu::noinline]] panel_place sum_uniform_rows(const reverse_job<C>& job, const row_inputs<C, T>& inputs,
                                                              const segment& x, index_t n, panel_place at) {
   const reverse_lanes<C> chunk = job.chunk;
   const reverse_rows<C> shared = job.rows;
   const C* const limit = job.view.limit;
   const C* const weights = job.view.weight;
-  const row_inputs<C> all = inputs;
+  const row_inputs<C, T> all = inputs;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, inputs.uncached);
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
@@ -75,15 +75,15 @@ template <class C, index_t rows>
   const vec<C> zero(C(0));
   while (at.r + rows <= n) {
     const index_t end = at.i < turn ? turn : width;
-    const row_inputs<C> in = all.from(at.r);
-    const auto next = [&](const panel<C>& of) {
+    const row_inputs<C, T> in = all.from(at.r);
+    const auto next = [&](const panel<T>& of) {
       return prefetch_lines<C>::with_turn(of, width, in.uncached, end == width, rows);
     };
     const prefetch_lines<C> next_dy = next(in.dy), next_q = next(in.q), next_dq = next(in.dq);
     for (index_t i = at.i; i < end; i += lanes<C>) {
       const index_t l = lane + i;
       const vec<C> o = load(shared.o.data + i);
-      vec<C> exp_minus[rows];
+      vec<C> queries[rows], exp_minus[rows];
       vec<C> size = zero;
       AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
@@ -91,23 +91,24 @@ template <class C, index_t rows>
         next_dy.prefetch_last(r, i, in.uncached);
         next_q.prefetch_last(r, i, in.uncached);
         if (in.dq.data != nullptr && !in.streamed) next_dq.prefetch_writes(r, i);
-        size = larger_size<C>(size, load(in.q.row(r) + i));
+        queries[r] = load_as<C>(in.q.row(r) + i);
+        size = larger_size<C>(size, queries[r]);
       }
       if (xsimd::all(size <= near_q)) {
         AFT_UNROLL(4)
-        for (index_t r = 0; r < rows; ++r) exp_minus[r] = exp_near<C, true>(load(in.q.row(r) + i), zero);
+        for (index_t r = 0; r < rows; ++r) exp_minus[r] = exp_near<C, true>(queries[r], zero);
       } else {
         AFT_UNROLL(4)
-        for (index_t r = 0; r < rows; ++r) exp_minus[r] = quotient_exp_minus<C>(load(in.q.row(r) + i));
+        for (index_t r = 0; r < rows; ++r) exp_minus[r] = quotient_exp_minus<C>(queries[r]);
       }
       vec<C> g[rows];
       vec<C> g_peak = load(chunk.g_peak + l);
       AFT_UNROLL(4)
       for (index_t r = 0; r < rows; ++r) {
-        const gate_gradient_pair<C> both = sigmoid_gradient<C>(load(in.dy.row(r) + i), exp_minus[r]);
+        const gate_gradient_pair<C> both = sigmoid_gradient<C>(load_as<C>(in.dy.row(r) + i), exp_minus[r]);
         g[r] = both.g;
         g_peak = larger_size<C>(g_peak, g[r]);
-        if (in.dq.data != nullptr) put(in.dq.row(r) + i, both.slope * o, in.streamed);
+        if (in.dq.data != nullptr) put_gradient<C>(in.dq.row(r) + i, both.slope * o, in.streamed);
       }
       const auto ordinary = (load(limit + l) >= lowest) & (g_peak <= high) & ((g_peak >= low) | (g_peak == zero));
       if (!xsimd::all(ordinary)) {
@@ -128,8 +129,9 @@ template <class C, index_t rows>
 }
 
 /// The same for n rows, a multiple of `rows`, of whole segments, whatever they hold.
-template <class C, index_t rows>
-[[gnu::noinline]] void uniform_panels(const reverse_job<C>& job, const row_inputs<C>& in, const segment& x, index_t n) {
+template <class C, index_t rows, class T>
+[[gnu::noinline]] void uniform_panels(const reverse_job<C>& job, const row_inputs<C, T>& in, const segment& x,
+                                      index_t n) {
   for (panel_place at; at.r < n;) {
     at = sum_uniform_rows<C, rows>(job, in, x, n, at);
     if (at.r >= n) return;

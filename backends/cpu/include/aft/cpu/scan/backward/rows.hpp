@@ -50,7 +50,8 @@ class gradient_rows {
   reverse_rows<C> read(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
                        const known_rows<C>& known, C* zeros, bool write_dq) const {
     const row_inputs<C> in = open_inputs(x, t, n, workspace, write_dq);
-    reverse_rows<C> rows = open(x, t, n, workspace, known, zeros, in);
+    reverse_rows<C> rows = open(x, t, n, workspace, known, zeros);
+    rows.g = gate_ == gate::none ? in.dy : panel<C>{workspace.g, x.width};
     if (by_row_) with_weights_ ? weigh(n, 0, x.width, in.lse, rows) : find_empty(n, x.width, in.lse, rows);
     if (gate_ == gate::none) {
       if (write_dq && dq_.set()) dq_.write(x, t, n, {zeros, 0});
@@ -67,17 +68,17 @@ class gradient_rows {
   /// As read, for a panel of scan_tuning::rows rows, which it adds to the sums of `job` with their keys.
   void add_causal(const segment& x, index_t t, const row_workspace<C>& workspace, const known_rows<C>& known, C* zeros,
                   bool write_dq, reverse_job<C>& job) const {
-    constexpr index_t n = scan_tuning<C>::rows;
-    const row_inputs<C> in = open_inputs(x, t, n, workspace, write_dq);
-    job.rows = open(x, t, n, workspace, known, zeros, in);
-    for (index_t i = 0; i < x.width; i += lanes<C>) {
-      i = by_row_ ? add_causal_rows<C, true>(job, in, x, i) : add_causal_rows<C, false>(job, in, x, i);
-      if (i >= x.width) break;
-      if (by_row_) weigh(n, i, i + lanes<C>, in.lse, job.rows);
-      gate_rows(n, i, i + lanes<C>, in, job.rows);
-      for (index_t r = n - 1; r >= 0; --r) reverse_any<C, true>(job, x.lane + i, i, r);
-    }
-    if (in.dq.data != nullptr) dq_.close(x, t, n, in.dq);
+    const row_inputs<C> in = open_inputs(x, t, scan_tuning<C>::rows, workspace, write_dq);
+    add_causal(x, t, workspace, known, zeros, in, job.keys, job);
+    if (in.dq.data != nullptr) dq_.close(x, t, scan_tuning<C>::rows, in.dq);
+  }
+  /// Of rows and keys that lie as T.
+  template <class T>
+  void add_causal_as(const segment& x, index_t t, const row_workspace<C>& workspace, const known_rows<C>& known,
+                     C* zeros, bool write_dq, const reverse_keys<C, T>& keys, reverse_job<C>& job) const {
+    row_inputs<C, T> in = inputs_as<T>(x, t, write_dq);
+    if (by_row_) in.lse = lse_.read(x, t, scan_tuning<C>::rows, workspace.lse);
+    add_causal(x, t, workspace, known, zeros, in, keys, job);
   }
 
   /// The row that stands for all where they see the same keys, as the forward call left it in the first of them.
@@ -106,7 +107,11 @@ class gradient_rows {
     constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
     job.rows = given_again(x, t, known);
     job.rows.g = {workspace.g, x.width};
-    const bool in_place = dy_.direct(x) && q_.direct(x) && (!write_dq || !dq_.set() || dq_.direct(x));
+    if constexpr (converts<bfloat16, C>) {
+      if (lies_as<bfloat16>(x, write_dq))
+        return uniform_panels<C, rows>(job, inputs_as<bfloat16>(x, t, write_dq), x, n);
+    }
+    const bool in_place = lies_as<C>(x, write_dq);
     const index_t together = panel_rows<C>(uncached_ && in_place);
     const auto open = [&](index_t from, index_t count) { return open_inputs(x, from, count, workspace, write_dq); };
     const auto add = [&](const row_inputs<C>& in, index_t count) {
@@ -115,6 +120,13 @@ class gradient_rows {
     for_panels(t, t + n, together, in_place, open, add, [&](index_t from, index_t count, const row_inputs<C>& in) {
       if (in.dq.data != nullptr) dq_.close(x, from, count, in.dq);
     });
+  }
+
+  /// Whether dy, q and dq are read and written where they lie, as T.
+  template <class T>
+  bool lies_as(const segment& x, bool write_dq) const {
+    const auto lies = [&](const columns<C>& of) { return of.template lies_as<T>(x); };
+    return lies(dy_) && lies(q_) && (!write_dq || !dq_.set() || lies(dq_));
   }
 
   /// The o of rows [t0, t1) that is nearest to 0, or 0 where they differ in sign: the centre for which no o - c is
@@ -143,6 +155,31 @@ class gradient_rows {
   }
 
  private:
+  template <class T>
+  row_inputs<C, T> inputs_as(const segment& x, index_t t, bool write_dq) const {
+    row_inputs<C, T> in;
+    in.dy = dy_.template in_place<T>(x, t);
+    in.q = q_.template in_place<T>(x, t);
+    if (write_dq && dq_.set()) in.dq = dq_.template in_place<T>(x, t);
+    in.uncached = uncached_;
+    return in;
+  }
+
+  template <class T>
+  void add_causal(const segment& x, index_t t, const row_workspace<C>& workspace, const known_rows<C>& known, C* zeros,
+                  const row_inputs<C, T>& in, const reverse_keys<C, T>& keys, reverse_job<C>& job) const {
+    constexpr index_t n = scan_tuning<C>::rows;
+    job.rows = open(x, t, n, workspace, known, zeros);
+    job.rows.g = {workspace.g, x.width};
+    for (index_t i = 0; i < x.width; i += lanes<C>) {
+      i = by_row_ ? add_causal_rows<C, true>(job, in, keys, x, i) : add_causal_rows<C, false>(job, in, keys, x, i);
+      if (i >= x.width) break;
+      if (by_row_) weigh(n, i, i + lanes<C>, in.lse, job.rows);
+      gate_rows(n, i, i + lanes<C>, in, job.rows);
+      for (index_t r = n - 1; r >= 0; --r) reverse_any_with_key<C>(job, keys, x.lane + i, i, r);
+    }
+  }
+
   row_inputs<C> open_inputs(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
                             bool write_dq) const {
     row_inputs<C> in;
@@ -205,9 +242,9 @@ class gradient_rows {
 
   static panel<C> at(const panel<C>& from, index_t r, const segment& x) { return {from.row(r) + x.lane, from.stride}; }
 
-  /// What read() and add_causal() begin with: places of rows [t, t + n).
+  /// What read() and add_causal() begin with: places of rows [t, t + n), but for g.
   reverse_rows<C> open(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
-                       const known_rows<C>& known, C* zeros, const row_inputs<C>& in) const {
+                       const known_rows<C>& known, C* zeros) const {
     reverse_rows<C> rows;
     if (by_row_) {
       rows.o = with_average_ ? average_.read(x, t, n, workspace.o) : panel<C>{zeros, 0};
@@ -217,7 +254,6 @@ class gradient_rows {
     } else {
       rows = given_again(x, t, known);
     }
-    rows.g = gate_ == gate::none ? in.dy : panel<C>{workspace.g, x.width};
     return rows;
   }
 
@@ -253,7 +289,8 @@ class gradient_rows {
 
   /// g = dy gate(q) and, where it has a place, dq = dy gate'(q) o, columns [i, end). A switch inside the loop costs a
   /// third of it.
-  void gate_rows(index_t n, index_t i, index_t end, const row_inputs<C>& in, const reverse_rows<C>& rows) const {
+  template <class T>
+  void gate_rows(index_t n, index_t i, index_t end, const row_inputs<C, T>& in, const reverse_rows<C>& rows) const {
     if (gate_ == gate::sigmoid) {
       gate_rows(n, i, end, in, rows,
                 [](const vec<C>& up, const vec<C>& z) { return sigmoid_gradient<C>(up, quotient_exp_minus<C>(z)); });
@@ -264,11 +301,11 @@ class gradient_rows {
       });
     }
   }
-  template <class Gate>
-  [[gnu::flatten]] void gate_rows(index_t n, index_t begin, index_t end, const row_inputs<C>& in,
+  template <class T, class Gate>
+  [[gnu::flatten]] void gate_rows(index_t n, index_t begin, index_t end, const row_inputs<C, T>& in,
                                   const reverse_rows<C>& rows, const Gate& both) const {
     const reverse_rows<C> to = rows;
-    const panel<C> dy = in.dy, q = in.q, dq = in.dq;
+    const panel<T> dy = in.dy, q = in.q, dq = in.dq;
     const bool streamed = in.streamed;
     const prefetch_lines<C> next_dy(dy, step_), next_q(q, step_);
     const vec<C> zero(C(0));
@@ -276,12 +313,12 @@ class gradient_rows {
       for (index_t i = begin; i < end; i += lanes<C>) {
         next_dy.prefetch_into(r, i);
         next_q.prefetch_into(r, i);
-        const vec<C> up = load(dy.row(r) + i);
-        const gate_gradient_pair<C> gate = both(up, load(q.row(r) + i));
+        const vec<C> up = load_as<C>(dy.row(r) + i);
+        const gate_gradient_pair<C> gate = both(up, load_as<C>(q.row(r) + i));
         store(to.g.row(r) + i, gate.g);
         if (dq.data == nullptr) continue;
         const vec<C> value = gate.slope * load(to.o.row(r) + i);
-        put(dq.row(r) + i, xsimd::select(load(to.inverse.row(r) + i) == zero, zero, value), streamed);
+        put_gradient<C>(dq.row(r) + i, xsimd::select(load(to.inverse.row(r) + i) == zero, zero, value), streamed);
       }
     }
   }
