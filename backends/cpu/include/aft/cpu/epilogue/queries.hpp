@@ -126,6 +126,17 @@ inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const 
   return gated_rows_epilogue<true, C>(r1 - r0, cs, rs, without_uniform<C>(), c, q, q_step, y, y_step, streamed, &saved);
 }
 
+/// The same for whichever type the data has.
+template <class C>
+inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const column_scale<C>& cs,
+                              const row_scale<C>& rs, index_t r0, index_t r1, const C* c) {
+  if (epilogue_in_place<C, C>(p, tile, cs, rs, r0, r1, c)) return true;
+  if constexpr (std::is_same_v<C, float>)
+    return epilogue_in_place<C, bfloat16>(p, tile, cs, rs, r0, r1, c) ||
+           epilogue_in_place<C, half>(p, tile, cs, rs, r0, r1, c);
+  return false;
+}
+
 /// Finishes a panel: proves num / den or takes the exact row, then gates and stores. y may be q itself, so a row's q
 /// is read before its y is written.
 template <class C>
@@ -144,10 +155,7 @@ template <class C>
   const bool quotient = gated && p.gate_fn == gate::sigmoid;
   const bool averages = !quotient || p.average.set;
   // The common calls. Their proof is that of all rows at once: a branch a row costs a third of the loop.
-  if (quotient && !state.set &&
-      (epilogue_in_place<C, C>(p, tile, cs, rs, r0, r1, c) ||
-       epilogue_in_place<C, bfloat16>(p, tile, cs, rs, r0, r1, c)))
-    return;
+  if (quotient && !state.set && epilogue_in_place<C>(p, tile, cs, rs, r0, r1, c)) return;
   C q[M * L], y[M * L], average[M * L], lse[M * L], inverse[M * L], exponent[M * L], hi[M * L], lo[M * L];
   if (gated) {
     const lane_field<C> queries(p.q, p.grid, tile, 1);

@@ -88,11 +88,13 @@ class key_scan {
     constexpr index_t few = scan_tuning<C>::uncached_rows;
     const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
     plan_.for_segments(x, [&](const segment& part) {
-      if constexpr (converts<bfloat16, C> && requires { rows_to.template lies_as<bfloat16>(part); }) {
-        if (lies_as<bfloat16>(part) && with_values_ && v_.template lies_as<bfloat16>(part) &&
-            rows_to.template lies_as<bfloat16>(part))
-          return fold_narrow<bfloat16>(part, s0, s1, job, rows_to);
-      }
+      if (narrow_rows<C>(
+              [&]<class T>() {
+                return lies_as<T>(part) && with_values_ && v_.template lies_as<T>(part) &&
+                       rows_to.template lies_as<T>(part);
+              },
+              [&]<class T>() { fold_narrow<T>(part, s0, s1, job, rows_to); }))
+        return;
       const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
       const auto open = [&](index_t s, index_t n) {
         fold_inputs<C> in{read_keys(part, s, n, workspace.keys), read_values(part, s, n, workspace), {}};
@@ -159,9 +161,8 @@ class key_scan {
   static index_t padded(const column_block& x) { return round_up(x.count, lanes<C>); }
 
  private:
-  /// Rows of 16-bit numbers as they lie: staged, each is stored once more than it is read. Four at a time even in
-  /// memory: two would be 0.98 to 1.01 of the time, and kernels of their own to compile (268 MB as floats; Zen 4,
-  /// 2026-11).
+  /// Rows of 16-bit numbers as they lie. Four at a time even in memory: two would be 0.98 to 1.01 of the time, and
+  /// kernels of their own to compile (268 MB as floats; Zen 4, 2026-11).
   template <class T, class Emitter>
   [[gnu::noinline]] void fold_narrow(const segment& x, index_t s0, index_t s1, const fold_job<C>& wide,
                                      const Emitter& rows_to) const {

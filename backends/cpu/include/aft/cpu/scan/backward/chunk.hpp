@@ -130,11 +130,13 @@ class backward_pass {
       downwards(t0, s1, [&](index_t t, index_t n) {
         plan_.for_segments(x, [&](const segment& part) {
           const bool whole = n == scan_tuning<C>::rows && rows_.causal_sums(known);
-          if constexpr (converts<bfloat16, C>) {
-            if (whole && lies_as<bfloat16>(part) && rows_.template lies_as<bfloat16>(part, write_dq))
-              return rows_.add_causal_as(part, t, workspace.rows, known, workspace.zeros, write_dq,
-                                         lying<bfloat16>(part, t), job);
-          }
+          const auto narrow = [&]<class T>() {
+            return whole && lies_as<T>(part) && rows_.template lies_as<T>(part, write_dq);
+          };
+          if (narrow_rows<C>(narrow, [&]<class T>() {
+                rows_.add_causal_as(part, t, workspace.rows, known, workspace.zeros, write_dq, lying<T>(part, t), job);
+              }))
+            return;
           job.keys = open(part, t, n, workspace);
           if (whole) {
             rows_.add_causal(part, t, workspace.rows, known, workspace.zeros, write_dq, job);
@@ -157,9 +159,9 @@ class backward_pass {
     plan_.for_segments(x, [&](const segment& part) {
       // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
       constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
-      if constexpr (converts<bfloat16, C>) {
-        if (lies_as<bfloat16>(part)) return emit_keys<C, many>(job, lying<bfloat16>(part, s0), part, s1 - s0);
-      }
+      if (narrow_rows<C>([&]<class T>() { return lies_as<T>(part); },
+                         [&]<class T>() { emit_keys<C, many>(job, lying<T>(part, s0), part, s1 - s0); }))
+        return;
       const bool whole = lies_as<C>(part);
       const index_t rows = panel_rows<C>(policy_.uncached_key_grads && whole);
       const auto emit_panel = [&](const reverse_keys<C>& keys, index_t n) {
@@ -189,12 +191,18 @@ class backward_pass {
   struct row_keeper {
     static constexpr emission what = emission::any;
     const known_rows<C>* rows;
-    scan_rows<C> open(const segment& x, index_t t, index_t) const {
+    scan_rows<C> open(const segment& x, index_t t, index_t) const { return rows_as<C>(x, t); }
+    void close(const segment&, index_t, index_t) const {}
+    bool in_place(const segment&) const { return false; }
+    template <class T>
+    bool lies_as(const segment&) const {
+      return true;
+    }
+    template <class T>
+    scan_rows<C, T> rows_as(const segment& x, index_t t) const {
       const auto at = [&](const panel<C>& to) { return panel<C>{to.row(t - rows->t0) + x.lane, to.stride}; };
       return {at(rows->o), {}, at(rows->inverse), at(rows->power), at(rows->base)};
     }
-    void close(const segment&, index_t, index_t) const {}
-    bool in_place(const segment&) const { return false; }
   };
 
   known_rows<C> kept(const backward_workspace<C>& workspace, index_t rows, index_t t0, index_t stride) const {
