@@ -74,9 +74,9 @@ ENGINES = {
     "window": [Kernel(r"multiply_tile", lambda level: 16 if level.registers == 16 else 32, stores=False)],
     "scan": [Kernel(r"fold_columns<float, .*\)0, .*\)0, 4l?, float>", lambda _: 20, FOLD),
              Kernel(r"fold_columns<float, .*\)1, .*\)0, 4l?, float>", lambda _: 40, FOLD),
-             Kernel(r"sum_uniform_rows<float", lambda _: 36, UNIFORM),
-             Kernel(r"add_causal_rows<float, true>", lambda _: 66, CAUSAL),
-             Kernel(r"add_causal_rows<float, false>", lambda _: 60, CAUSAL)],
+             Kernel(r"sum_uniform_rows<float, 4l?, float>", lambda _: 36, UNIFORM),
+             Kernel(r"add_causal_rows<float, true, float>", lambda _: 66, CAUSAL),
+             Kernel(r"add_causal_rows<float, false, float>", lambda _: 60, CAUSAL)],
     "pack": [Kernel(r"pack_weight_panel<float", lambda level: 10, {"sse2": 6, "avx2": 16, "avx512": 42}),
              Kernel(r"form_keys<float", lambda _: 4, {"avx2": 6})],
 }

@@ -11,8 +11,8 @@ template panel_place fold_columns<float, emission::gated, reach::ordinary, scan_
 template panel_place sum_uniform_rows<float, scan_tuning<float>::rows>(const reverse_job<float>&,
                                                                        const row_inputs<float>&, const segment&,
                                                                        index_t, panel_place);
-template index_t add_causal_rows<float, true>(const reverse_job<float>&, const row_inputs<float>&, const segment&,
-                                              index_t);
-template index_t add_causal_rows<float, false>(const reverse_job<float>&, const row_inputs<float>&, const segment&,
-                                               index_t);
+template index_t add_causal_rows<float, true>(const reverse_job<float>&, const row_inputs<float>&,
+                                              const reverse_keys<float>&, const segment&, index_t);
+template index_t add_causal_rows<float, false>(const reverse_job<float>&, const row_inputs<float>&,
+                                               const reverse_keys<float>&, const segment&, index_t);
 }  // namespace aft::inline AFT_ISA::cpu_impl::scan
