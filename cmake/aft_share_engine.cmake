@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Where nobody is going to time or keep them, programs are optimised little, or not at all: scripts/test compiles examples and
-# what pages show to run them once.
-option(AFT_TRY_PROGRAMS "Examples, benchmark, programs of pages and of the CUDA part with little optimisation: to be run once" OFF)
+# what pages show to run them once, and kernels that a test has for itself.
+option(AFT_TRY_PROGRAMS "Examples, benchmark, some tests, programs of pages and of the CUDA part with little optimisation: to be run once"
+       OFF)
 mark_as_advanced(AFT_TRY_PROGRAMS)
 
 # The project's own builds take less time by what follows, and nothing of what they make changes.

@@ -91,16 +91,19 @@ TEST_CASE("empty rows: a window past the end, with keys outside excluded") {
 }
 
 TEST_CASE("empty rows: no keys at all") {
-  for (op call : {op::full, op::simple})
+  for (op call : {op::full, op::simple, op::local})
     for (auto form : {bias_form::dense_htt, bias_form::factorized_htn})
-      for (bool causal : {false, true}) {
-        const setup s{.call = call, .B = 2, .Tq = 5, .Tk = 0, .d = 4, .H = 2, .bias = form, .causal = causal};
-        check(s);
-        for (auto type : all_types) {
-          if (!concerns(type, s)) continue;
-          CHECK(all_equal(run_forward(type, s, random_numbers(s)).y, 0));
+      for (bool causal : {false, true})
+        // Channels of more than one block too, which begin somewhere behind memory that is not there.
+        for (index_t d : {4, 1024}) {
+          setup s{.call = call, .B = 2, .Tq = 5, .Tk = 0, .d = d, .H = 2, .bias = form, .causal = causal};
+          if (call == op::local) s.win = aft::window::strict(2);
+          check(s);
+          for (auto type : all_types) {
+            if (!concerns(type, s)) continue;
+            CHECK(all_equal(run_forward(type, s, random_numbers(s)).y, 0));
+          }
         }
-      }
 }
 
 TEST_CASE("empty rows: no queries at all, and keys and values hold anything") {

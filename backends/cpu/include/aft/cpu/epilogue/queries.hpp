@@ -80,7 +80,7 @@ template <bool saves, class C, class T, class Sums>
         if constexpr (std::is_same_v<T, C>) {
           put(to + r * to_step, o, past);
         } else {
-          store_numbers_as<C>(to + r * to_step, o);  // NaN proves nothing
+          store_numbers_as<C>(to + r * to_step, o);  // a NaN that is proven is that of q, a T
         }
         if constexpr (!saves) proof.add(num, den, o);
         size = larger_size<C>(size, gate);

@@ -26,7 +26,7 @@ class key_rows {
   static constexpr index_t L = lanes<C>;
 
   key_rows(const problem& p, index_t count, const lane_tile<C>* tiles) : type_(p.k.type), end_(p.Tk) {
-    const bool known = type_ == dtype_of<C> || type_ == dtype::bf16;
+    const bool known = p.Tk > 0 && (type_ == dtype_of<C> || type_ == dtype::bf16);
     in_place_ = known && p.v.type == type_ && place(p.k, p.grid, count, tiles, p.d / p.hk, k_, k_step_) &&
                 place(p.v, p.grid, count, tiles, 1, v_, v_step_);
   }

@@ -78,7 +78,7 @@ struct fold_inputs {
   scan_rows<C, T> out;
 };
 
-/// A vector of a row of y. Of narrow T all that made it was of that type, its NaNs too.
+/// A vector of a row of y. Of narrow T its NaNs began as such numbers, or are the processor's own.
 template <class C, class T>
 AFT_INLINE void put_row(T* p, const vec<C>& v, bool streamed) {
   if constexpr (std::is_same_v<T, C>) {

@@ -166,7 +166,8 @@ class forward_pass {
         quotient_rows<false>(out, x.width, n, rows, average.data, nullptr);
       }
     };
-    if (narrow_rows<C>([&]<class T>() { return lies_as<T>(x); }, [&]<class T>() { gate(rows_as<T>(x, t0), t1 - t0); }))
+    if (try_narrow_rows<C>([&]<class T>() { return lies_as<T>(x); },
+                           [&]<class T>() { gate(rows_as<T>(x, t0), t1 - t0); }))
       return;
     for_panels(t0, t1, rows, in_place(x), open, gate,
                [&](index_t t, index_t n, const scan_rows<C>& out) { y_.close(x, t, n, out.y); });

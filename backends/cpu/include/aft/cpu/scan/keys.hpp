@@ -88,14 +88,14 @@ class key_scan {
     constexpr index_t few = scan_tuning<C>::uncached_rows;
     const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
     plan_.for_segments(x, [&](const segment& part) {
-      if (narrow_rows<C>(
+      if (try_narrow_rows<C>(
               [&]<class T>() {
                 return lies_as<T>(part) && with_values_ && v_.template lies_as<T>(part) &&
                        rows_to.template lies_as<T>(part);
               },
               [&]<class T>() { fold_narrow<T>(part, s0, s1, job, rows_to); }))
         return;
-      const bool whole = in_place(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
+      const bool whole = lies_as<C>(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
       const auto open = [&](index_t s, index_t n) {
         fold_inputs<C> in{read_keys(part, s, n, workspace.keys), read_values(part, s, n, workspace), {}};
         if constexpr (wanted) in.out = rows_to.open(part, s, n);
@@ -140,7 +140,6 @@ class key_scan {
   bool lies_as(const segment& x) const {
     return as_stored() && k_.template lies_as<T>(x);
   }
-  bool in_place(const segment& x) const { return lies_as<C>(x); }
   /// Then they are here from key s on.
   template <class T>
   panel<T> in_place(const segment& x, index_t s) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file scan/panel.hpp  Rows of a segment as contiguous vectors of C: in place where storage allows, else staged.
+/// @file scan/panel.hpp  Rows of a segment as contiguous vectors: in place where storage allows, else staged as C.
 #pragma once
 
 #include <algorithm>
@@ -323,7 +323,7 @@ class columns {
 /// use<T>() for the 16-bit type T that whole vectors have instructions for and lies<T>() holds of; false without one.
 /// Rows of such numbers are read and written where they lie: staged, each is stored once more than it is read.
 template <class C, class Lies, class Use>
-inline bool narrow_rows(const Lies& lies, const Use& use) {
+inline bool try_narrow_rows(const Lies& lies, const Use& use) {
   const auto try_as = [&]<class T>(const T*) {
     if constexpr (converts<T, C>) {
       if (!lies.template operator()<T>()) return false;

@@ -32,7 +32,7 @@ inline void store_upper(bfloat16* p, const __m512i& bits) {
 }
 /// By integers: the instruction that converts would lose subnormal numbers.
 inline __m512i round_bits(const __m512i& bits) {
-  // -0x8000 where the lowest bit that stays is odd, else -0x7fff: what lies below a half of it in one operation.
+  // Minus what is to be added: 0x8000 where the lowest bit that stays is odd, else 0x7fff.
   const __m512i down = _mm512_ternarylogic_epi32(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1),
                                                  _mm512_set1_epi32(-0x8000), 0xae);  // (~a & b) | c
   return _mm512_sub_epi32(bits, down);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file tensor/stage.hpp  Strided storage of any type to and from small contiguous buffers of the arithmetic type.
 ///
-/// All kernels read and write through here, so they are written once for contiguous vectors of C, and storage types,
-/// strides and grids cost a copy in the first-level cache instead of a template parameter.
+/// Kernels read and write through here, so they are written once for contiguous vectors of C, and storage types,
+/// strides and grids cost a copy in the first-level cache instead of a template parameter. But for loops that do little
+/// more than read and write, those of `simple` and the end of a panel's rows: they take plain rows of a type as they
+/// lie.
 #pragma once
 
 #include <cstdint>
@@ -280,7 +282,9 @@ class lane_group {
   AFT_COMPILE_ONCE lane_group(const field& from, const std::array<index_t, 3>& grid, const lane_tile<C>* tiles,
                               index_t count, index_t group)
       : from_(&from), grid_(&grid), tiles_(tiles), count_(count), group_(group) {
-    in_place_ = from.type == dtype_of<C> && lie_side_by_side<C>(from, grid, tiles, count, group);
+    // Of no positions there may be no memory.
+    in_place_ =
+        from.data != nullptr && from.type == dtype_of<C> && lie_side_by_side<C>(from, grid, tiles, count, group);
     base_ = lane_field<C>(from, grid, tiles[0], group).base;
   }
 

@@ -133,7 +133,7 @@ class backward_pass {
           const auto narrow = [&]<class T>() {
             return whole && lies_as<T>(part) && rows_.template lies_as<T>(part, write_dq);
           };
-          if (narrow_rows<C>(narrow, [&]<class T>() {
+          if (try_narrow_rows<C>(narrow, [&]<class T>() {
                 rows_.add_causal_as(part, t, workspace.rows, known, workspace.zeros, write_dq, lying<T>(part, t), job);
               }))
             return;
@@ -152,20 +152,21 @@ class backward_pass {
 
   /// Gradients of keys [s0, s1) that all rows see; workspace.after has the sums of the rows.
   void key_gradients(const column_block& x, index_t s0, index_t s1, const backward_workspace<C>& workspace) const {
+    if (s0 >= s1) return;  // keys may have no memory then
     reverse_job<C> job{workspace.sums, workspace.after, workspace.ahead, {}, {}};
     job.chunk.clear(keys_.padded(x));
     start<true>(x, job);
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
     plan_.for_segments(x, [&](const segment& part) {
-      // Staged, two rows at a time take 1.04 times as long as four (bfloat16, 134 MB, Zen 5, 2026-11).
       constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
-      if (narrow_rows<C>([&]<class T>() { return lies_as<T>(part); },
-                         [&]<class T>() { emit_keys<C, many>(job, lying<T>(part, s0), part, s1 - s0); }))
+      if (try_narrow_rows<C>([&]<class T>() { return lies_as<T>(part); },
+                             [&]<class T>() { emit_keys<C, many>(job.view, lying<T>(part, s0), part, s1 - s0); }))
         return;
       const bool whole = lies_as<C>(part);
+      // Staged, two rows at a time take 1.04 times as long as four (134 MB, Zen 5, 2026-11).
       const index_t rows = panel_rows<C>(policy_.uncached_key_grads && whole);
       const auto emit_panel = [&](const reverse_keys<C>& keys, index_t n) {
-        rows == few ? emit_keys<C, few>(job, keys, part, n) : emit_keys<C, many>(job, keys, part, n);
+        rows == few ? emit_keys<C, few>(job.view, keys, part, n) : emit_keys<C, many>(job.view, keys, part, n);
       };
       for_panels(
           s0, s1, rows, whole, [&](index_t s, index_t n) { return open(part, s, n, workspace); }, emit_panel,
@@ -193,7 +194,7 @@ class backward_pass {
     const known_rows<C>* rows;
     scan_rows<C> open(const segment& x, index_t t, index_t) const { return rows_as<C>(x, t); }
     void close(const segment&, index_t, index_t) const {}
-    bool in_place(const segment&) const { return false; }
+    bool in_place(const segment&) const { return true; }
     template <class T>
     bool lies_as(const segment&) const {
       return true;
@@ -261,7 +262,6 @@ class backward_pass {
   reverse_keys<C, T> lying(const segment& x, index_t s) const {
     reverse_keys<C, T> out;
     out.uncached = policy_.uncached_key_grads;
-    out.added = p_.afar.added;
     out.k = keys_.template in_place<T>(x, s);
     if (dk_.set()) {
       out.v = v_.template in_place<T>(x, s);

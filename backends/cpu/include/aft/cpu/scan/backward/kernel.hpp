@@ -51,8 +51,13 @@ struct reverse_keys {
   reverse_keys from(index_t r) const {
     return {k.from(r), v.from(r), dk.from(r), dv.from(r), dk_streamed, dv_streamed, uncached, added};
   }
-  [[gnu::always_inline]] static void put_sum(T* to, const vec<C>& x, bool streamed, bool added) {
-    put_gradient<C>(to, added ? x + load_as<C>(to) : x, streamed);
+  /// `added` where T is C alone, see far_keys::added.
+  [[gnu::always_inline]] static void put(T* to, const vec<C>& x, bool streamed, [[maybe_unused]] bool added) {
+    if constexpr (std::is_same_v<T, C>) {
+      put_gradient<C>(to, added ? x + load(to) : x, streamed);
+    } else {
+      put_gradient<C>(to, x, streamed);
+    }
   }
 };
 
@@ -127,7 +132,7 @@ inline void emit_key(const reverse_keys<C, T>& keys, const reverse_past<C>& past
   const split_exp<C> e = exp_weight<C>(min_ignoring_nan<C>(above, vec<C>(-underflow_clamp<C>)));
   const vec<C> dv = raise<C>(e.mantissa * sum.a, e.exponent + past.a_power);
   if (keys.dv.data != nullptr)
-    keys.put_sum(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed, keys.added);
+    keys.put(keys.dv.row(r) + i, xsimd::select(hidden, zero, dv), keys.dv_streamed, keys.added);
   if (keys.dk.data == nullptr) return;
   const vec<C> rest = raise<C>(e.mantissa * sum.b, e.exponent + past.b_power);
   const vec<C> v = load_as<C>(keys.v.row(r) + i);
@@ -146,10 +151,11 @@ inline void emit_key(const reverse_keys<C, T>& keys, const reverse_past<C>& past
       dk = xsimd::select(within, dk, raise<C>(low, unit + vec<C>(C(1))));
     }
   }
-  keys.put_sum(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
+  keys.put(keys.dk.row(r) + i, xsimd::select(hidden, zero, dk), keys.dk_streamed, keys.added);
 }
 
-/// One row of any kind into the sums. A lane gets the bits here that reverse_panel gives it.
+/// One row of any kind into the sums; with Emit the view of keys follows them. A lane gets the bits here that
+/// reverse_panel gives it.
 template <class C, bool Emit>
 [[gnu::noinline]] void reverse_any(const reverse_job<C>& job, index_t l, index_t i, index_t r) {
   const reverse_lanes<C>& chunk = job.chunk;

@@ -33,9 +33,10 @@ inline void find_key_limits(const reverse_view<C>& view, index_t l) {
 /// The gradients of whole panels of n keys from `at` on, up to the first column that is for emit_key; returns where it
 /// stopped. For many panels, as fold_columns is.
 template <class C, index_t rows, class T>
-[[gnu::flatten, gnu::noinline]] panel_place emit_ordinary_keys(const reverse_job<C>& job, const reverse_keys<C, T>& all,
-                                                               const segment& x, index_t n, panel_place at) {
-  const reverse_view<C> view = job.view;
+[[gnu::flatten, gnu::noinline]] panel_place emit_ordinary_keys(const reverse_view<C>& known,
+                                                               const reverse_keys<C, T>& all, const segment& x,
+                                                               index_t n, panel_place at) {
+  const reverse_view<C> view = known;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, all.uncached);
   const vec<C> zero(C(0));
   while (at.r + rows <= n) {
@@ -70,14 +71,14 @@ template <class C, index_t rows, class T>
           next_v.prefetch_last(r, i, keys.uncached);
           if (!keys.dk_streamed) next_dk.prefetch_writes(r, i);
           const vec<C> off = load_as<C>(keys.v.row(r) + i) - centre;
-          keys.put_sum(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_streamed, keys.added);
+          keys.put(keys.dk.row(r) + i, mul_add(weight[r] * a, off, -(weight[r] * b)), keys.dk_streamed, keys.added);
         }
       }
       if (keys.dv.data != nullptr) {
         AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           if (!keys.dv_streamed) next_dv.prefetch_writes(r, i);
-          keys.put_sum(keys.dv.row(r) + i, weight[r] * a, keys.dv_streamed, keys.added);
+          keys.put(keys.dv.row(r) + i, weight[r] * a, keys.dv_streamed, keys.added);
         }
       }
     }
@@ -88,21 +89,21 @@ template <class C, index_t rows, class T>
 
 /// Keys [r, end) of column i, of any kind.
 template <class C, class T>
-[[gnu::flatten, gnu::noinline]] void emit_any_keys(const reverse_job<C>& job, const reverse_keys<C, T>& keys, index_t l,
-                                                   index_t i, index_t r, index_t end) {
+[[gnu::flatten, gnu::noinline]] void emit_any_keys(const reverse_view<C>& view, const reverse_keys<C, T>& keys,
+                                                   index_t l, index_t i, index_t r, index_t end) {
   const vec<C> zero(C(0));
-  const reverse_past<C> past(job.view, l);
+  const reverse_past<C> past(view, l);
   const reverse_sums<C> sum(past, zero, zero);
   for (; r < end; ++r) emit_key<C>(keys, past, i, r, sum);
 }
 
 /// Keys [0, n) of a segment, so many at a time.
 template <class C, index_t rows, class T>
-[[gnu::noinline]] void emit_keys(const reverse_job<C>& job, const reverse_keys<C, T>& keys, const segment& x,
+[[gnu::noinline]] void emit_keys(const reverse_view<C>& view, const reverse_keys<C, T>& keys, const segment& x,
                                  index_t n) {
   for (panel_place at; at.r < n;) {
-    at = emit_ordinary_keys<C, rows>(job, keys, x, n, at);
-    emit_any_keys<C>(job, keys, x.lane + at.i, at.i, at.r, min_of(at.r + rows, n));
+    at = emit_ordinary_keys<C, rows>(view, keys, x, n, at);
+    emit_any_keys<C>(view, keys, x.lane + at.i, at.i, at.r, min_of(at.r + rows, n));
     at = at.after(at.i + lanes<C>, x.width, rows);
   }
 }

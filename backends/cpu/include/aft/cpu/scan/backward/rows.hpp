@@ -107,8 +107,8 @@ class gradient_rows {
     constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
     job.rows = given_again(x, t, known);
     job.rows.g = {workspace.g, x.width};
-    if (narrow_rows<C>([&]<class T>() { return lies_as<T>(x, write_dq); },
-                       [&]<class T>() { uniform_panels<C, rows>(job, inputs_as<T>(x, t, write_dq), x, n); }))
+    if (try_narrow_rows<C>([&]<class T>() { return lies_as<T>(x, write_dq); },
+                           [&]<class T>() { uniform_panels<C, rows>(job, inputs_as<T>(x, t, write_dq), x, n); }))
       return;
     const bool in_place = lies_as<C>(x, write_dq);
     const index_t together = panel_rows<C>(uncached_ && in_place);
