@@ -15,7 +15,7 @@ from check_tree import tracked
 
 # Files that try something are not files that need to know of it: unit tests and their like stand outside the rules.
 LIBRARY = ("include/", "backends/")
-PYTHON = ("bindings/python/src/core/", "bindings/python/src/aft/_")
+PYTHON = ("bindings/python/src/core/", "bindings/python/src/aft/")
 HARNESS = ("tests/support/", "tests/fuzz/", "tests/golden/", "tests/isa_mix/", "tests/lint/", "tests/macros/",
            "tests/fast_math/")
 TOOLS = ("scripts/", "cmake/", "CMakePresets.json", "bench/")
@@ -40,7 +40,9 @@ RULES = (
          ((r"\brelu\b", r"\bsilu\b", r"\btanh\b"), r"static_cast<(aft::)?gate>"), besides=("include/aft/aft.h",)),
     Rule("Add a bias kind", (*LIBRARY, *PYTHON, *HARNESS, "bench/harness/operands.hpp", "scripts/"),
          (r"bias_kind::(factorized|banded|generated)\b", r"\bgenerated_bias\b", r"enum class bias_kind\b", r"bias_form::factorized", r"\bfactorized_bias\b",
-          r'"factorized", "'), besides=("include/aft/aft.h", "bindings/python/src/*")),
+          r'"factorized", "', r"isinstance\(\w+, (aft\.)?Factorized\)"), besides=("include/aft/aft.h", "bindings/python/src/*")),
+    Rule("Add an option", ("include/", "backends/compiled/", *PYTHON, *HARNESS, "scripts/"), (r"\bquery_lengths\b",),
+         besides=("bindings/python/src/aft/torch/*",)),
     Rule("Add an instruction set",
          (*LIBRARY, "tests/isa_mix/", "tests/fast_math/", "tests/unoptimised/", "tests/support/engines/",
           "tests/unit/interface/build_info_test.cpp", "CMakePresets.json", "cmake/", "scripts/"),

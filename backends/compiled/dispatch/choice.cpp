@@ -58,12 +58,14 @@ const level levels[] = {
 [[noreturn]] void refuse() {
   throw device_error("aft::compiled: this processor has none of the instruction sets that the library was built for");
 }
-constexpr kernels refusing = {
-    {[](const problem&, const cpu&) { refuse(); }, [](const problem&, const cpu&) { refuse(); },
-     [](const problem&, const cpu&) { refuse(); }, [](const problem&, const cpu&) { refuse(); }},
-    {[](const backward_problem&, const cpu&) { refuse(); }, [](const backward_problem&, const cpu&) { refuse(); },
-     [](const backward_problem&, const cpu&) { refuse(); }, [](const backward_problem&, const cpu&) { refuse(); }},
-    []() noexcept -> const char* { return "aft, no instruction set that this processor has"; }};
+constexpr kernels refuse_all() {
+  kernels all{};
+  all.forward.fill([](const problem&, const cpu&) { refuse(); });
+  all.backward.fill([](const backward_problem&, const cpu&) { refuse(); });
+  all.build_info = []() noexcept -> const char* { return "aft, no instruction set that this processor has"; };
+  return all;
+}
+constexpr kernels refusing = refuse_all();
 
 bool can_run(const level& l) {
   return l.f32 != nullptr && l.runs();

@@ -12,8 +12,8 @@ namespace aft::AFT_COMPILED_VERSION {
 
 /// The kernels of one level for one arithmetic type, by the family that asks.
 struct kernels {
-  std::array<void (*)(const problem&, const cpu&), 5> forward;
-  std::array<void (*)(const backward_problem&, const cpu&), 5> backward;
+  std::array<void (*)(const problem&, const cpu&), families> forward;
+  std::array<void (*)(const backward_problem&, const cpu&), families> backward;
   const char* (*build_info)() noexcept;  ///< how they were compiled
 };
 

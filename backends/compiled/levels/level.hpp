@@ -4,6 +4,9 @@
 
 #include <aft/aft.hpp>
 
+#include <cstddef>
+#include <utility>
+
 #include "kernels.hpp"
 
 // The build system appends a level's flags to those that it was given, and some of these would stay in force: a level
@@ -32,13 +35,15 @@ namespace aft::inline AFT_ISA {
 
 // In the level's own namespace: one definition in the version's would be every level's, with the kernels of one of
 // them.
+template <class C, std::size_t... Family>
+constexpr AFT_COMPILED_VERSION::kernels kernels_of(std::index_sequence<Family...>) {
+  return {{&cpu_forward<C, static_cast<family>(Family)>...},
+          {&cpu_backward<C, static_cast<family>(Family)>...},
+          &build_info};
+}
 template <class C>
 constexpr AFT_COMPILED_VERSION::kernels kernels_of_this_level() {
-  return {{&cpu_forward<C, family::full>, &cpu_forward<C, family::local>, &cpu_forward<C, family::simple>,
-           &cpu_forward<C, family::conv>, &cpu_forward<C, family::sparse>},
-          {&cpu_backward<C, family::full>, &cpu_backward<C, family::local>, &cpu_backward<C, family::simple>,
-           &cpu_backward<C, family::conv>, &cpu_backward<C, family::sparse>},
-          &build_info};
+  return kernels_of<C>(std::make_index_sequence<families>());
 }
 
 }  // namespace aft::inline AFT_ISA

@@ -2,6 +2,8 @@
 /// @file problem/dispatch.hpp  The seam between operators and backends: operators call these, a backend defines them.
 #pragma once
 
+#include <cstddef>
+
 #include "../executors.hpp"
 #include "device_request.hpp"
 #include "filter_problem.hpp"
@@ -13,6 +15,7 @@ namespace aft {
 /// the engines of the others (a call of aft::full compiles in half the time). `sparse` is aft::conv with a sparse
 /// filter, whose engine would add a third to the code of every file that calls aft::conv, and to its compile time.
 enum class family { full, local, simple, conv, sparse };
+inline constexpr std::size_t families = static_cast<std::size_t>(family::sparse) + 1;  // of the last one
 
 inline namespace AFT_ISA {
 
