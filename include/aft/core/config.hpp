@@ -40,8 +40,10 @@
 // Under nvcc the name carries the list of architectures too: the device code of a template is that of the file whose
 // host code the linker keeps, and another file may have been compiled for other GPUs.
 #if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
-#define AFT_JOIN_ARCHS_(isa, a, b, c, d, e, f, g, h, ...) isa##_sm##a##x##b##x##c##x##d##x##e##x##f##x##g##x##h
-#define AFT_JOIN_ARCHS(isa, ...) AFT_JOIN_ARCHS_(isa, __VA_ARGS__, , , , , , , , )
+// As many as CUDA 13 knows. 90 and 90a are one word in the list, and so are 100 and 100a: docs/cuda.md forbids the mix.
+#define AFT_JOIN_ARCHS_(isa, a, b, c, d, e, f, g, h, i, j, k, l, ...) \
+  isa##_sm##a##x##b##x##c##x##d##x##e##x##f##x##g##x##h##x##i##x##j##x##k##x##l
+#define AFT_JOIN_ARCHS(isa, ...) AFT_JOIN_ARCHS_(isa, __VA_ARGS__, , , , , , , , , , , , )
 #define AFT_ISA AFT_JOIN_ARCHS(AFT_WITH_HOOKS(AFT_CODE_NAME), __CUDA_ARCH_LIST__)
 #else
 #define AFT_ISA AFT_WITH_HOOKS(AFT_CODE_NAME)

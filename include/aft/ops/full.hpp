@@ -38,12 +38,12 @@ constexpr bool check_full_bias() {
 /// v (Tk, n) or (H, Tk, n), or a generated_bias with H heads (CPU), whose function is asked for every visible pair
 /// once; H divides d and channel c uses head c / (d/H). Types: q, k, v, y hold one of float, double, half, bfloat16;
 /// the bias holds the same or float (double for double). Arithmetic is in float (double for double), but for bfloat16
-/// data on a CPU target with AVX512-BF16 and without AVX512-FP16, or BF16 of ARM: unless options.arithmetic is arithmetic::full,
-/// products are of bfloat16 operands there, within 3 u (1 + 4 u) max|v| of it, a lse within 2 u + u^2, u = 2^-8.
-/// Strides: any, in elements, also negative; zero for inputs only. y may be exactly q and overlaps nothing
-/// else. Options: all; `outside` has no meaning here. With gate::none q is not read, its shape is not checked. Errors:
-/// shape_error before anything is written, naming the argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq Tk)
-/// exponentials; scratch O(T d) plus tiles of a fixed size.
+/// data on a CPU target with AVX512-BF16 and without AVX512-FP16, or with BF16 of ARM: unless options.arithmetic is
+/// arithmetic::full, products are of bfloat16 operands there, within 3 u (1 + 4 u) max|v| of it, a lse within 2 u +
+/// u^2, u = 2^-8. Strides: any, in elements, also negative; zero for inputs only. y may be exactly q and overlaps
+/// nothing else. Options: all; `outside` has no meaning here. With gate::none q is not read, its shape is not checked.
+/// Errors: shape_error before anything is written, naming the argument. Cost: O(B Tq Tk d) multiply-adds, O(Tk d + Tq
+/// Tk) exponentials; scratch O(T d) plus tiles of a fixed size.
 template <operator_executor E, class Q, class K, class V, class Bias, detail::operand Y>
 void full(const E& exec, const Q& q, const K& k, const V& v, const Bias& bias, const Y& y,
           const options& opt = default_options) {

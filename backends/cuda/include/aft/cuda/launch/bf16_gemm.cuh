@@ -53,7 +53,9 @@ inline gemm_engine gemm_engine_of_device() {
 template <class Side>
 void launch_gemm(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan,
                  const uniform_sums<typename Side::fold>& uniform, gemm_engine engine) {
-  if (engine == gemm_engine::warpgroups) {
+  // Asked of the kernel that is launched, too: files for sm_90 and for sm_90a have the same names (core/config.hpp), so
+  // that the linker may keep the choice of one and this kernel of the other.
+  if (engine == gemm_engine::warpgroups && runs_with(gemm_wgmma_kernel<Side>, wgmma_threads)) {
     gemm_plan shared = plan;
     const index_t most = multiprocessors();
     shared.launched = min_of(plan.blocks(), most);
