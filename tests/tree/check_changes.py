@@ -48,7 +48,7 @@ RULES = (
           "tests/unit/interface/build_info_test.cpp", "CMakePresets.json", "cmake/", "scripts/"),
          (r"__AVX512\w+__", r"isa_avx512", r"\bavx512(bw)?\b", r"x86-64-v4"),
          besides=("backends/cpu/include/aft/cpu/simd/*.hpp", "backends/cpu/include/aft/cpu/math/exp*.hpp",
-                  "backends/compiled/levels/*.hpp", "backends/compiled/dispatch/*")),
+                  "backends/compiled/levels/*.hpp", "backends/compiled/dispatch/*", "backends/compiled/CMakeLists.txt")),
     Rule("Add a bench race", ("bench/",), (r"\badd_local\b", r"\blocal32\b"),
          besides=("bench/*.cpp", "bench/*.hpp", "bench/CMakeLists.txt", "bench/report/peers.py")),
     Rule("Add an architecture of CUDA", (*LIBRARY, "tests/cuda/CMakeLists.txt", "tests/cuda/toolkit/check_kernels.py",
