@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts what calls cost on a GPU without one: instructions of the kernels' loops, launches, bytes, and estimates.
 
-count.py --write|--check --nvcc=<nvcc> --recorder=<program> <arch>=<cubin>,<report.json>...
+count.py --write|--check --nvcc=<nvcc> --recorder=<program> <arch>=<cubin>,...,<report.json>...
 Written to docs/developing/cuda/counts.md and to tests/cuda/count/counts.json. --check fails where one has grown, and where
 the files are not what they would be now; --write after the growth has been judged. Another release of nvcc makes other
 code: then only launches and scratch are compared, and it says so.
@@ -32,10 +32,11 @@ def gather(args):
     by_name, registers = {}, {}
     for item in args.images:
         arch, _, files = item.partition("=")
-        cubin, report = files.split(",")
+        *cubins, report = files.split(",")
         registers[arch] = json.loads(pathlib.Path(report).read_text(encoding="utf-8"))
-        for name, figures in kernels.of_cubin(pathlib.Path(cubin).read_bytes(), arch).items():
-            by_name.setdefault(name, {})[arch] = figures
+        for cubin in cubins:
+            for name, figures in kernels.of_cubin(pathlib.Path(cubin).read_bytes(), arch).items():
+                by_name.setdefault(name, {})[arch] = figures
     found = {}
     for device in ("warpgroups", "mma"):
         for call in recordings.recorded(args.recorder, device):

@@ -15,7 +15,7 @@ void compiled_cuda_attention_map_f32(const problem& p, void* stream) {
   cuda_impl::run_attention_map<float>(p, stream);
 }
 void compiled_cuda_filter(const filter_problem& p, void* stream) {
-  cuda_impl::run_filter(p, stream);
+  cuda_impl::run_filter<float>(p, stream);
 }
 void compiled_cuda_reset(const stream_ref& all_slots, index_t first, index_t last, void* stream) {
   cuda_impl::run_reset(all_slots, first, last, stream);

@@ -113,7 +113,7 @@ inline void finish_kernels() {
 /// Cases of a kernel that the device has no code for have nothing to look at.
 template <class Engine>
 bool has_engine() {
-  return Engine::engine == gemm_engine::warps || gemm_engine_of_device() == gemm_engine::warpgroups;
+  return Engine::engine == gemm_engine::warps || gemm_engine_of_device<query_rows>() == gemm_engine::warpgroups;
 }
 
 #endif

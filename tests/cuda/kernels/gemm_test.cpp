@@ -326,7 +326,7 @@ TEST_CASE("gemm: scratch grows with the sequence, not with its square, whatever 
     REQUIRE(is_gemm(p));
     const call_stream stream("gemm", nullptr);
     device_scratch memory(stream);
-    const gemm_forward job(p, memory, gemm_engine::warps);
+    const gemm_forward<float> job(p, memory, gemm_engine::warps);
     memory.allocate();
     return static_cast<index_t>(aft::emulator::memory().in_use);
   };

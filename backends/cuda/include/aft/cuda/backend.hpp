@@ -131,7 +131,7 @@ void cuda_attention_map(const problem& p, const cuda& exec) {
 template <class C>
 void cuda_filter(const filter_problem& p, const cuda& exec) {
 #if defined(__CUDACC__) || defined(AFT_DEVICE_EMULATOR)
-  cuda_impl::run_filter(p, exec.stream);
+  cuda_impl::run_filter<C>(p, exec.stream);
 #else
   add_with_aft_add_cuda_instantiations<C>::filter(p, exec.stream);
 #endif

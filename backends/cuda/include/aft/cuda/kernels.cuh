@@ -97,7 +97,9 @@ struct filter_calls {
   const char* gradient_name;
   filter_kernel gradient_kernel;
 };
-inline filter_calls calls_of(filter_form form) {
+/// Computed in double whatever C is.
+template <class C>
+filter_calls calls_of(filter_form form) {
   switch (form) {
     case filter_form::entropy:
       return {"aft::filter_entropy", filter_entropy_kernel<double>, "aft::filter_entropy_backward",
@@ -112,8 +114,9 @@ inline filter_calls calls_of(filter_form form) {
   }
 }
 
-inline void run_filter(const filter_problem& p, void* stream) {
-  const filter_calls calls = calls_of(p.form);
+template <class C>
+void run_filter(const filter_problem& p, void* stream) {
+  const filter_calls calls = calls_of<C>(p.form);
   const char* const op = p.backward ? calls.gradient_name : calls.name;
   const device_guard guard(stream, op);
   const call_stream own(op, stream);
@@ -202,6 +205,6 @@ inline void run_serve(device_request& r, void* stream) {
   }                                                                                                           \
   template <>                                                                                                 \
   void aft::add_with_aft_add_cuda_instantiations<C>::filter(const aft::filter_problem& p, void* stream) {     \
-    aft::cuda_impl::run_filter(p, stream);                                                                    \
+    aft::cuda_impl::run_filter<C>(p, stream);                                                                 \
   }                                                                                                           \
   static_assert(true)

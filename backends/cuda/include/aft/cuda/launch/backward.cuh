@@ -48,7 +48,7 @@ class key_product {
   }
 
  private:
-  gemm_keys gemm_;
+  gemm_keys<C> gemm_;
   bool chosen_, halves_;
   pack_plan queries_{};
 };

@@ -34,19 +34,21 @@ inline bool packs_key_lines(const device_call<float>& call, const columns& cols)
          in_lines(call.k, dtype::bf16) && in_lines(call.v, dtype::bf16);
 }
 
-/// Packs the right side, and what the columns' units are.
-inline void pack_gemm_keys(const call_stream& stream, const device_call<float>& call, const gemm_plan& plan) {
-  stream.launch_each(gemm_columns_kernel<float>, plan.right_columns(), gemm_column_threads, call, plan);
+/// Packs the right side, and what the columns' units are. C: float.
+template <class C>
+void pack_gemm_keys(const call_stream& stream, const device_call<C>& call, const gemm_plan& plan) {
+  stream.launch_each(gemm_columns_kernel<C>, plan.right_columns(), gemm_column_threads, call, plan);
   const bool lines = packs_key_lines(call, plan.rows.cols);
-  stream.launch(lines ? gemm_key_lines_kernel<float> : gemm_keys_kernel<float>, plan.right_blocks(), gemm_keys_threads,
-                call, plan);
+  stream.launch(lines ? gemm_key_lines_kernel<C> : gemm_keys_kernel<C>, plan.right_blocks(), gemm_keys_threads, call,
+                plan);
 }
 
 /// The kernels that multiply; results of both are within the same bounds.
 enum class gemm_engine { warps, warpgroups };
 
-inline gemm_engine gemm_engine_of_device() {
-  return runs_with(gemm_wgmma_kernel<query_rows>, wgmma_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
+template <class Side>
+gemm_engine gemm_engine_of_device() {
+  return runs_with(gemm_wgmma_kernel<Side>, wgmma_threads) ? gemm_engine::warpgroups : gemm_engine::warps;
 }
 
 /// Multiplies what has been packed.
@@ -91,11 +93,13 @@ void multiply_gemm(const call_stream& stream, const device_call<float>& call, co
 }
 
 /// The rows of a bfloat16 problem as a product whose operands are packed first. O(B T d) of scratch, and gemm_bytes for
-/// the left side, or as much as one tile of rows takes.
+/// the left side, or as much as one tile of rows takes. C: float. A template, as all is that launches kernels: nvcc
+/// makes those that a function names, called or not, in every file that includes it.
+template <class C>
 class gemm_forward {
  public:
-  gemm_forward(const problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device())
-      : call(to_call<float>(p)),
+  gemm_forward(const problem& p, device_scratch& memory, gemm_engine engine = gemm_engine_of_device<query_rows>())
+      : call(to_call<C>(p)),
         engine_(engine),
         rows_(p, memory),
         uniform_(p, p.Tk, sums_uniform(p, gemm_rows, p.Tk), true, !p.causal, memory),
@@ -111,15 +115,15 @@ class gemm_forward {
   void run(const call_stream& stream) const {
     pack_gemm_keys(stream, call, plan_);
     uniform_.run(scan_chunks_of(call), call, stream);
-    rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& rows) {
+    rows_.run(call, stream, [&](const device_call<C>& part, const fold_plan& rows) {
       for (index_t first = rows.r0; first < rows.r1; first += plan_.row_tiles * gemm_rows)
         multiply_gemm<query_rows>(stream, part, plan_rows(plan_, rows, first), uniform_.folds(), engine_);
       const fold_plan flagged = only_flagged(rows);
-      stream.launch(fold_kernel<float>, flagged.launched, fold_threads, part, flagged, uniform_.folds());
+      stream.launch(fold_kernel<C>, flagged.launched, fold_threads, part, flagged, uniform_.folds());
     });
   }
 
-  device_call<float> call;  ///< may be changed until run()
+  device_call<C> call;  ///< may be changed until run()
 
  private:
   /// The most tiles of keys that a tile of rows looks at.
@@ -130,8 +134,8 @@ class gemm_forward {
   }
 
   gemm_engine engine_;
-  row_parts<float> rows_;
-  uniform_scan<key_sum<float>> uniform_;
+  row_parts<C> rows_;
+  uniform_scan<key_sum<C>> uniform_;
   gemm_plan plan_;
 };
 

@@ -38,10 +38,12 @@ class pair_forward {
 };
 
 /// The rows of a float problem as a matrix product on the tensor cores: the work of pair_forward, O(B Tk d) of scratch.
+/// C: float.
+template <class C>
 class product_forward {
  public:
   product_forward(const problem& p, device_scratch& memory)
-      : call(to_call<float>(p)),
+      : call(to_call<C>(p)),
         // The range of half is that of weights from half numbers, more or less: what is beyond is found and folded.
         halves_(p.k.type != dtype::f32),
         rows_(p, memory),
@@ -57,7 +59,7 @@ class product_forward {
     run_with<tf32_operand>(stream);
   }
 
-  device_call<float> call;  ///< may be changed until run()
+  device_call<C> call;  ///< may be changed until run()
 
  private:
   template <class Operand>
@@ -65,17 +67,17 @@ class product_forward {
     stream.launch(pack_keys_kernel<Operand>, ceil_div(keys_.count(), pack_warps), pack_threads, call, keys_,
                   keys_.count());
     uniform_.run(scan_chunks_of(call), call, stream);
-    rows_.run(call, stream, [&](const device_call<float>& part, const fold_plan& plan) {
+    rows_.run(call, stream, [&](const device_call<C>& part, const fold_plan& plan) {
       const product_plan product = plan_product(plan, keys_);
       stream.launch(product_kernel<Operand>, product.blocks(), product_threads, part, product, uniform_.folds());
       const fold_plan flagged = only_flagged(plan);
-      stream.launch(fold_kernel<float>, flagged.launched, fold_threads, part, flagged, uniform_.folds());
+      stream.launch(fold_kernel<C>, flagged.launched, fold_threads, part, flagged, uniform_.folds());
     });
   }
 
   bool halves_;
-  row_parts<float> rows_;
-  uniform_scan<key_sum<float>> uniform_;
+  row_parts<C> rows_;
+  uniform_scan<key_sum<C>> uniform_;
   pack_plan keys_;
 };
 
@@ -138,18 +140,26 @@ class scan_forward {
 template <class C>
 class any_forward {
  public:
-  any_forward(const problem& p, device_scratch& memory, bool exact) {
+  any_forward(const problem& p, device_scratch& memory, [[maybe_unused]] bool exact) {
     if (p.bias.kind == bias_kind::sparse) {
       sparse_.emplace(p, memory);
-    } else if (is_scan(p)) {
-      scan_.emplace(p, memory);
-    } else if (sizeof(C) == sizeof(float) && !exact && is_gemm(p)) {
-      gemm_.emplace(p, memory);
-    } else if (sizeof(C) == sizeof(float) && is_product(p)) {
-      product_.emplace(p, memory);
-    } else {
-      pairs_.emplace(p, memory);
+      return;
     }
+    if (is_scan(p)) {
+      scan_.emplace(p, memory);
+      return;
+    }
+    if constexpr (sizeof(C) == sizeof(float)) {
+      if (!exact && is_gemm(p)) {
+        gemm_.emplace(p, memory);
+        return;
+      }
+      if (is_product(p)) {
+        product_.emplace(p, memory);
+        return;
+      }
+    }
+    pairs_.emplace(p, memory);
   }
 
   device_call<C>& call() {
@@ -163,16 +173,18 @@ class any_forward {
   void run(const call_stream& stream) const {
     if (sparse_) return sparse_->run(stream);
     if (scan_) return scan_->run(stream);
-    if (product_) return product_->run(stream);
-    if (gemm_) return gemm_->run(stream);
+    if constexpr (sizeof(C) == sizeof(float)) {
+      if (product_) return product_->run(stream);
+      if (gemm_) return gemm_->run(stream);
+    }
     pairs_->run(stream);
   }
 
  private:
   std::optional<sparse_forward<C>> sparse_;
   std::optional<scan_forward<C>> scan_;
-  std::optional<product_forward> product_;
-  std::optional<gemm_forward> gemm_;
+  std::optional<product_forward<C>> product_;
+  std::optional<gemm_forward<C>> gemm_;
   std::optional<pair_forward<C>> pairs_;
 };
 
