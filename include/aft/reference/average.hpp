@@ -25,36 +25,47 @@ struct tensors {
   index_t key_channel(index_t c) const { return c / (v.channels / k.channels); }
 };
 
+template <class Real>
+struct row_pair {
+  index_t s;
+  Real w;
+  bool inside;
+};
+
 /// The pairs of one row (b,t) that are seen and not hidden by their bias, which all channels of a head share.
 template <class Real>
 struct row_pairs {
   index_t h = -1;  ///< the head that they are of
-  std::vector<index_t> s;
-  std::vector<Real> w;
+  std::vector<row_pair<Real>> all;
 };
 
 template <class Real>
 void read_pairs(const tensors<Real>& x, const pairs<Real>& p, index_t b, index_t h, index_t t, row_pairs<Real>& seen) {
   seen.h = h;
-  seen.s.clear();
-  seen.w.clear();
+  seen.all.clear();
   for (index_t s = 0; s < x.Tk(); ++s) {
     if (!p.visible(b, t, s)) continue;
-    const Real w = p.inside(t, s) ? p.w(b, h, t, s) : Real{0};
-    if (w == -std::numeric_limits<Real>::infinity()) continue;
-    seen.s.push_back(s);
-    seen.w.push_back(w);
+    const bool inside = p.inside(t, s);
+    const Real w = inside ? p.w(b, h, t, s) : Real{0};
+    if (w != -std::numeric_limits<Real>::infinity()) seen.all.push_back({s, w, inside});
   }
 }
 
-/// The terms of one row (b,t,c) that are seen, with x_s = k[b,s,c] + w[t,s].
+/// A key that a row sees, with x_s = k[b,s,c] + w[t,s].
+template <class Real>
+struct row_term {
+  index_t s;
+  bool inside;
+  Real e;     ///< exp(x_s - max)
+  Real lost;  ///< what rounding k + w to Real took away
+};
+
+/// The terms of one row (b,t,c) that are seen.
 template <class Real>
 struct row {
-  std::vector<index_t> s;  ///< the keys seen
-  std::vector<Real> e;     ///< exp(x_s - max)
-  std::vector<Real> lost;  ///< what rounding k + w to Real took away
-  exp_sum<Real> sum{};     ///< of all of them; its den is the sum of e
-  Real largest = 0;        ///< of |v|
+  std::vector<row_term<Real>> terms;
+  exp_sum<Real> sum{};  ///< of all of them; its den is the sum of e
+  Real largest = 0;     ///< of |v|
 };
 
 /// What rounding took from k + w: Knuth's two-sum, exact for finite numbers. Where k is 1e38 and w is 1 the weights of
@@ -72,31 +83,30 @@ Real lost(Real k, Real w) {
 /// exponential is taken, so that nothing is rescaled: merging term by term would round once more for each key.
 template <class Real>
 void look(const tensors<Real>& x, const row_pairs<Real>& seen, index_t b, index_t c, row<Real>& r) {
-  r.s.clear();
-  r.e.clear();
-  r.lost.clear();
-  r.sum = empty_exp_sum<Real>();
-  r.largest = 0;
-  Real max_lost = 0;
-  for (std::size_t i = 0; i < seen.s.size(); ++i) {
-    const Real w = seen.w[i];
-    const Real k = x.k(b, seen.s[i], x.key_channel(c));
+  const index_t kc = x.key_channel(c);
+  exp_sum<Real> sum = empty_exp_sum<Real>();
+  Real max_lost = 0, largest = 0;
+  r.terms.clear();
+  for (const row_pair<Real>& pair : seen.all) {
+    const Real k = x.k(b, pair.s, kc);
     if (k == -std::numeric_limits<Real>::infinity()) continue;
-    r.s.push_back(seen.s[i]);
-    r.e.push_back(k + w);
-    r.lost.push_back(lost(k, w));
-    if (k + w > r.sum.max || (k + w == r.sum.max && r.lost.back() > max_lost)) {
-      r.sum.max = k + w;
-      max_lost = r.lost.back();
+    const row_term<Real> term{pair.s, pair.inside, k + pair.w, lost(k, pair.w)};
+    if (term.e > sum.max || (term.e == sum.max && term.lost > max_lost)) {
+      sum.max = term.e;
+      max_lost = term.lost;
     }
+    r.terms.push_back(term);
   }
-  for (std::size_t i = 0; i < r.e.size(); ++i) {
-    r.e[i] = std::exp((r.e[i] - r.sum.max) + (r.lost[i] - max_lost));
-    const Real v = x.v(b, r.s[i], c);
-    r.sum.num += r.e[i] * v;
-    r.sum.den += r.e[i];
-    r.largest = (std::max)(r.largest, (std::abs)(v));
+  for (row_term<Real>& term : r.terms) {
+    const Real e = std::exp((term.e - sum.max) + (term.lost - max_lost));
+    const Real v = x.v(b, term.s, c);
+    term.e = e;
+    sum.num += e * v;
+    sum.den += e;
+    largest = (std::max)(largest, (std::abs)(v));
   }
+  r.sum = sum;
+  r.largest = largest;
 }
 
 /// y[b,t,c] = gate(q[b,t,c]) sum_s exp(k+w) v / sum_s exp(k+w), AFT Eq. 2.
@@ -149,10 +159,11 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
         const bool gated = gate_fn != gate::none;
         const Real g = gated ? dy(b, t, c) * gate_value(gate_fn, x.q(b, t, c)) : dy(b, t, c);
         // An empty row has no gradient even where dy or q is NaN: its output does not depend on anything.
-        const bool used = gated && !r.s.empty();
+        const bool used = gated && !r.terms.empty();
+        out.lse.push_back(lse_of(r.sum));
         out.dq.push_back(used ? dy(b, t, c) * gate_slope(gate_fn, x.q(b, t, c)) * o : Real{0});
         terms.dq.push_back(used ? (std::abs)(dy(b, t, c)) * o_terms : Real{0});
-        if (!r.s.empty()) {
+        if (!r.terms.empty()) {
           // Of a row that hands out no number there is nothing to be near to, nor does it excuse the others.
           const auto raise = [](Real& most, Real size) {
             if (std::isfinite(size)) most = (std::max)(most, size);
@@ -160,9 +171,9 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
           raise(out.row_dv, (std::abs)(g));
           raise(out.row_dx, 2 * (std::abs)(g)*o_terms);
         }
-        for (std::size_t i = 0; i < r.s.size(); ++i) {
-          const index_t s = r.s[i];
-          const Real a = r.e[i] / r.sum.den;
+        for (const row_term<Real>& term : r.terms) {
+          const index_t s = term.s;
+          const Real a = term.e / r.sum.den;
           const Real v = x.v(b, s, c);
           const Real dx = a * g * (v - o);
           const Real dx_terms = a * (std::abs)(g) * ((std::abs)(v) + o_terms);
@@ -172,7 +183,7 @@ backward_result<Real> backward(const tensors<Real>& x, const pairs<Real>& p, gat
           terms.dv[at_v] += a * (std::abs)(g);
           out.dk[at_k] += dx;
           terms.dk[at_k] += dx_terms;
-          if (!p.inside(t, s)) continue;
+          if (!term.inside) continue;
           dw(b, h, t, s) += dx;
           dw_terms(b, h, t, s) += dx_terms;
         }

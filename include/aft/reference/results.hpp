@@ -32,6 +32,7 @@ struct backward_result : gradients<Real> {
   /// The most that one row (b,t,c) hands out over all its keys: sum_s |a g| = |g|, and sum_s |a g| (|v| + max |v|), for
   /// the row's average is known to units of max |v| only.
   Real row_dv = 0, row_dx = 0;
+  std::vector<Real> lse;  ///< as forward_result has it
 };
 
 }  // namespace aft::reference

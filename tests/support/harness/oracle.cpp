@@ -168,7 +168,7 @@ oracle_result evaluate_backward(const setup& s, const numbers& n) {
   if (!s.save) return out;
   // a = exp(k + w - lse): half a unit of a stored lse is a factor of its exponential in every term. An average brings
   // half a unit of its own type into v - o.
-  const long double largest = largest_finite(widened(x.template reference_forward<exact_t<T>>().lse));
+  const long double largest = largest_finite(widened(exact.lse));
   if (s.has_lse()) out.given_error += std::expm1(ulp(arithmetic_of(dtype_of<T>), largest) / 2);
   out.given_error += ulp(s.narrow_average ? dtype_of<T> : arithmetic_of(dtype_of<T>), 1) / 2;
   return out;
