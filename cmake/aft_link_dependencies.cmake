@@ -22,8 +22,8 @@ function(aft_link_dependencies target)
   endif()
 endfunction()
 
-# aft_add_mpi_target(): the target aft::mpi, which is aft::aft and the MPI that aft/distributed/mpi.hpp includes. Without an
-# MPI for C++ there is none.
+# aft_add_mpi_target([IMPORTED]): the target aft::mpi, which is aft::aft and the MPI that aft/distributed/mpi.hpp includes.
+# Without an MPI for C++ there is none. Only an imported one may be linked by what another project exports.
 function(aft_add_mpi_target)
   if(TARGET aft::mpi)
     return()
@@ -36,7 +36,12 @@ function(aft_add_mpi_target)
     # A parent project links aft::mpi in folders that did not look for an MPI.
     set_target_properties(MPI::MPI_CXX PROPERTIES IMPORTED_GLOBAL TRUE)
   endif()
-  add_library(aft_mpi INTERFACE)
-  add_library(aft::mpi ALIAS aft_mpi)
-  target_link_libraries(aft_mpi INTERFACE aft::aft MPI::MPI_CXX)
+  if("IMPORTED" IN_LIST ARGN)
+    add_library(aft::mpi INTERFACE IMPORTED)
+    target_link_libraries(aft::mpi INTERFACE aft::aft MPI::MPI_CXX)
+  else()
+    add_library(aft_mpi INTERFACE)
+    add_library(aft::mpi ALIAS aft_mpi)
+    target_link_libraries(aft_mpi INTERFACE aft::aft MPI::MPI_CXX)
+  endif()
 endfunction()

@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.25)
 
 # A component's installation leaves a manifest of its own.
 set(_aft_manifests "")
-foreach(_aft_name install_manifest.txt install_manifest_Devel.txt)
+foreach(_aft_name install_manifest.txt install_manifest_Devel.txt install_manifest_Runtime.txt)
   if(EXISTS "${AFT_BINARY_DIR}/${_aft_name}")
     list(APPEND _aft_manifests "${AFT_BINARY_DIR}/${_aft_name}")
   endif()

@@ -71,11 +71,13 @@ bool can_run(const level& l) {
   return l.f32 != nullptr && l.runs();
 }
 
-/// The last level that runs of those up to `cap`. The cap itself was asked for by its name, so it need not pay.
+/// The last level that runs of those up to `cap`. The cap itself was asked for by its name, so it need not pay, and nor
+/// need one over a level that this build left out.
 const level* fastest(const level* cap) {
   const level* found = nullptr;
   for (const level& l : levels) {
-    if (can_run(l) && (l.pays == nullptr || l.pays() || &l == cap)) found = &l;
+    const bool over_another = &l != levels && can_run(*(&l - 1));
+    if (can_run(l) && (l.pays == nullptr || !over_another || l.pays() || &l == cap)) found = &l;
     if (&l == cap) break;
   }
   return found;

@@ -71,6 +71,8 @@ CASES = {
     "a place that is none": (lambda: aft.full_backward(X, X, X, aft.Factorized(W[0], W[0]), X,
                                                        out=(None, None, None, aft.Factorized(True, W[0].copy()))),
                              TypeError, "argument 'dbias.u': expected an array"),
+    "no taps": (lambda: aft.conv(X, X, X, aft.SparseFilter(None, W[0])), ValueError,
+                "aft::conv: argument 'filter.taps': expected an array of int32 or int64, got None"),
     "truth": (lambda: aft.simple(X, X, X, causal=np.zeros(2)), ValueError, "argument 'causal': expected True or False"),
     "tau": (lambda: aft.gumbel_filter(W[0], W[0], 10 ** 400), ValueError, "argument 'tau'"),
     "number of places": (lambda: aft.full_backward(X, X, X, W, X, out=(None, None, None)), ValueError,

@@ -88,6 +88,12 @@ def test_options_and_no_q():
     assert np.asarray(jax.jit(function)(*operands)).tobytes() == want.tobytes()
     none = aft.jax.full(None, *operands[1:], **arguments(made)[2])
     assert np.asarray(none).tobytes() == want.tobytes()
+    q, k, v = operands[:3]
+    for refused in (lambda: aft.jax.full(None, k, v, operands[3]), lambda: aft.jax.simple(None, k, v, gate="relu"),
+                    lambda: aft.jax.local(None, k, v, operands[3], aft.Window(1, 1)),
+                    lambda: aft.jax.conv(None, k, v, jnp.zeros((1, 3)))):
+        with pytest.raises(ValueError, match="argument 'q': expected an array"):
+            refused()
 
 
 def test_a_filter_of_several_heads_to_a_key_channel():

@@ -139,6 +139,8 @@ class Refused(torch.nn.Module):
     (lambda x: aft.torch.simple(x[0], x[0], x[0], query_offsets=torch.tensor([0, 2, 5])), "packed sequences"),
     (lambda x: aft.torch.simple(x, x, x, out=torch.zeros_like(x)), "simple_out.*no decomposition"),
     (lambda x: aft.torch.full(x, x, x, x[0]), "extent -1"),
+    (lambda x: aft.torch.simple(x, x, x, outside="excluded"), "'outside': expected the name without a window"),
+    (lambda x: aft.torch.simple(x, x, x, first_query=-1), "'first_query': expected 0 or more"),
 ])
 def test_what_has_no_decomposition(tmp_path, function, text):
     with pytest.raises(ValueError, match=text):

@@ -199,5 +199,11 @@ def test_reparameterize():
     out = aft.torch.reparameterize(flat, gain, shift)
     assert torch.equal(out, shift[:, None].expand(2, 3))
     assert not any(g.any() for g in torch.autograd.grad(out.sum(), (flat, gain)))
+    # Sums of equal taps round: their mean is then another number than they are.
+    for taps in range(2, 66):
+        flat = torch.full((2, taps), 0.1, dtype=torch.float64, requires_grad=True)
+        out = aft.torch.reparameterize(flat, gain.double(), shift.double())
+        assert torch.equal(out, shift.double()[:, None].expand(2, taps))
+        assert not torch.autograd.grad(out.sum(), flat)[0].any()
     with pytest.raises(ValueError, match="gain and shift"):
         aft.torch.reparameterize(flat, gain, shift[:1])

@@ -18,6 +18,8 @@ LAYERS = {
     "simple": lambda **more: nn.AFTSimple(D, causal=True, **more),
     "conv": lambda **more: nn.AFTConv1d(D, 2, 3, causal=True, **more),
     "without a gate": lambda **more: nn.AFTConv1d(D, 2, 3, causal=True, gate="none", **more),
+    "full, without a gate": lambda **more: nn.AFTFull(D, 12, causal=True, gate="none", **more),
+    "local, without a gate": lambda **more: nn.AFTLocal(D, 12, 3, causal=True, gate="none", **more),
 }
 
 
@@ -57,6 +59,27 @@ def test_operators_are_bitwise_the_same_for_all_cuts():
     assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
     exact = aft.torch.conv(*(x.double() for x in (q, k, v, r)), causal=True)
     rounding.expect(results[0], exact, aft.torch.conv(q, k, v, r, causal=True))
+
+
+def test_rows_without_q():
+    """Those of v, in a stream and where sequences are packed; or the last offset; or those of `out`."""
+    k, v = torch.randn(2, 7, D)
+    w, sums = torch.randn(12, 12), {"return_lse": True, "return_average": True}
+    stream = aft.Stream.full(D, D, 12, dtype=torch.float32)
+    out = torch.zeros(1, 7, D)
+    made = aft.torch.full(None, k[None], v[None], w, causal=True, gate="none", stream=stream, out=out, **sums)
+    whole = aft.torch.full(None, k, v, w[:7, :7], causal=True, gate="none", **sums)
+    assert [x.shape for x in made] == [(1, *x.shape) for x in whole]
+    exact = aft.torch.full(None, k.double(), v.double(), w[:7, :7].double(), causal=True, gate="none", **sums)
+    rounding.expect([x[0] for x in made], exact, whole)
+    plain = [x.numpy() for x in (k, v, w)]
+    for packed in ([0, 3, 7], torch.tensor([0, 3, 7])):
+        got = aft.torch.full(None, k, v, w[:4, :4], gate="none", query_offsets=packed)
+        assert got.numpy().tobytes() == aft.full(None, *plain[:2], plain[2][:4, :4], gate="none",
+                                                 query_offsets=[0, 3, 7]).tobytes()
+    got = aft.torch.simple(None, k, v, gate="none", query_offsets=[0, 2, 4], key_offsets=[0, 3, 7])
+    assert got.numpy().tobytes() == aft.simple(None, *plain[:2], gate="none", query_offsets=[0, 2, 4],
+                                               key_offsets=[0, 3, 7]).tobytes()
 
 
 def test_slots_and_lengths():

@@ -243,6 +243,31 @@ def test_arguments_that_are_none_of_theirs():
     assert aft.torch.simple(q[:0], q[:0], q[:0], key_lengths=[]).shape == (0, 5, 4)
 
 
+def test_lists_lie_where_they_are_read():
+    """Beside the data, offsets on the host, whatever torch.set_default_device says."""
+    q = torch.randn(2, 5, 4)
+    expected = (aft.torch.simple(q, q, q, key_lengths=[4, 5]), aft.torch.simple(q[0], q[0], q[0], query_offsets=[0, 2, 5]))
+    torch.set_default_device("meta")
+    try:
+        got = (aft.torch.simple(q, q, q, key_lengths=[4, 5]), aft.torch.simple(q[0], q[0], q[0], query_offsets=[0, 2, 5]))
+    finally:
+        torch.set_default_device(None)
+    for mine, one in zip(got, expected):
+        assert torch.equal(mine, one)
+
+
+def test_a_graph_notices_what_is_written():
+    """As it does of PyTorch's own functions with out=, inference mode or not."""
+    for mode in (torch.no_grad, torch.inference_mode):
+        x = torch.randn(2, 5, 4)
+        w = torch.randn(2, 5, 4, requires_grad=True)
+        z = (x * w).sum()
+        with mode():
+            aft.torch.simple(torch.zeros_like(x), x.clone(), x.clone(), out=x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            z.backward()
+
+
 def test_out_with_a_history():
     """Its gradient would be that of numbers which are not there any more."""
     q = torch.randn(2, 5, 4)

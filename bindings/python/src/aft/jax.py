@@ -136,10 +136,15 @@ def _masks(**masks: Any) -> dict[str, Any]:
     return {name: x for name, x in masks.items() if x is not None}
 
 
-def _array_or_zeros(q: Any, k: Any, v: Any, rows: int | None) -> Any:
+def _array_or_zeros(static: _Static, q: Any, v: Any, rows: int | None) -> Any:
     """A gate that does not read q needs its shape alone."""
     if q is not None:
         return q
+    if static.gate != "none":
+        raise ValueError(f"aft::{static.operator}: argument 'q': expected an array, which only the gate 'none' does "
+                         "without, got None")
+    if v.ndim > 3:
+        return jnp.zeros_like(v)
     return jnp.zeros((*v.shape[:-2], v.shape[-2] if rows is None else rows, v.shape[-1]), v.dtype)
 
 
@@ -151,7 +156,7 @@ def full(q: Any, k: Any, v: Any, bias: Any, *, causal: bool = False, gate: str =
          mask: Any = None, key_lengths: Any = None, query_lengths: Any = None, first_query: int = 0, threads: int = 0) -> Any:
     """aft.full of JAX arrays (AFT Eq. 2): (B, Tq, d), differentiable in q, k, v and bias."""
     static = _Static("full", None, causal, gate, "zero_bias", arithmetic, first_query, threads)
-    return _call(static, _array_or_zeros(q, k, v, _rows(bias)), k, v, bias,
+    return _call(static, _array_or_zeros(static, q, v, _rows(bias)), k, v, bias,
                  _masks(mask=mask, key_lengths=key_lengths, query_lengths=query_lengths))
 
 
@@ -160,7 +165,7 @@ def local(q: Any, k: Any, v: Any, bias: Any, window: Window, *, causal: bool = F
           query_lengths: Any = None, first_query: int = 0, threads: int = 0) -> Any:
     """aft.local of JAX arrays (AFT Eq. 4)."""
     static = _Static("local", window, causal, gate, outside, arithmetic, first_query, threads)
-    return _call(static, _array_or_zeros(q, k, v, _rows(bias)), k, v, bias,
+    return _call(static, _array_or_zeros(static, q, v, _rows(bias)), k, v, bias,
                  _masks(mask=mask, key_lengths=key_lengths, query_lengths=query_lengths))
 
 
@@ -168,7 +173,7 @@ def simple(q: Any, k: Any, v: Any, *, causal: bool = False, gate: str = "sigmoid
            mask: Any = None, key_lengths: Any = None, query_lengths: Any = None, first_query: int = 0, threads: int = 0) -> Any:
     """aft.simple of JAX arrays (AFT Eq. 5)."""
     static = _Static("simple", None, causal, gate, "zero_bias", arithmetic, first_query, threads)
-    return _call(static, _array_or_zeros(q, k, v, None), k, v, (),
+    return _call(static, _array_or_zeros(static, q, v, None), k, v, (),
                  _masks(mask=mask, key_lengths=key_lengths, query_lengths=query_lengths))
 
 
@@ -177,5 +182,5 @@ def conv(q: Any, k: Any, v: Any, filter: Any, *, causal: bool = False, gate: str
          query_lengths: Any = None, first_query: int = 0, threads: int = 0) -> Any:
     """aft.conv of JAX arrays (AFT Eq. 6), on sequences and grids; filter may be an aft.SparseFilter."""
     static = _Static("conv", None, causal, gate, outside, arithmetic, first_query, threads)
-    return _call(static, _array_or_zeros(q, k, v, None) if v.ndim <= 3 or q is not None else jnp.zeros_like(v), k, v, filter,
+    return _call(static, _array_or_zeros(static, q, v, None), k, v, filter,
                  _masks(mask=mask, key_lengths=key_lengths, query_lengths=query_lengths))

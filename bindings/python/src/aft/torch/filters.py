@@ -21,6 +21,8 @@ def reparameterize(r: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor) -> 
     if gain.shape != r.shape[:1] or shift.shape != r.shape[:1]:
         raise ValueError(f"gain and shift: expected ({r.shape[0]},), got {tuple(gain.shape)} and {tuple(shift.shape)}")
     taps = r.double().flatten(1)
+    # Exact for taps that are nearly equal, and 0 for equal ones, whose mean need not be any of them.
+    taps = taps - taps[:, :1]
     centered = taps - taps.mean(1, keepdim=True)
     variance = centered.square().sum(1, keepdim=True) / max(taps.shape[1] - 1, 1)
     # A square root of 0 has an infinite slope, which would be NaN times the 0 that follows.

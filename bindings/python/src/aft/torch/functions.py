@@ -28,10 +28,11 @@ def _flat_bias(bias: Bias) -> tuple[str, Optional[Tensor], Optional[Tensor], Opt
     return "dense", bias, None, None
 
 
-def _integers(operator: Operator, name: str, values: Optional[Integers]) -> Optional[Tensor]:
+def _integers(operator: Operator, name: str, values: Optional[Integers], v: Tensor) -> Optional[Tensor]:
+    """A list, beside the data; offsets are read by the host. Neither is where torch.set_default_device says."""
     if values is None or isinstance(values, torch.Tensor):
         return values
-    made = torch.tensor(values)
+    made = torch.tensor(values, device="cpu" if name.endswith("_offsets") else v.device)
     # Asked for int64 at once, torch.tensor would cut 2.5 down to 2. An empty list is of floats.
     if made.is_floating_point() and made.numel() > 0:
         raise TypeError(f"aft::{operator.name}: argument '{name}': expected whole numbers, got {values!r}")
@@ -68,9 +69,10 @@ def _call(operator: Operator, q: Optional[Tensor], k: Tensor, v: Tensor, bias: t
           key_offsets: Optional[Integers], stream: Optional[aft.Stream], slot_ids: Optional[Integers], threads: int,
           out: Optional[Tensor], return_lse: bool, return_average: bool) -> Any:
     _check_tensors(operator, q, k, v)
-    args = (q, k, v, *bias, mask, _integers(operator, "key_lengths", key_lengths),
-            _integers(operator, "query_lengths", query_lengths), _integers(operator, "query_offsets", query_offsets),
-            _integers(operator, "key_offsets", key_offsets), causal, gate, outside, arithmetic, first_query, threads)
+    args = (q, k, v, *bias, mask, _integers(operator, "key_lengths", key_lengths, v),
+            _integers(operator, "query_lengths", query_lengths, v),
+            _integers(operator, "query_offsets", query_offsets, v),
+            _integers(operator, "key_offsets", key_offsets, v), causal, gate, outside, arithmetic, first_query, threads)
     if stream is None and slot_ids is None and out is None:
         # A backward call needs what a forward call sums up. Without a gradient to come it would be memory for nothing.
         tensors = [x for x in bias if isinstance(x, torch.Tensor)]
@@ -82,7 +84,7 @@ def _call(operator: Operator, q: Optional[Tensor], k: Tensor, v: Tensor, bias: t
             raise TypeError(f"aft::{operator.name}: argument 'stream': expected an aft.Stream, got {stream!r}")
         state = None if stream is None else state_of(stream)
         capacity = 0 if stream is None else stream.capacity or 0
-        ids = _integers(operator, "slot_ids", slot_ids)
+        ids = _integers(operator, "slot_ids", slot_ids, v)
         y, lse, average = _OUT_OPS[operator.name](*args, return_lse, return_average, out, state, ids, capacity)
         y = y if out is None else out
     if not return_lse and not return_average:

@@ -71,6 +71,9 @@ void filter_argument::take(const char* op, PyObject* from, work_stream& on) {
   if (PyTuple_Check(from) && is_of(from, bias_classes::sparse_filter())) {
     // The gradient of values is handed back in a filter of these same taps.
     given_taps_ = member(from, 0);
+    if (given_taps_ == Py_None) {
+      raise(PyExc_ValueError, "%s: argument 'filter.taps': expected an array of int32 or int64, got None", op);
+    }
     taps_.take({op, "filter.taps"}, given_taps_, access::read, on);
     values_.take({op, "filter.values"}, member(from, 1), access::read, on);
   } else {

@@ -31,7 +31,7 @@ class SequenceMixer(Mixer):
             raise ValueError(f"stream: expected a causal layer, and this {type(self).__name__} is not")
         dtype = self.key.weight.dtype
         # In memory of PyTorch's, which can be saved with a model; and zeros, so that no old bytes are.
-        state = torch.zeros_like(state_of(self.stream_of(dtype=dtype, slots=batch)))
+        state = torch.zeros_like(state_of(self.stream_of(dtype=dtype, slots=batch)), device=self.key.weight.device)
         stream = self.stream_of(dtype=dtype, slots=batch, state=state)
         stream.reset()
         return stream

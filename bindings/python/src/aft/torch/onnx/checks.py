@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from ..ops.schema import CONV, Operator
+from ..ops.schema import CONV, LOCAL, Operator
 
 CHOICES = {"gate": ("sigmoid", "none", "identity", "relu", "tanh", "silu"), "outside": ("zero_bias", "excluded"),
            "arithmetic": ("automatic", "full")}
@@ -37,6 +37,10 @@ def check(operator: Operator, q: Any, k: Any, v: Any, bias: Sequence[Any], optio
             raise ValueError(f"aft::{operator.name}: argument '{name}': packed sequences have no decomposition")
     for name, choices in CHOICES.items():
         expect(operator, name, "the name", option[name], *choices)
+    if operator not in (LOCAL, CONV):
+        expect(operator, "outside", "the name without a window", option["outside"], "zero_bias")
+    if option["first_query"] < 0:
+        raise ValueError(f"aft::{operator.name}: argument 'first_query': expected 0 or more, got {option['first_query']}")
     if q is None:
         expect(operator, "gate", "the name without 'q'", option["gate"], "none")
     else:

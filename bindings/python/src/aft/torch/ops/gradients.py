@@ -16,7 +16,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
-from .kernels import KERNELS
+from .kernels import KERNELS, count_writes
 from .results import Tensors
 from .schema import BACKWARD, FORWARD, LIBRARY, OPERATORS, OUT, TENSOR_OPTIONS, Arguments, Operator
 
@@ -72,10 +72,7 @@ def _register(operator: Operator, role: str, derived: Callable[[Any, Arguments],
         if forward_ad._current_level >= 0:
             return derived(keyset, args)
         if role == OUT:
-            # A graph that has kept one of these for its backward pass has to notice.
-            for x in args[-4:-2]:
-                if x is not None and not x.is_inference():
-                    torch.autograd.graph.increment_version(x)
+            count_writes(*args[-4:-2])
         return below(keyset, args)
 
     LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)

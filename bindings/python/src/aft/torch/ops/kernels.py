@@ -33,6 +33,13 @@ def capsule(x: Optional[torch.Tensor]) -> Any:
     return None if x is None else _to_dlpack(x)
 
 
+def count_writes(*tensors: Optional[torch.Tensor]) -> None:
+    """A graph that has kept one of these for its backward pass has to notice."""
+    for x in tensors:
+        if x is not None and not x.is_inference():
+            torch.autograd.graph.increment_version(x)
+
+
 def cuda_stream_of(x: torch.Tensor) -> Optional[int]:
     """The handle of PyTorch's current stream on the tensor's device; None on the CPU."""
     return torch.cuda.current_stream(x.device).cuda_stream if x.device.type == "cuda" else None
@@ -112,6 +119,9 @@ class _Kernels:
         args += self.defaults[OUT][len(args):]
         self._check(args)
         y, state, slot_ids, capacity = args[-4:]
+        if torch.is_inference_mode_enabled():
+            # The kernel for autograd, which does it elsewhere, is not asked here; but a graph from before may go on.
+            count_writes(y, state)
         results = out_results(self.operator, args)
         written = results if y is None else (y, *results[1:])
         self._run(args[:-4], written, stream_of(self.operator, args, state, capacity), slot_ids)

@@ -6,22 +6,38 @@ from __future__ import annotations
 from typing import Optional, Tuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
-from .schema import FULL, LOCAL, Arguments, Operator
+from .schema import FULL, LOCAL, OPTIONS, Arguments, Operator
 
+# Places among the options.
+_QUERY_OFFSETS, _KEY_OFFSETS = OPTIONS.index("query_offsets"), OPTIONS.index("key_offsets")
 Tensors = Tuple[torch.Tensor, ...]
 
 
-def query_shape(operator: Operator, args: Arguments) -> tuple[int, ...]:
-    """The extents of y but for its channels. Without q, as the gate "none" allows, the bias's rows say how many."""
+def query_shape(operator: Operator, args: Arguments, streams: bool = False) -> tuple[int, ...]:
+    """The extents of y but for its channels. Without q, as the gate "none" allows: those of v in a stream and where
+    sequences are packed alike, else the bias's rows or those of v."""
     q, v = args[0], args[2]
     if q is not None:
         return tuple(q.shape[:-1])
-    if operator in (FULL, LOCAL):
+    queries, keys = args[operator.bias_end + _QUERY_OFFSETS], args[operator.bias_end + _KEY_OFFSETS]
+    if queries is not None and keys is not None:
+        # The rows are the last of the offsets, a number that nobody has who traces a program.
+        return (*v.shape[:-2], _last_of(operator, queries))
+    if operator in (FULL, LOCAL) and not streams and queries is None:
         kind, w, u = args[3:6]
         rows = u.shape[-2] if kind == "factorized" else w.shape[-2]
         return (*v.shape[:-2], rows)
     return tuple(v.shape[:-1])
+
+
+def _last_of(operator: Operator, offsets: torch.Tensor) -> int:
+    if offsets.device.type != "cpu" or isinstance(offsets, FakeTensor):
+        raise ValueError(f"aft::{operator.name}: argument 'q': expected a tensor, whose rows tell those of y before "
+                         "'query_offsets' can be read, got None")
+    # An empty list, or one of another rank, is the library's to refuse.
+    return int(offsets.reshape(-1)[-1]) if offsets.numel() > 0 else 0
 
 
 def sum_type(like: torch.Tensor) -> torch.dtype:
@@ -29,11 +45,11 @@ def sum_type(like: torch.Tensor) -> torch.dtype:
     return torch.float64 if like.dtype == torch.float64 else torch.float32
 
 
-def forward_results(operator: Operator, args: Arguments) -> Tensors:
+def forward_results(operator: Operator, args: Arguments, rows: Optional[tuple[int, ...]] = None) -> Tensors:
     """Memory for y, lse and average; the last two of size 0 unless asked for."""
     k, v = args[1], args[2]
     return_lse, return_average = args[-2:]
-    rows = query_shape(operator, args)
+    rows = query_shape(operator, args) if rows is None else rows
     sums = sum_type(v)
     y = v.new_empty((*rows, v.shape[-1]))
     lse = v.new_empty((*rows, k.shape[-1]) if return_lse else (0,), dtype=sums)
@@ -43,8 +59,10 @@ def forward_results(operator: Operator, args: Arguments) -> Tensors:
 
 def out_results(operator: Operator, args: Arguments) -> Tensors:
     """The same, without y where the caller has the memory for it: an op may not return what it was given."""
-    y, lse, average = forward_results(operator, args[:-4])
-    return y if args[-4] is None else y.new_empty((0,)), lse, average
+    y, state = args[-4:-2]
+    rows = query_shape(operator, args, state is not None) if y is None else tuple(y.shape[:-1])
+    made, lse, average = forward_results(operator, args[:-4], rows)
+    return made if y is None else made.new_empty((0,)), lse, average
 
 
 def backward_results(operator: Operator, args: Arguments) -> Tensors:
