@@ -37,7 +37,10 @@ template <class M>
 concept eigen_owner = requires(M& m) {
   m.conservativeResize(1, 1);
 }
-|| (eigen_tensor<M> && requires(M & m) { std::remove_cvref_t<M>(m.dimensions()); });
+|| (eigen_tensor<M> && requires(M & m) {
+  // A map is what can be made of a pointer; a tensor of fixed size is made of nothing.
+  requires !std::is_constructible_v<std::remove_cvref_t<M>, decltype(m.data()), decltype(m.dimensions())>;
+});
 
 template <class M>
 using eigen_element_t = std::remove_pointer_t<decltype(std::declval<std::remove_reference_t<M>&>().data())>;

@@ -84,6 +84,9 @@ TEST_CASE("tensors in either storage order, maps of tensors") {
   Eigen::Tensor<double, 3, Eigen::RowMajor> rows(2, 3, 4);
   std::vector<float> memory(24);
   Eigen::TensorMap<Eigen::Tensor<float, 4>> map(memory.data(), 2, 3, 2, 2);
+  using fixed = Eigen::TensorFixedSize<float, Eigen::Sizes<2, 3>>;
+  static_assert(aft::detail::eigen_owner<fixed> && aft::detail::eigen_owner<Eigen::Tensor<float, 4>&>);
+  static_assert(!aft::detail::eigen_owner<decltype(map)> && !aft::detail::eigen_owner<Eigen::TensorMap<const fixed>>);
   const auto a = aft::as_view(columns);
   const auto b = aft::as_view(rows);
   const auto c = aft::as_view(map);

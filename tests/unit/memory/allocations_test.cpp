@@ -23,6 +23,18 @@ long taken = 0;
   if (void* const p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++taken;
+  const auto step = static_cast<std::size_t>(alignment);
+  if (void* const p = std::aligned_alloc(step, (bytes + step - 1) / step * step)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
@@ -46,6 +58,16 @@ long taken_by(const F& call) {
   call(exec);
   return taken - before;
 }
+
+/// As much as is asked for, none of it from operator new.
+class own_memory final : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    void* const p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    return p != nullptr ? p : throw std::bad_alloc();
+  }
+  void do_deallocate(void* p, std::size_t, std::size_t) override { std::free(p); }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
 
 using in = aft::tensor_view<const float, 3>;
 using out = aft::tensor_view<float, 3>;
@@ -113,6 +135,48 @@ TEST_CASE("allocations: none for slots in any order, nor for copies of them") {
                       aft::options{.causal = true, .stream = stream, .slot_ids = numbers(ids)});
           aft::copy(exec, stream, numbers(from), numbers(to));
         }) == 0);
+}
+
+TEST_CASE("allocations: none for packed calls where the longest sequence, or its first rows, is not what takes most") {
+  using rows = aft::tensor_view<const float, 2>;
+  using result = aft::tensor_view<float, 2>;
+  own_memory memory;
+  const auto packed = [](const std::vector<std::int64_t>& offsets) {
+    return aft::options{.query_offsets = aft::tensor_view<const std::int64_t, 1>{
+                            offsets.data(), {static_cast<index_t>(offsets.size())}}};
+  };
+  {
+    // A gradient of the bias that is summed a block of rows at a time.
+    constexpr index_t T = 897, d = 22, H = 11, most = 868;
+    const std::vector<std::int64_t> offsets{0, 868, 892, 897};
+    const std::vector<float> x(T * d, 0.5f), w(H * most * most, 0.1f);
+    std::vector<float> gradient(3 * T * d), dw(w.size());
+    const rows q{x.data(), {T, d}};
+    const auto to = [&](index_t i) { return result{gradient.data() + i * T * d, {T, d}}; };
+    const aft::options packed_so = packed(offsets);
+    for (const int threads : {1, 2}) {
+      const long before = taken;
+      aft::local_backward(aft::cpu{.threads = threads, .memory = &memory}, q, q, q,
+                          aft::dense_bias{in{w.data(), {H, most, most}}}, aft::window{115, 2}, q, to(0), to(1), to(2),
+                          aft::dense_bias{out{dw.data(), {H, most, most}}}, packed_so);
+      CHECK(taken == before);
+    }
+  }
+  {
+    // Terms of 512 keys are kept, those of more are not.
+    constexpr index_t T = 890, d = 77;
+    const std::vector<std::int64_t> offsets{0, 529, 890};
+    const std::vector<float> x(T * d, 0.5f), value{0.1f};
+    std::vector<float> y(x.size());
+    const std::int64_t tap = -7;
+    const rows q{x.data(), {T, d}};
+    const aft::options packed_so = packed(offsets);
+    const long before = taken;
+    aft::conv(aft::cpu{.threads = 1, .memory = &memory}, q, q, q,
+              aft::sparse_filter{aft::tensor_view<const std::int64_t, 2>{&tap, {1, 1}}, rows{value.data(), {1, 1}}},
+              result{y.data(), {T, d}}, packed_so);
+    CHECK(taken == before);
+  }
 }
 
 TEST_CASE("many taps and many slots: one that is named twice is found however far apart the names are") {

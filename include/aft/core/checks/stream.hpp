@@ -84,14 +84,15 @@ inline stream_operator operator_of(const call& c) {
   for (const argument* a : {&c.mask, &c.key_lengths})
     if (a->given()) fail(c.op, *a, "none with a stream", text("shape ") << shape_text(a->view));
   require_slots(c.op, s, c.on_device);
-#if !defined(AFT_COMPILED)
-  if (!c.on_device && s.spec().engine() == nullptr)
-    fail(c.op, {"stream"}, "a spec made in a file that compiles kernels, as this one does", "one that brings none");
-#endif
   if (const stream_operator op = operator_of(c); s.spec().op() != op)
     fail(c.op, {"stream"}, text("a spec of ") << name_of_operator(op), name_of_operator(s.spec().op()));
   if (s.spec().type() != c.type)
     fail(c.op, {"stream"}, text("a spec of ") << name_of(c.type) << " as the data is", name_of(s.spec().type()));
+#if !defined(AFT_COMPILED)
+  if (!c.on_device && s.spec().engine() == nullptr)
+    fail(c.op, {"stream"}, "a spec of stream_spec's functions, made in a file that compiles kernels as this one does",
+         "one that brings none");
+#endif
 }
 
 /// The spec against the shapes of the call.

@@ -2,6 +2,8 @@
 /// @file stream/view.hpp  Slots in memory of the caller's, and the same with the space as a value.
 #pragma once
 
+#include <concepts>
+
 #include "spec.hpp"
 
 namespace aft {
@@ -14,9 +16,10 @@ template <class Space = host_space>
 class stream_view {
  public:
   [[gnu::always_inline]] constexpr stream_view() = default;
-  /// `count` slots from `data` on. Nothing is looked at before a call.
-  [[gnu::always_inline]] constexpr stream_view(const stream_spec& spec, void* data, index_t count)
-      : spec_(spec), data_(data), count_(count) {}
+  /// `count` slots from `data` on, of any type of integer. Nothing is looked at before a call.
+  template <std::integral N>
+  [[gnu::always_inline]] constexpr stream_view(const stream_spec& spec, void* data, N count)
+      : spec_(spec), data_(data), count_(static_cast<index_t>(count)) {}
   /// What the slots are of.
   [[gnu::always_inline]] constexpr const stream_spec& spec() const { return spec_; }
   /// Slot 0.

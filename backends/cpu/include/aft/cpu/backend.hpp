@@ -71,7 +71,7 @@ template <class C, family F>
     if (p.afar.kind == far_kind::sum) return sum_keys<C>(p, given);
     if (is_scan(p)) {
       if (!p.pads_queries()) return scan_forward<C>(p, given);
-      return for_each_length(p, [&](const problem& part) { scan_forward<C>(part, given); });
+      return run_each_length(p, given, [](const problem& part, const cpu& own) { scan_forward<C>(part, own); });
     }
   }
   if constexpr (F == family::sparse) {
@@ -90,7 +90,7 @@ template <class C, family F>
     if (p.afar.kind == far_kind::spread) return spread_gradients<C>(p, given);
     if (is_scan(p)) {
       if (!p.pads_queries()) return scan_backward<C>(p, given);
-      for_each_length(p, [&](const backward_problem& part) { scan_backward<C>(part, given); });
+      run_each_length(p, given, [](const backward_problem& part, const cpu& own) { scan_backward<C>(part, own); });
       return write_padding_gradient<C>(p, given);
     }
   }

@@ -25,7 +25,7 @@ inline vec<C> exp_minus_argument(const vec<C>& x) {
 template <class C>
 inline vec<C> exp_minus(const vec<C>& x) {
   const split_exp<C> e = exp_parts<C>(exp_minus_argument<C>(x));
-  return times_pow2<C>(e.mantissa, e.exponent);
+  return raise<C>(e.mantissa, e.exponent);
 }
 
 /// exp(-|x|) <= 1: it cannot overflow, and neither side of 0 subtracts near-equal numbers.
@@ -78,7 +78,7 @@ inline vec<C> tanh(const vec<C>& x) {
 template <class C>
 inline vec<C> quotient_exp_minus(const vec<C>& q) {
   const split_exp<C> e = exp_weight<C>(gate_detail::exp_minus_argument<C>(q));
-  return times_pow2<C>(e.mantissa, e.exponent);
+  return raise<C>(e.mantissa, e.exponent);
 }
 /// Up to this |q| exp_near gives the same bits.
 template <class C>
@@ -95,7 +95,7 @@ struct gate_pair {
 namespace gate_detail {
 
 /// sigmoid'(x) = s (1 - s), the second factor as e^-x s, which no near-equal numbers are subtracted for. Where e^-x is
-/// past the range s is 0 or subnormal, and a smaller number will do.
+/// past the range s is 0, and any number will do.
 template <class C>
 struct sigmoid_parts {
   vec<C> value, rest;
@@ -103,7 +103,7 @@ struct sigmoid_parts {
   explicit sigmoid_parts(const vec<C>& exp_minus) {
     const vec<C> one(C(1));
     value = one / (one + exp_minus);
-    rest = min_ignoring_nan<C>(exp_minus, vec<C>(C(1) / (std::numeric_limits<C>::min)())) * value;
+    rest = min_ignoring_nan<C>(exp_minus, vec<C>((std::numeric_limits<C>::max)())) * value;
   }
 };
 template <class C>

@@ -83,15 +83,16 @@ class sequence_schedule {
   index_t shared() const { return shared_; }
   std::size_t bytes() const { return max_of(shared_bytes_, static_cast<std::size_t>(threads_) * own_bytes_); }
 
-  /// Learns by trials how much memory the job takes, and does with fewer threads where it were more than `room`.
+  /// Learns by trials how much memory the job takes, and does with fewer threads where it were more than `room`. After
+  /// several calls it knows what the largest of these jobs takes.
   [[gnu::cold]] AFT_COMPILE_ONCE void measure(std::size_t room, const sequence_job& job) {
     int team = threads_;
     if (shared_ > 0) {
       team = threads_within(room, threads_, [&](int threads) { return peak_of(0, threads, job); });
-      shared_bytes_ = largest_peak(0, shared_, team, job);
+      shared_bytes_ = max_of(shared_bytes_, largest_peak(0, shared_, team, job));
     }
     if (shared_ < order_->count) {
-      own_bytes_ = largest_peak(shared_, order_->count, 1, job);
+      own_bytes_ = max_of(own_bytes_, largest_peak(shared_, order_->count, 1, job));
       team = threads_within(room, team, [&](int threads) { return static_cast<std::size_t>(threads) * own_bytes_; });
     }
     threads_ = team;
@@ -120,7 +121,7 @@ class sequence_schedule {
 
  private:
   void run_one(index_t i, int slot, int threads, std::byte* room, std::size_t bytes, const sequence_job& job) const {
-    // The trials have seen the longest of every kind, and were rounded up. Should another one take more, it is not
+    // The trials have seen every length, and were rounded up. Should a sequence take more all the same, it is not
     // the caller's resource that is asked, as that may know one thread only.
     arena own(room, bytes, std::pmr::new_delete_resource());
     job(i, slot, cpu{threads, &own});
@@ -132,18 +133,17 @@ class sequence_schedule {
     return counter.peak();
   }
 
-  /// A trial of every entry would cost as much as a short sequence. What a call takes grows with its length but where
-  /// it changes its ways, so those are tried that are longer than any before, and one of each half of the lengths.
+  /// What a call takes grows with its length but where it changes its ways, as conv does at 256 positions: so every
+  /// length is tried. Sequences of one length are neighbours, as they are of the same work.
   [[gnu::cold, gnu::noinline]] std::size_t largest_peak(index_t first, index_t end, int threads,
                                                         const sequence_job& job) const {
     std::size_t most = 0;
-    index_t queries = -1, keys = -1, next = 0;
+    index_t queries = -1, keys = -1;
     for (index_t i = first; i < end; ++i) {
       const sequence_order::entry& e = order_->at(i);
-      if (e.queries <= queries && e.keys <= keys && e.queries + e.keys > next) continue;
-      queries = max_of(queries, e.queries);
-      keys = max_of(keys, e.keys);
-      next = (e.queries + e.keys) / 2;
+      if (e.queries == queries && e.keys == keys) continue;
+      queries = e.queries;
+      keys = e.keys;
       most = max_of(most, peak_of(i, threads, job));
     }
     return round_up(most + most / 4, std::size_t{4096});

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "../runtime/arena.hpp"
 #include "../runtime/parallel.hpp"
 #include "../tensor/stage.hpp"
 #include "row_state.hpp"
@@ -128,6 +129,25 @@ inline void for_each_length(const Problem& p, const F& f) {
     f(part);
     b = end;
   }
+}
+
+/// The same for run(part, exec), in memory for the part that takes most: all of it is there before the first one
+/// writes.
+template <class Problem, class F>
+inline void run_each_length(const Problem& p, const cpu& given, const F& run) {
+  std::pmr::memory_resource* const from = given.memory != nullptr ? given.memory : std::pmr::new_delete_resource();
+  const int threads = thread_count(given);
+  std::size_t most = 0;
+  for_each_length(p, [&](const Problem& part) {
+    arena counter(nullptr, 0, from);
+    run(part, trial_of(cpu{0, &counter}, threads));
+    most = max_of(most, counter.peak());
+  });
+  scratch memory(given);
+  std::byte* const room = memory.take<std::byte>(static_cast<index_t>(most));
+  if (is_trial(given)) return;
+  arena own(room, most, from);
+  for_each_length(p, [&](const Problem& part) { run(part, cpu{threads, &own}); });
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl
