@@ -89,8 +89,12 @@ def time_faults(args, source, target, seconds):
         return []
     kernels = start_kernels(args, source, target)
     beside = []
-    while os.waitid(os.P_PID, kernels.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        beside.append(compile_yardstick(args))
+    try:
+        while os.waitid(os.P_PID, kernels.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            beside.append(compile_yardstick(args))
+    except BaseException:
+        kernels.kill()
+        raise
     again = end_nvcc(args, kernels, target)[1]
     slowness = max(1.0, statistics.mean(beside) / YARDSTICK_SECONDS)
     print(f"again: {again:.0f} s, beside {len(beside)} yardsticks of {statistics.mean(beside):.2f} s on average")

@@ -80,6 +80,9 @@ def test_rows_without_q():
     got = aft.torch.simple(None, k, v, gate="none", query_offsets=[0, 2, 4], key_offsets=[0, 3, 7])
     assert got.numpy().tobytes() == aft.simple(None, *plain[:2], gate="none", query_offsets=[0, 2, 4],
                                                key_offsets=[0, 3, 7]).tobytes()
+    for wrong in ([0, 3, -1], []):
+        with pytest.raises(ValueError, match="query_offsets"):
+            aft.torch.simple(None, k, v, gate="none", query_offsets=wrong, key_offsets=[0, 3, 7])
 
 
 def test_slots_and_lengths():

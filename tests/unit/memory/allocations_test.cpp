@@ -3,11 +3,13 @@
 #include <aft/aft.hpp>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory_resource>
 #include <new>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "expect_error.hpp"
@@ -161,6 +163,26 @@ TEST_CASE("allocations: none for packed calls where the longest sequence, or its
                           aft::dense_bias{out{dw.data(), {H, most, most}}}, packed_so);
       CHECK(taken == before);
     }
+  }
+  {
+    // The same gradient, given row by row: those of the first block reach half as many keys as those of the second.
+    constexpr index_t T = 4305;
+    const std::vector<std::int64_t> offsets{0, 4300, 4305};
+    const std::vector<float> x(T, 0.5f);
+    std::vector<float> gradient(3 * T);
+    const rows q{x.data(), {T, 1}};
+    const auto to = [&](index_t i) { return result{gradient.data() + i * T, {T, 1}}; };
+    const aft::options packed_so = packed(offsets);
+    index_t rows_given = 0;
+    const auto w = [](index_t, index_t, index_t, index_t, std::span<float> row) noexcept {
+      std::fill(row.begin(), row.end(), 0.1f);
+    };
+    const auto dw = [&](index_t, index_t, index_t, index_t, index_t, std::span<const float>) noexcept { ++rows_given; };
+    const long before = taken;
+    aft::local_backward(aft::cpu{.threads = 1, .memory = &memory}, q, q, q, aft::generated_bias{1, w},
+                        aft::window{4000, 0}, q, to(0), to(1), to(2), aft::generated_bias_gradient{dw, 1}, packed_so);
+    CHECK(taken == before);
+    CHECK(rows_given > 0);
   }
   {
     // Terms of 512 keys are kept, those of more are not.

@@ -273,6 +273,9 @@ TEST_CASE("slots: what a call with a stream is refused, and nothing is written")
   refused(local, 1, 1, {.causal = true, .stream = aft::stream_view<>{s.spec, s.first + 4, 2}},
           {"'stream'", "aligned to 64 bytes", "4 bytes after"});
   const std::size_t one_less = 2;
+  enum { too_few = 1 };
+  refused(local, 3, 1, {.causal = true, .stream = aft::stream_view{s.spec, s.first, too_few}},
+          {"'stream'", "at least B = 3 slots, as there are no slot_ids, got 1 slot"});
   refused(local, 3, 1, {.causal = true, .stream = aft::stream_view{s.spec, s.first, one_less}},
           {"'stream'", "at least B = 3 slots, as there are no slot_ids, got 2 slots"});
   refused(local, 1, 1, {.causal = true, .stream = aft::stream_view<>{s.spec, nullptr, 2}},

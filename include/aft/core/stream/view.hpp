@@ -19,7 +19,9 @@ class stream_view {
   /// `count` slots from `data` on, of any type of integer. Nothing is looked at before a call.
   template <std::integral N>
   [[gnu::always_inline]] constexpr stream_view(const stream_spec& spec, void* data, N count)
-      : spec_(spec), data_(data), count_(static_cast<index_t>(count)) {}
+      : stream_view(spec, data, static_cast<index_t>(count)) {}
+  [[gnu::always_inline]] constexpr stream_view(const stream_spec& spec, void* data, index_t count)
+      : spec_(spec), data_(data), count_(count) {}
   /// What the slots are of.
   [[gnu::always_inline]] constexpr const stream_spec& spec() const { return spec_; }
   /// Slot 0.

@@ -225,7 +225,9 @@ template <class C>
   std::size_t bytes = schedule.bytes();
   if (sums.blocked()) {
     head = sums.of_head(p, 0, 1);
-    blocks.measure(room, block_of_one);
+    // Of all of them, as in packed/backward.hpp.
+    for (; r0 < p.packed->longest_queries; r0 += sums.rows()) blocks.measure(room, block_of_one);
+    r0 = 0;
     bytes = max_of(bytes, blocks.bytes());
   }
   sums.lay_out(memory);

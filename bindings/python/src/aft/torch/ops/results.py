@@ -22,9 +22,10 @@ def query_shape(operator: Operator, args: Arguments, streams: bool = False) -> t
     if q is not None:
         return tuple(q.shape[:-1])
     queries, keys = args[operator.bias_end + _QUERY_OFFSETS], args[operator.bias_end + _KEY_OFFSETS]
-    if queries is not None and keys is not None:
+    if queries is not None and keys is not None and queries is not keys:
         # The rows are the last of the offsets, a number that nobody has who traces a program.
-        return (*v.shape[:-2], _last_of(operator, queries))
+        last = _last_of(operator, queries)
+        return tuple(v.shape[:-1]) if last < 0 else (*v.shape[:-2], last)
     if operator in (FULL, LOCAL) and not streams and queries is None:
         kind, w, u = args[3:6]
         rows = u.shape[-2] if kind == "factorized" else w.shape[-2]
@@ -36,8 +37,10 @@ def _last_of(operator: Operator, offsets: torch.Tensor) -> int:
     if offsets.device.type != "cpu" or isinstance(offsets, FakeTensor):
         raise ValueError(f"aft::{operator.name}: argument 'q': expected a tensor, whose rows tell those of y before "
                          "'query_offsets' can be read, got None")
-    # An empty list, or one of another rank, is the library's to refuse.
-    return int(offsets.reshape(-1)[-1]) if offsets.numel() > 0 else 0
+    # -1 where the library is about to refuse what it was given.
+    if offsets.dtype not in (torch.int32, torch.int64) or offsets.dim() != 1 or offsets.numel() == 0:
+        return -1
+    return int(offsets[-1])
 
 
 def sum_type(like: torch.Tensor) -> torch.dtype:
@@ -60,7 +63,8 @@ def forward_results(operator: Operator, args: Arguments, rows: Optional[tuple[in
 def out_results(operator: Operator, args: Arguments) -> Tensors:
     """The same, without y where the caller has the memory for it: an op may not return what it was given."""
     y, state = args[-4:-2]
-    rows = query_shape(operator, args, state is not None) if y is None else tuple(y.shape[:-1])
+    given = args[0] is None and y is not None
+    rows = tuple(y.shape[:-1]) if given else query_shape(operator, args, state is not None)
     made, lse, average = forward_results(operator, args[:-4], rows)
     return made if y is None else made.new_empty((0,)), lse, average
 
