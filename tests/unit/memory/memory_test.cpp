@@ -37,7 +37,7 @@ std::vector<setup> calls() {
       {.call = op::simple, .B = 3, .Tq = 60, .Tk = 60, .d = 20, .query_lengths = true},
       {.call = op::simple, .B = 3, .Tq = 60, .Tk = 60, .d = 20, .causal = true, .query_lengths = true},
       {.B = 3, .Tq = 40, .Tk = 30, .d = 20, .H = 2, .query_lengths = true},
-      {.call = op::conv, .B = 3, .d = 8, .hk = 2, .H = 2, .query_lengths = true, .grid = {50}, .taps = {7}},
+      {.call = op::conv, .B = 3, .d = 8, .hk = 2, .H = 2, .grid = {50}, .taps = {7}, .query_lengths = true},
       {.call = op::conv, .B = 2, .d = 8, .hk = 2, .H = 2, .grid = {50}, .taps = {7}, .causal = true},
       {.call = op::conv, .B = 2, .d = 8, .H = 8, .grid = {7, 8}, .taps = {3, 5}},
       {.d = 20, .H = 2, .packed = {9, 40, 0, 3}, .packed_keys = {20, 30, 1, 0}},
