@@ -20,6 +20,7 @@ class stream_view {
   template <std::integral N>
   [[gnu::always_inline]] constexpr stream_view(const stream_spec& spec, void* data, N count)
       : stream_view(spec, data, static_cast<index_t>(count)) {}
+  /// The same for what converts to a number of slots, as enumerators do.
   [[gnu::always_inline]] constexpr stream_view(const stream_spec& spec, void* data, index_t count)
       : spec_(spec), data_(data), count_(count) {}
   /// What the slots are of.
