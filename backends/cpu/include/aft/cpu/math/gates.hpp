@@ -21,22 +21,11 @@ inline vec<C> exp_minus_argument(const vec<C>& x) {
   return min_ignoring_nan<C>(max_ignoring_nan<C>(-x, low), high);
 }
 
-/// m * 2^j, where j is hardly ever near the ends of the range: without AVX-512 two powers of two take 1.3 times as long
-/// as one (`simple` with silu, AVX2, Emerald Rapids, 2026-11).
-template <class C>
-inline vec<C> times_any_pow2(const vec<C>& m, const vec<C>& j) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(vec<C>) == 64) return times_pow2<C>(m, j);
-#endif
-  if (xsimd::all((xsimd::abs)(j) < vec<C>(exp_constants<C>::bias))) return times_pow2<C>(m, j);
-  return raise<C>(m, j);
-}
-
 /// exp(-x) for 1 / (1 + e).
 template <class C>
 inline vec<C> exp_minus(const vec<C>& x) {
   const split_exp<C> e = exp_parts<C>(exp_minus_argument<C>(x));
-  return times_any_pow2<C>(e.mantissa, e.exponent);
+  return raise_rarely<C>(e.mantissa, e.exponent);
 }
 
 /// exp(-|x|) <= 1: it cannot overflow, and neither side of 0 subtracts near-equal numbers.
@@ -89,7 +78,7 @@ inline vec<C> tanh(const vec<C>& x) {
 template <class C>
 inline vec<C> quotient_exp_minus(const vec<C>& q) {
   const split_exp<C> e = exp_weight<C>(gate_detail::exp_minus_argument<C>(q));
-  return gate_detail::times_any_pow2<C>(e.mantissa, e.exponent);
+  return raise_rarely<C>(e.mantissa, e.exponent);
 }
 /// Up to this |q| exp_near gives the same bits.
 template <class C>
