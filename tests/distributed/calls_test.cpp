@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "call/cases.hpp"
 #include "engines/own_engine.hpp"
@@ -85,6 +87,25 @@ TEST_CASE("cut calls: local") {
 }
 TEST_CASE("cut calls: conv") {
   check_random(op::conv, 4000, 120);
+}
+
+TEST_CASE("cut calls: grids without cells, filters without taps, batches without elements") {
+  for (const index_t B : {index_t{0}, index_t{1}})
+    for (const auto& [grid, taps] : std::vector<std::pair<std::vector<index_t>, std::vector<index_t>>>{
+             {{4, 3}, {0, 3}}, {{4, 3}, {2, 0}}, {{4, 0}, {2, 3}}, {{0, 3}, {2, 3}}, {{4, 3}, {2, 1}}, {{5}, {0}}})
+      for (const int parts : {2, 3}) {
+        setup s = random_call(op::conv, 5100);
+        s.B = B;
+        s.causal = false;
+        s.mask = mask_form::none;
+        s.lengths = s.query_lengths = s.in_place = false;
+        s.grid = grid;
+        s.taps = taps;
+        CAPTURE(B);
+        CAPTURE(grid[0]);
+        CAPTURE(taps[0]);
+        check_split(dtype::f64, s, random_numbers(s), random_lengths(s, parts, 5));
+      }
 }
 
 TEST_CASE("cut calls: full by blocks of batch elements") {

@@ -136,9 +136,10 @@ inline tensor_view<detail::stored_t<T>, Rank, Space> from_dlpack(const Tensor& t
   element* data = nullptr;
   if (tensor.data != nullptr) {
     std::byte* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
-    if (reinterpret_cast<std::uintptr_t>(first) % alignof(value) != 0) {
-      detail::refuse_dlpack(argument, "data aligned to " + std::to_string(alignof(value)) + " bytes",
-                            "a byte_offset of " + std::to_string(tensor.byte_offset));
+    if (const auto beyond = reinterpret_cast<std::uintptr_t>(first) % alignof(value); beyond != 0) {
+      detail::refuse_dlpack(argument,
+                            "data + byte_offset to be a multiple of " + std::to_string(alignof(value)) + " bytes",
+                            "an address " + std::to_string(beyond) + " bytes after one");
     }
     data = reinterpret_cast<element*>(first);
   }

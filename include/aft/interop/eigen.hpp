@@ -32,12 +32,13 @@ concept eigen_tensor = requires(M& m) {
   std::remove_cvref_t<M>::Layout;
 };
 
-/// An object that owns its memory, of which a view must not be taken when it is about to die.
+/// An object that owns its memory, of which a view must not be taken when it is about to die: const as well, as what
+/// eval() returns is.
 template <class M>
-concept eigen_owner = requires(M& m) {
+concept eigen_owner = requires(std::remove_cvref_t<M>& m) {
   m.conservativeResize(1, 1);
 }
-|| (eigen_tensor<M> && requires(M & m) {
+|| (eigen_tensor<M> && requires(std::remove_cvref_t<M> & m) {
   // A map is what can be made of a pointer; a tensor of fixed size is made of nothing.
   requires !std::is_constructible_v<std::remove_cvref_t<M>, decltype(m.data()), decltype(m.dimensions())>;
 });

@@ -16,6 +16,14 @@ namespace aft {
 
 namespace detail {
 
+/// An accessor that gives no references: what std::linalg::scaled makes lies behind a pointer as well, to other
+/// numbers.
+template <class M>
+concept computes_elements = requires {
+  typename M::reference;
+}
+&&!std::is_reference_v<typename M::reference>;
+
 /// A multidimensional view by C++23's names whose elements lie behind a pointer. One with an accessor that computes
 /// its elements has no memory that a view could show.
 template <class M>
@@ -26,7 +34,7 @@ concept mdspan_like = requires(const M& m) {
   { m.stride(0) } -> std::convertible_to<index_t>;
   { m.data_handle() } -> std::convertible_to<typename M::element_type*>;
 }
-&&(M::rank() >= 1) && !is_tensor_view<M>;
+&&(M::rank() >= 1) && !is_tensor_view<M> && !computes_elements<M>;
 
 }  // namespace detail
 

@@ -26,7 +26,7 @@ void simple(const E& exec, const Q& q, const K& k, const V& v, const Y& y, const
       checks::call c = checks::make_call<E>("aft::simple", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_output(c, y);
-      run_forward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+      run_forward<compute_t<T>, simple_family<T>>(checks::prepare(c, exec), exec);
     }
   }
 }
@@ -47,7 +47,7 @@ void simple_backward(const E& exec, const Q& q, const K& k, const V& v, const DY
       checks::call c = checks::make_call<E>("aft::simple_backward", q, k, v, opt);
       c.cross_lengths = true;
       checks::set_gradients(c, dy, dq, dk, dv);
-      run_backward<compute_t<T>, family::simple>(checks::prepare(c, exec), exec);
+      run_backward<compute_t<T>, simple_family<T>>(checks::prepare(c, exec), exec);
     }
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // aft::attention_map and the calls that look at a filter, on the emulated device against the host, whose results have
-// tests of their own. Both work in double, so what may differ is the order of sums, and the products of a factorized
-// bias.
+// tests of their own. Both work in double, so what may differ is the order of sums.
 #include <doctest/doctest.h>
 
 #include "engines/engine.hpp"
@@ -297,13 +296,21 @@ TEST_CASE("attention_map on the device: every bias, hidden pairs, heads, shared 
             aft::attention_map(keys, taps, a, ho);
             aft::attention_map(dk, on_device(taps), b, dev);
           });
-          // u v^T of rank 4 in float on the device: each of its products is below 3^2 5^2, the weight's change twice.
-          run(u + 2 * std::expm1(2 * 5 * 4 * 225 * 0x1p-24),
-              [&](const auto& ho, const auto& dev, const auto& a, const auto& b) {
-                aft::attention_map(keys, aft::factorized_bias{left, right}, a, anywhere(ho));
-                aft::attention_map(dk, aft::factorized_bias{on_device(left), on_device(right)}, b, anywhere(dev));
-              });
+          run(u, [&](const auto& ho, const auto& dev, const auto& a, const auto& b) {
+            aft::attention_map(keys, aft::factorized_bias{left, right}, a, anywhere(ho));
+            aft::attention_map(dk, aft::factorized_bias{on_device(left), on_device(right)}, b, anywhere(dev));
+          });
         }
+}
+
+TEST_CASE("attention_map on the device: products of factors that leave float's range, and sums that do not") {
+  const numbers<float> u{1e20F, 1e20F}, v{1e20F, -1e20F, 1e20F, -0.999999e20F}, k{0.5F, 1};
+  numbers<double> maps(4);
+  const tensor_view<const float, 2> left(u.data(), {1, 2}), right(v.data(), {2, 2}), keys(k.data(), {2, 1});
+  const tensor_view<double, 3> a(maps.data(), {1, 2, 1}), b(maps.data() + 2, {1, 2, 1});
+  aft::attention_map(keys, aft::factorized_bias{left, right}, a);
+  aft::attention_map(on_device(keys), aft::factorized_bias{on_device(left), on_device(right)}, on_device(b));
+  CHECK((maps == numbers<double>{0, 1, 0, 1}));
 }
 
 TEST_CASE("attention_map on the device: queries that stand elsewhere, padding, lengths of int32, flat masks") {

@@ -172,6 +172,10 @@ def test_memory_is_exported_as_the_standard_says():
     assert '"dltensor"' in repr(held.__dlpack__()) and '"dltensor"' in repr(held.__dlpack__(max_version=(0, 8)))
     asked = {"max_version": (1, 0), "dl_device": (1, 0), "copy": False, "stream": None}
     assert '"dltensor_versioned"' in repr(held.__dlpack__(**asked))
+    assert '"dltensor_versioned"' in repr(held.__dlpack__(max_version=[1, 0], dl_device=[1, 0]))
+    for wrong in (1, (1,), ("one", 0)):
+        with pytest.raises(TypeError):
+            held.__dlpack__(max_version=wrong)
     for wrong in ({"copy": True}, {"dl_device": (2, 0)}, {"stream": 3}):
         with pytest.raises(BufferError):
             held.__dlpack__(**wrong)

@@ -29,6 +29,11 @@ struct span_of {
   constexpr T* data_handle() const { return first; }
 };
 
+/// What std::linalg::scaled makes of one: elements that are computed, and a pointer to those that they come from.
+struct scaled_span : span_of<const float, 1> {
+  using reference = float;
+};
+
 /// A tensor as a framework hands it out.
 struct exported {
   std::array<std::int64_t, 3> shape{2, 3, 4}, strides{12, 4, 1};
@@ -83,6 +88,9 @@ TEST_CASE("mdspan: extents and strides are taken over, also transposed ones and 
   static_assert(std::is_same_v<decltype(device), const aft::tensor_view<float, 2, aft::device_space>>);
   CHECK(device.data() == memory.data());
 }
+
+// Their memory holds other numbers.
+static_assert(aft::detail::mdspan_like<span_of<const float, 1>> && !aft::detail::mdspan_like<scaled_span>);
 
 TEST_CASE("mdspan: a layout without strides is refused") {
   const span_of<float, 2> tiled{nullptr, {2, 3}, {3, 1}, false};
@@ -160,7 +168,8 @@ TEST_CASE("dlpack: another type, rank or alignment is refused with its numbers")
   x.tensor.dtype.code = kDLFloat;
   check_parts(error_of([&] { (void)aft::from_dlpack<float, 2>(x.tensor); }), {"2 axes", "got 3"});
   x.tensor.byte_offset = 2;
-  check_parts(error_of([&] { (void)aft::from_dlpack<float, 3>(x.tensor); }), {"4 bytes", "byte_offset of 2"});
+  check_parts(error_of([&] { (void)aft::from_dlpack<float, 3>(x.tensor); }),
+              {"a multiple of 4 bytes", "an address 2 bytes after one"});
   x.tensor.byte_offset = 0;
   x.tensor.dtype.lanes = 4;
   check_parts(error_of([&] { (void)aft::from_dlpack<float, 3>(x.tensor); }),

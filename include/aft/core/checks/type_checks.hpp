@@ -179,9 +179,9 @@ constexpr bool fits() {
                  row_is_noexcept = Found.what != fault::row_throws, takes_dw = Found.what != fault::gradient_function,
                  gradient_is_noexcept = Found.what != fault::gradient_throws,
                  gradient_is_generated = Found.what != fault::gradient_stored;
-  static_assert(
-      is_view,
-      "aft: this argument must be an aft::tensor_view; make one from a pointer, or from a matrix with aft::as_view");
+  static_assert(is_view,
+                "aft: this argument must be an aft::tensor_view; make one from a pointer, or from a matrix with "
+                "aft::as_view; a gradient that is not wanted is aft::no_grad");
   static_assert(!host_view_with_cuda,
                 "aft: a host view with aft::cuda: pass views of device memory, aft::tensor_view<T, Rank, "
                 "aft::device_space>, or run the call with aft::cpu");
@@ -192,8 +192,8 @@ constexpr bool fits() {
                 "as aft::half or aft::bfloat16");
   static_assert(
       rank_fits,
-      "aft: wrong rank: sequences are (batch, time, channels) or (time, channels); a convolution takes rank 3, "
-      "4 or 5 with a filter of rank 2, 3 or 4; gain and shift are (H)");
+      "aft: wrong rank: sequences are (batch, time, channels) or (time, channels); a convolution alone takes rank 3, "
+      "4 or 5, with a filter of rank 2, 3 or 4; gain and shift of aft::reparameterize are (H)");
   static_assert(known_type, "aft: the element type must be float, double, aft::half or aft::bfloat16");
   static_assert(same_type, "aft: mixed element types: q, k, v, y and their gradients must hold one type");
   static_assert(is_mutable, "aft: const output: this view is written, so its element type must not be const");

@@ -14,8 +14,16 @@ namespace aft {
 /// Which operator asks. The problem says all that there is to compute; this only spares a file that calls one operator
 /// the engines of the others (a call of aft::full compiles in half the time). `sparse` is aft::conv with a sparse
 /// filter, whose engine would add a third to the code of every file that calls aft::conv, and to its compile time.
-enum class family { full, local, simple, conv, sparse };
-inline constexpr std::size_t families = static_cast<std::size_t>(family::sparse) + 1;  // of the last one
+/// `simple_wide` is aft::simple on float or double: its loops for rows of 16-bit numbers would be a fifth of it.
+enum class family { full, local, simple, conv, sparse, simple_wide };
+inline constexpr std::size_t families = static_cast<std::size_t>(family::simple_wide) + 1;  // of the last one
+
+constexpr bool is_simple(family f) {
+  return f == family::simple || f == family::simple_wide;
+}
+/// Of a call on data of type T.
+template <class T>
+inline constexpr family simple_family = sizeof(T) == 2 ? family::simple : family::simple_wide;
 
 inline namespace AFT_ISA {
 

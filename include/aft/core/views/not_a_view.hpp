@@ -83,6 +83,14 @@ struct refused_view {
   }
 };
 
+struct refused_extents {
+  template <class X>
+  constexpr refused_extents(const X&) {
+    constexpr bool is_pointer = sizeof(X) == 0;
+    static_assert(is_pointer, "aft::as_view: extents go with a pointer: write aft::as_view(x.data(), {B, T, d})");
+  }
+};
+
 }  // namespace detail
 
 /// Of everything that has no view: does not compile, and says why.
@@ -91,6 +99,11 @@ constexpr detail::not_a_view as_view(const detail::refused_view&) {
 }
 template <class Space>
 constexpr detail::not_a_view as_view(const detail::refused_view&) {
+  return {};
+}
+/// Extents go with a pointer.
+template <class Extent>
+constexpr detail::not_a_view as_view(const detail::refused_extents&, std::initializer_list<Extent>) {
   return {};
 }
 

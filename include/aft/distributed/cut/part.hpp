@@ -176,6 +176,7 @@ inline bias_reach reach_of(const checks::call& c) {
   if (c.bias.kind == bias_kind::filter) {
     // The outermost axis of a grid, which comes behind the heads.
     const index_t taps = c.bias.r.view.extent(1);
+    if (taps == 0) return {reach_kind::empty, 0, 0};
     const index_t left = c.opt->causal ? taps - 1 : (taps - 1) / 2;
     return {reach_kind::window, left, taps - 1 - left};
   }
@@ -207,8 +208,9 @@ inline index_t outermost_extent(const any_view& v) {
     constexpr index_t most = index_t{1} << 48;
     if (one.queries < 0 || one.keys < 0 || one.queries > most || one.keys > most)
       throw shape_error(std::string(c.op) + ": lengths of other ranks that no sequence has");
-    queries.push_back(one.queries);
-    keys.push_back(one.keys);
+    // Planes without cells are none.
+    queries.push_back(x.inner == 0 ? 0 : one.queries);
+    keys.push_back(x.inner == 0 ? 0 : one.keys);
     pairs = pairs || one.pair_mask != 0 || one.hidden_keys != all[0].hidden_keys;
   }
   bias_reach reach = reach_of(c);

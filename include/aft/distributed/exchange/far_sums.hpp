@@ -239,8 +239,9 @@ class own_keys {
   /// whole, (B, n, channels), by chunks.
   template <class Take>
   void find_gradients(const positions& region, const kernels& run, const far_gradient& g, const Take& take) const {
+    if (g.keys == 0) return;  // and no memory for what follows
     const problem& p = *p_;
-    const index_t group = p.hk > 0 ? p.d / p.hk : 0;
+    const index_t group = p.d / p.hk;
     for_each_chunk(region, [&](index_t s0, index_t n) {
       stage(s0, n);
       find_largest(n);

@@ -119,11 +119,8 @@ inline void device_clear(const element_block& to, const std::byte* zero, const v
 
 template <class C, family F>
 kernels kernels_on(const cpu& exec) {
-  return {&exec,
-          &host_forward<C, F>,
-          &host_backward<C, F>,
-          &host_forward<C, family::simple>,
-          &host_backward<C, family::simple>,
+  constexpr family joint = is_simple(F) ? F : family::simple;
+  return {&exec,      &host_forward<C, F>, &host_backward<C, F>, &host_forward<C, joint>, &host_backward<C, joint>,
           &host_clear};
 }
 /// Of any operator: a device's backend finds out which from the problem.

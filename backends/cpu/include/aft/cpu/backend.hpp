@@ -2,6 +2,15 @@
 /// @file backend.hpp  The CPU backend's entry: which algorithm serves which problem.
 #pragma once
 
+// GCC 12 reports the undefined pass-through operands inside its own AVX-512 intrinsics as uninitialised reads, a
+// hundred times a file. What counts is where they are called from: the intrinsics may have been read before, as by
+// Eigen.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
 #include <aft/core/problem/dispatch.hpp>
 #include <aft/core/float_environment.hpp>
 
@@ -67,11 +76,13 @@ template <class C, family F>
       return moved_forward<C>(p, exec, [&](const problem& joint) { stencil_forward<C>(joint, exec); });
     }
   }
-  if constexpr (F == family::simple) {
-    if (p.afar.kind == far_kind::sum) return sum_keys<C>(p, given);
+  if constexpr (is_simple(F)) {
+    const scan::narrow_entries* narrow = nullptr;
+    if constexpr (F == family::simple) narrow = scan::forward_pass<C>::narrow();
+    if (p.afar.kind == far_kind::sum) return sum_keys<C>(p, given, narrow);
     if (is_scan(p)) {
-      if (!p.pads_queries()) return scan_forward<C>(p, given);
-      return run_each_length(p, given, [](const problem& part, const cpu& own) { scan_forward<C>(part, own); });
+      const auto run = [narrow](const problem& part, const cpu& own) { scan_forward<C>(part, own, narrow); };
+      return p.pads_queries() ? run_each_length(p, given, run) : run(p, given);
     }
   }
   if constexpr (F == family::sparse) {
@@ -86,11 +97,14 @@ template <class C, family F>
 [[gnu::noinline]] inline void gradients(const backward_problem& p, const cpu& given) {
   const bool weights_wanted = p.dk.set || p.dv.set || p.dbias.kind != bias_kind::none;
   if (!weights_wanted && !p.dq.set) return;
-  if constexpr (F == family::simple) {
-    if (p.afar.kind == far_kind::spread) return spread_gradients<C>(p, given);
+  if constexpr (is_simple(F)) {
+    const scan::narrow_entries* narrow = nullptr;
+    if constexpr (F == family::simple) narrow = scan::backward_pass<C>::narrow();
+    if (p.afar.kind == far_kind::spread) return spread_gradients<C>(p, given, narrow);
     if (is_scan(p)) {
-      if (!p.pads_queries()) return scan_backward<C>(p, given);
-      run_each_length(p, given, [](const backward_problem& part, const cpu& own) { scan_backward<C>(part, own); });
+      const auto run = [narrow](const backward_problem& part, const cpu& own) { scan_backward<C>(part, own, narrow); };
+      if (!p.pads_queries()) return run(p, given);
+      run_each_length(p, given, run);
       if (!is_trial(given)) write_padding_gradient<C>(p, given);
       return;
     }
@@ -115,7 +129,7 @@ template <class C, family F>
     if (is_stencil(p)) return stencil_backward<C>(p, exec);
   }
   bias_gradient_pass<C> pass = nullptr;
-  if constexpr (F != family::simple) pass = &bias_gradient_job<C>::run_tiles;
+  if constexpr (!is_simple(F)) pass = &bias_gradient_job<C>::run_tiles;
   pair_backward<C, F == family::local>(p, exec, pass, memory);
 }
 
@@ -177,3 +191,7 @@ void cpu_backward(const backward_problem& p, const cpu& given) {
 
 }  // namespace AFT_ISA
 }  // namespace aft
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif

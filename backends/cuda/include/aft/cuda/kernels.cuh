@@ -14,39 +14,47 @@
 
 namespace aft::inline AFT_ISA::cuda_impl {
 
+/// Of a filter, dense or sparse.
+inline index_t taps_of(const problem& p) {
+  return p.bias.kind == bias_kind::sparse ? p.bias.taps.count : p.taps[0] * p.taps[1] * p.taps[2];
+}
+
 /// Builds for debugging, and those for the emulated device, look at every pointer: a host pointer in a device view is
 /// found here by its name, and not by a fault on the device.
 inline void require_device_memory([[maybe_unused]] const call_stream& stream,
                                   [[maybe_unused]] const backward_problem& p) {
 #if !defined(NDEBUG) || defined(AFT_DEVICE_EMULATOR)
+  // A tensor without elements may point anywhere.
+  const bool queries = p.B * p.Tq * p.d != 0, keys = p.B * p.Tk * p.d != 0;
   const struct {
+    bool read;
     const void* data;
     const char* name;
-  } tensors[] = {
-      {p.q.data, "the memory of 'q'"},
-      {p.k.data, "the memory of 'k'"},
-      {p.v.data, "the memory of 'v'"},
-      {p.y.data, "the memory of 'y'"},
-      {p.lse.data, "the memory of 'lse'"},
-      {p.average.data, "the memory of 'average'"},
-      {p.dy.data, "the memory of 'dy'"},
-      {p.dq.data, "the memory of 'dq'"},
-      {p.dk.data, "the memory of 'dk'"},
-      {p.dv.data, "the memory of 'dv'"},
-      {p.bias.w.data, "the memory of 'w' of bias"},
-      {p.bias.u.data, "the memory of 'u' of bias"},
-      {p.bias.v.data, "the memory of 'v' of bias"},
-      {p.bias.r, p.bias.kind == bias_kind::sparse ? "the memory of 'values' of filter" : "the memory of 'filter'"},
-      {p.bias.taps.data, "the memory of 'taps' of filter"},
-      {p.dbias.w.data, "the memory of 'dbias.w'"},
-      {p.dbias.u.data, "the memory of 'dbias.u'"},
-      {p.dbias.v.data, "the memory of 'dbias.v'"},
-      {p.dbias.r, "the memory of 'dfilter'"},
-      {p.mask, "the memory of 'mask'"},
-      {p.lengths.data, "the memory of 'key_lengths'"},
-      {p.query_lengths.data, "the memory of 'query_lengths'"}};
+  } tensors[] = {{queries, p.q.data, "the memory of 'q'"},
+                 {keys, p.k.data, "the memory of 'k'"},
+                 {keys, p.v.data, "the memory of 'v'"},
+                 {queries, p.y.data, "the memory of 'y'"},
+                 {queries, p.lse.data, "the memory of 'lse'"},
+                 {queries, p.average.data, "the memory of 'average'"},
+                 {queries, p.dy.data, "the memory of 'dy'"},
+                 {queries, p.dq.data, "the memory of 'dq'"},
+                 {keys, p.dk.data, "the memory of 'dk'"},
+                 {keys, p.dv.data, "the memory of 'dv'"},
+                 {p.Tq * p.Tk != 0, p.bias.w.data, "the memory of 'w' of bias"},
+                 {p.Tq * p.bias.rank != 0, p.bias.u.data, "the memory of 'u' of bias"},
+                 {p.Tk * p.bias.rank != 0, p.bias.v.data, "the memory of 'v' of bias"},
+                 {taps_of(p) != 0, p.bias.r,
+                  p.bias.kind == bias_kind::sparse ? "the memory of 'values' of filter" : "the memory of 'filter'"},
+                 {taps_of(p) != 0, p.bias.taps.data, "the memory of 'taps' of filter"},
+                 {p.Tq * p.Tk != 0, p.dbias.w.data, "the memory of 'dbias.w'"},
+                 {p.Tq * p.bias.rank != 0, p.dbias.u.data, "the memory of 'dbias.u'"},
+                 {p.Tk * p.bias.rank != 0, p.dbias.v.data, "the memory of 'dbias.v'"},
+                 {taps_of(p) != 0, p.dbias.r, "the memory of 'dfilter'"},
+                 {p.B * p.Tk * (p.pair_mask() ? p.Tq : 1) != 0, p.mask, "the memory of 'mask'"},
+                 {p.B != 0, p.lengths.data, "the memory of 'key_lengths'"},
+                 {p.B != 0, p.query_lengths.data, "the memory of 'query_lengths'"}};
   for (const auto& t : tensors) {
-    if (t.data != nullptr) stream.throw_on(pointer_error(t.data), t.name);
+    if (t.read && t.data != nullptr) stream.throw_on(pointer_error(t.data), t.name);
   }
   if (p.stream == nullptr) return;
   if (p.stream->data != nullptr) stream.throw_on(pointer_error(p.stream->data), "the memory of 'stream'");
@@ -121,6 +129,7 @@ void run_filter(const filter_problem& p, void* stream) {
   const device_guard guard(stream, op);
   const call_stream own(op, stream);
 #if !defined(NDEBUG)
+  const bool some = p.heads * p.taps[0] * p.taps[1] * p.taps[2] != 0;
   const struct {
     const filter_tensor* tensor;
     const char* name;
@@ -129,7 +138,7 @@ void run_filter(const filter_problem& p, void* stream) {
       {&p.shift, "the memory of 'shift'"}, {&p.dout, "the memory of 'dout'"},   {&p.out, "the memory of 'out'"},
       {&p.dr, "the memory of 'dr'"},       {&p.dgain, "the memory of 'dgain'"}, {&p.dshift, "the memory of 'dshift'"}};
   for (const auto& t : tensors) {
-    if (t.tensor->data != nullptr) own.throw_on(pointer_error(t.tensor->data), t.name);
+    if (some && t.tensor->data != nullptr) own.throw_on(pointer_error(t.tensor->data), t.name);
   }
 #endif
   own.launch(p.backward ? calls.gradient_kernel : calls.kernel, p.heads, warp_size, to_filter_call(p));

@@ -166,9 +166,9 @@ const exchange_functions* find_exchange(PyObject* x) {
 object call_dlpack(PyObject* x, PyObject* stream) {
   // The standard wants max_version named by whoever knows it; without it exporters give the older struct. Arguments
   // without a stream are the same for every array and made once.
-  static PyObject* const keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 0);
-  static PyObject* const nothing = PyTuple_New(0);
-  if (keywords == nullptr || nothing == nullptr) throw raised{};
+  static PyObject *keywords, *nothing;
+  if (keywords == nullptr) keywords = object::owned(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)).release();
+  if (nothing == nullptr) nothing = object::owned(PyTuple_New(0)).release();
   const object method = object::owned(PyObject_GetAttr(x, dlpack_name.get()));
   const object told = stream == nullptr
                           ? object::shared(keywords)

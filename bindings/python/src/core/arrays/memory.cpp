@@ -79,8 +79,13 @@ PyObject* memory_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords)
     }
     if (copy == Py_True) raise(PyExc_BufferError, "this memory is exported as it is, not as a copy");
     int major = 0, minor = 0, kind = held.device.type, number = held.device.id;
-    if (version != Py_None && !PyArg_ParseTuple(version, "ii:max_version", &major, &minor)) throw raised{};
-    if (device != Py_None && !PyArg_ParseTuple(device, "ii:dl_device", &kind, &number)) throw raised{};
+    const auto pair = [](PyObject* from, const char* format, int& first, int& second) {
+      if (from == Py_None) return;
+      const object both = object::owned(PySequence_Tuple(from));  // the format takes nothing else
+      if (!PyArg_ParseTuple(both.get(), format, &first, &second)) throw raised{};
+    };
+    pair(version, "ii:max_version", major, minor);
+    pair(device, "ii:dl_device", kind, number);
     if (kind != held.device.type || number != held.device.id) {
       raise(PyExc_BufferError, "memory of device (%d, %d) cannot be exported to device (%d, %d)",
             static_cast<int>(held.device.type), static_cast<int>(held.device.id), kind, number);

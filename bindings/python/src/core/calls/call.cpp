@@ -125,7 +125,7 @@ void options::take(const char* op, PyObject* const* values, work_stream& on) {
   c.query_offsets = query_offsets_.tensor();
   c.key_offsets = key_offsets_.tensor();
   c.slot_ids = slot_ids_.tensor();
-  c.stream = to_stream({op, "stream"}, values[stream_at], on);
+  c.stream = to_stream({op, "stream"}, values[stream_at], on, slots_);
 }
 
 call::call(PyObject* const* values, direction way) {

@@ -29,6 +29,7 @@ class options {
 
  private:
   array mask_, key_lengths_, query_lengths_, query_offsets_, key_offsets_, slot_ids_;
+  object slots_;  // another thread may take them from their Stream while a call runs
 };
 
 /// Where each option stands among the values that options::take reads.

@@ -215,16 +215,16 @@ void add_slots_type(PyObject* module) {
   if (PyModule_AddObject(module, "Slots", object(type).release()) != 0) throw raised{};
 }
 
-const aft_stream* to_stream(const place& at, PyObject* from, work_stream& on) {
+const aft_stream* to_stream(const place& at, PyObject* from, work_stream& on, object& kept) {
   // By an attribute and not by its class, which Python code may derive from.
   static name slots_name("_slots");
   if (from == Py_None) return nullptr;
-  const object found = object::owned_or_absent(PyObject_GetAttr(from, slots_name.get()));
-  if (!found || Py_TYPE(found.get()) != slots_type) {
+  kept = object::owned_or_absent(PyObject_GetAttr(from, slots_name.get()));
+  if (!kept || Py_TYPE(kept.get()) != slots_type) {
     raise(PyExc_TypeError, "%s: argument '%s': expected an aft.Stream, got %R", at.op, at.argument, from);
   }
-  join(slots_of(found.get()), on);
-  return &slots_of(found.get()).stream;
+  join(slots_of(kept.get()), on);
+  return &slots_of(kept.get()).stream;
 }
 
 }  // namespace aft::python

@@ -13,7 +13,8 @@ namespace aft::python {
 void add_slots_type(PyObject* module);
 
 /// The stream of an argument, an aft.Stream, which holds its Slots; None gives NULL. Raises TypeError where it is
-/// neither. Slots on a GPU are in order on the call's stream then.
-const aft_stream* to_stream(const place& at, PyObject* from, work_stream& on);
+/// neither. Slots on a GPU are in order on the call's stream then. `kept` holds the Slots for as long as the call
+/// lasts.
+const aft_stream* to_stream(const place& at, PyObject* from, work_stream& on, object& kept);
 
 }  // namespace aft::python

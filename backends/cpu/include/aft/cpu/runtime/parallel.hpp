@@ -29,9 +29,12 @@ inline bool is_trial(const cpu& exec) {
   return exec.threads < 0;
 }
 
+/// More than any machine has. Some times as many is still an int.
+inline constexpr int most_threads = 1 << 16;
+
 /// The most threads that a call may use.
 inline int thread_count(const cpu& exec) {
-  if (exec.threads != 0) return is_trial(exec) ? -exec.threads : exec.threads;
+  if (exec.threads != 0) return min_of(is_trial(exec) ? -exec.threads : exec.threads, most_threads);
 #if defined(_OPENMP)
   return omp_get_max_threads();
 #else

@@ -41,6 +41,16 @@ class forward_pass {
 
   const key_scan<C>& keys() const { return keys_; }
 
+  /// For a scan_plan, in files that have 16-bit data.
+  static const narrow_entries* narrow() {
+    using keys = key_scan<C>;
+    static constexpr narrow_entries all =
+        narrow_entries_of<C, typename keys::template narrow_fold<no_rows>,
+                          typename keys::template narrow_fold<row_writer<emission::gated>>,
+                          typename keys::template narrow_fold<row_writer<emission::any>>, narrow_gates>();
+    return &all;
+  }
+
   /// Rows and keys of chunk c of a causal column block, after the keys of workspace.before, which then holds this
   /// chunk's too.
   AFT_COMPILE_ONCE void causal_chunk(const column_block& x, index_t c, const forward_workspace<C>& workspace) const {
@@ -85,6 +95,7 @@ class forward_pass {
   template <emission What>
   struct row_writer {
     static constexpr emission what = What;
+    static constexpr narrow_loop loop = What == emission::gated ? narrow_loop::gated_rows : narrow_loop::any_rows;
     const forward_pass* pass;
     const forward_workspace<C>* workspace;
 
@@ -159,19 +170,37 @@ class forward_pass {
       open_y(x, t, n, workspace, out, true);
       return out;
     };
-    const auto gate = [&]<class T>(const scan_rows<C, T>& out, index_t n) {
-      if (p_.causal) {
-        quotient_rows<true>(out, x.width, n, rows, workspace.num + x.lane, workspace.den + x.lane);
-      } else {
-        quotient_rows<false>(out, x.width, n, rows, average.data, nullptr);
-      }
-    };
-    if (try_narrow_rows<C>([&]<class T>() { return lies_as<T>(x); },
-                           [&]<class T>() { gate(rows_as<T>(x, t0), t1 - t0); }))
-      return;
-    for_panels(t0, t1, rows, in_place(x), open, gate,
-               [&](index_t t, index_t n, const scan_rows<C>& out) { y_.close(x, t, n, out.y); });
+    if (try_narrow_rows(plan_.narrow(), narrow_gates{this, &x, t0, t1, &average, &workspace})) return;
+    for_panels(
+        t0, t1, rows, in_place(x), open,
+        [&](const scan_rows<C>& out, index_t n) { gate_rows(out, x, n, average, workspace); },
+        [&](index_t t, index_t n, const scan_rows<C>& out) { y_.close(x, t, n, out.y); });
   }
+  template <class T>
+  void gate_rows(const scan_rows<C, T>& out, const segment& x, index_t n, const panel<C>& average,
+                 const forward_workspace<C>& workspace) const {
+    const index_t rows = panel_rows<C>(policy_.uncached_rows);
+    if (p_.causal) {
+      quotient_rows<true>(out, x.width, n, rows, workspace.num + x.lane, workspace.den + x.lane);
+    } else {
+      quotient_rows<false>(out, x.width, n, rows, average.data, nullptr);
+    }
+  }
+  struct narrow_gates {
+    static constexpr narrow_loop loop = narrow_loop::gates;
+    const forward_pass* pass;
+    const segment* x;
+    index_t t0, t1;
+    const panel<C>* average;
+    const forward_workspace<C>* workspace;
+
+    template <class T>
+    bool run() const {
+      if (!pass->template lies_as<T>(*x)) return false;
+      pass->gate_rows(pass->template rows_as<T>(*x, t0), *x, t1 - t0, *average, *workspace);
+      return true;
+    }
+  };
 
   /// n rows that see the same keys, asked for as panels of so many. Causal ones may also pass through the fold, whose
   /// formula they then share; others need no more than their average.
@@ -247,11 +276,11 @@ class forward_pass {
 
 /// Rows of p that also see all keys of `first`, if there is one: of a call that was cut.
 template <class C>
-void scan_forward(const problem& p, const problem* first, const cpu& exec) {
+void scan_forward(const problem& p, const problem* first, const cpu& exec, const scan::narrow_entries* narrow) {
   if (p.B == 0 || p.Tq == 0 || p.d == 0) return;
   const index_t work = p.B * p.d * (p.Tq + p.Tk);
   const int threads = work < scan_tuning<C>::serial ? 1 : thread_count(exec);
-  const scan::scan_plan<C> plan(p, threads);
+  const scan::scan_plan<C> plan(p, threads, narrow);
   const scan::forward_pass<C> pass(p, plan);
   std::optional<scan::key_scan<C>> earlier;
   if (first != nullptr) earlier.emplace(*first, plan, scan::cache_policy::of_forward(*first, plan).uncached_keys);
@@ -307,10 +336,10 @@ void scan_forward(const problem& p, const problem* first, const cpu& exec) {
 
 /// A problem in which every visible pair has bias 0 and no mask depends on the query.
 template <class C>
-void scan_forward(const problem& p, const cpu& exec) {
-  if (!p.causal || p.first_query == 0) return scan_forward<C>(p, nullptr, exec);
+void scan_forward(const problem& p, const cpu& exec, const scan::narrow_entries* narrow) {
+  if (!p.causal || p.first_query == 0) return scan_forward<C>(p, nullptr, exec, narrow);
   const problem first = scan::earlier_keys(p, p.first_query);
-  scan_forward<C>(scan::later_keys(p, p.first_query), &first, exec);
+  scan_forward<C>(scan::later_keys(p, p.first_query), &first, exec, narrow);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

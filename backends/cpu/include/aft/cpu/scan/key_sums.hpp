@@ -11,13 +11,13 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// far_kind::sum. O(B Tk d), chunk by chunk as the rows of a call would see the keys.
 template <class C>
-void sum_keys(const problem& given, const cpu& exec) {
+void sum_keys(const problem& given, const cpu& exec, const scan::narrow_entries* narrow) {
   if (given.B == 0 || given.d == 0) return;
   problem p = given;
   p.Tq = p.Tk;
   p.causal = false;
   const int threads = p.B * p.d * p.Tk < scan_tuning<C>::serial ? 1 : thread_count(exec);
-  const scan::scan_plan<C> plan(p, threads);
+  const scan::scan_plan<C> plan(p, threads, narrow);
   const scan::key_scan<C> keys(p, plan, scan::cache_policy::of_forward(p, plan).uncached_keys);
   const int team =
       static_cast<int>(min_of(threads, plan.count() * max_of(index_t{1}, scan::key_scan<C>::chunks(p.Tk))));

@@ -42,6 +42,7 @@ struct key_workspace {
 /// Stands for rows that nobody wants.
 struct no_rows {
   static constexpr emission what = emission::nothing;
+  static constexpr narrow_loop loop = narrow_loop::sums;
   template <class C>
   scan_rows<C> open(const segment&, index_t, index_t) const {
     return {};
@@ -88,13 +89,7 @@ class key_scan {
     constexpr index_t few = scan_tuning<C>::uncached_rows;
     const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
     plan_.for_segments(x, [&](const segment& part) {
-      if (try_narrow_rows<C>(
-              [&]<class T>() {
-                return lies_as<T>(part) && with_values_ && v_.template lies_as<T>(part) &&
-                       rows_to.template lies_as<T>(part);
-              },
-              [&]<class T>() { fold_narrow<T>(part, s0, s1, job, rows_to); }))
-        return;
+      if (try_narrow_rows(plan_.narrow(), narrow_fold<Emitter>{this, &part, s0, s1, &job, &rows_to})) return;
       const bool whole = lies_as<C>(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
       const auto open = [&](index_t s, index_t n) {
         fold_inputs<C> in{read_keys(part, s, n, workspace.keys), read_values(part, s, n, workspace), {}};
@@ -156,22 +151,36 @@ class key_scan {
     return with_values_ ? v_.read(x, s, n, workspace.values) : panel<C>{workspace.ones, 0};
   }
 
+  /// The loops of fold() for rows of 16-bit numbers. Four rows at a time even in memory: two would be 0.98 to 1.01 of
+  /// the time, and kernels of their own to compile (268 MB as floats; Zen 4, 2026-11).
+  template <class Emitter>
+  struct narrow_fold {
+    static constexpr narrow_loop loop = Emitter::loop;
+    const key_scan* keys;
+    const segment* part;
+    index_t s0, s1;
+    const fold_job<C>* wide;
+    const Emitter* rows_to;
+
+    template <class T>
+    bool run() const {
+      const segment& x = *part;
+      if (!keys->template lies_as<T>(x) || !keys->with_values_ || !keys->v_.template lies_as<T>(x) ||
+          !rows_to->template lies_as<T>(x))
+        return false;
+      constexpr emission what = Emitter::what;
+      fold_job<C, T> job{wide->chunk, wide->before, wide->view, {}, wide->uncached, wide->lowers};
+      fold_inputs<C, T> in{keys->template in_place<T>(x, s0), keys->v_.template in_place<T>(x, s0), {}};
+      if constexpr (what != emission::nothing) in.out = rows_to->template rows_as<T>(x, s0);
+      scan_panels<C, what, scan_tuning<C>::rows>(job, x, in, s1 - s0);
+      return true;
+    }
+  };
+
   /// Lanes that a column block uses.
   static index_t padded(const column_block& x) { return round_up(x.count, lanes<C>); }
 
  private:
-  /// Rows of 16-bit numbers as they lie. Four at a time even in memory: two would be 0.98 to 1.01 of the time, and
-  /// kernels of their own to compile (268 MB as floats; Zen 4, 2026-11).
-  template <class T, class Emitter>
-  [[gnu::noinline]] void fold_narrow(const segment& x, index_t s0, index_t s1, const fold_job<C>& wide,
-                                     const Emitter& rows_to) const {
-    constexpr emission what = Emitter::what;
-    fold_job<C, T> job{wide.chunk, wide.before, wide.view, {}, wide.uncached, wide.lowers};
-    fold_inputs<C, T> in{k_.template in_place<T>(x, s0), v_.template in_place<T>(x, s0), {}};
-    if constexpr (what != emission::nothing) in.out = rows_to.template rows_as<T>(x, s0);
-    scan_panels<C, what, scan_tuning<C>::rows>(job, x, in, s1 - s0);
-  }
-
   bool as_stored() const { return p_.mask == nullptr && (p_.lengths.data == nullptr || !plan_.packed()); }
 
   bool lowers() const { return p_.d >= lanes<C>; }

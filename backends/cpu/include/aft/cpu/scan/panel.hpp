@@ -320,21 +320,6 @@ class columns {
   index_t group_;
 };
 
-/// use<T>() for the 16-bit type T that whole vectors have instructions for and lies<T>() holds of; false without one.
-/// Rows of such numbers are read and written where they lie: staged, each is stored once more than it is read.
-template <class C, class Lies, class Use>
-inline bool try_narrow_rows(const Lies& lies, const Use& use) {
-  const auto try_as = [&]<class T>(const T*) {
-    if constexpr (converts<T, C>) {
-      if (!lies.template operator()<T>()) return false;
-      use.template operator()<T>();
-      return true;
-    }
-    return false;
-  };
-  return try_as(static_cast<const bfloat16*>(nullptr)) || try_as(static_cast<const half*>(nullptr));
-}
-
 /// k = -inf where key_lengths or the mask hides the key. From then on one test says that a key is hidden.
 template <class C>
 inline void hide_panel_keys(const problem& p, const segment& x, index_t s0, index_t n, const panel<C>& k) {

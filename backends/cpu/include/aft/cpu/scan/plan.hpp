@@ -6,6 +6,7 @@
 
 #include <aft/core/problem/problem.hpp>
 
+#include "narrow_rows.hpp"
 #include "tuning.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
@@ -34,7 +35,7 @@ struct column_block {
 template <class C>
 class scan_plan {
  public:
-  scan_plan(const problem& p, int threads) : B_(p.B), d_(p.d) {
+  scan_plan(const problem& p, int threads, const narrow_entries* narrow = nullptr) : narrow_(narrow), B_(p.B), d_(p.d) {
     using tune = scan_tuning<C>;
     const index_t group = p.d / p.hk;
     shared_ = group > 1;
@@ -68,6 +69,8 @@ class scan_plan {
   }
 
   index_t count() const { return count_; }
+  /// The loops for rows of 16-bit numbers, or null.
+  const narrow_entries* narrow() const { return narrow_; }
   static index_t chunks(index_t positions) { return ceil_div(positions, scan_tuning<C>::chunk); }
   /// True where a thread had better take a column block from its first key to its last row. What is causal would have
   /// to fold its keys twice otherwise; else it spares the threads two meetings, as long as none of them is left without
@@ -139,6 +142,7 @@ class scan_plan {
     return rounds > 0 && rounds * scan_tuning<C>::chunk * threads <= batches * positions * 5 / 4;
   }
 
+  const narrow_entries* narrow_;
   index_t B_;
   index_t d_;
   index_t columns_ = 0;

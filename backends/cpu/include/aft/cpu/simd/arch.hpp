@@ -4,12 +4,6 @@
 
 #include <aft/core/config.hpp>
 
-// GCC 12 reports the undefined pass-through operands inside its own AVX-512 intrinsics as uninitialised reads.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
 #if !__has_include(<xsimd/xsimd.hpp>)
 #error "aft needs xsimd 8.1 or newer and finds no <xsimd/xsimd.hpp>: install it (Debian: libxsimd-dev) or add -I"
 #include "nothing of aft is compiled, see the error above"
@@ -45,9 +39,6 @@
 #undef XSIMD_NO_SUPPORTED_ARCHITECTURE
 #endif
 #include <xsimd/xsimd.hpp>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
 
 // Whether vectors are NEON's of 64-bit ARM. A target with SVE has NEON too, but its vectors are not these.
 #if defined(__aarch64__) && !defined(AFT_EMULATED_SIMD) && !(defined(XSIMD_WITH_SVE) && XSIMD_WITH_SVE)

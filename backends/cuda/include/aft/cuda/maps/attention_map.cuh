@@ -9,15 +9,34 @@ namespace aft::inline AFT_ISA::cuda_impl {
 
 inline constexpr int map_threads = 128;
 
+/// w = u v^T for one pair, of factors that are `scale` times as large.
+AFT_DEVICE double wide_product(const device_bias& bias, index_t h, index_t t, index_t s, double scale) {
+  double sum = 0;
+  AFT_DEVICE_UNROLL_BY(1)
+  for (index_t n = 0; n < bias.rank; ++n)
+    sum += (load_wide(bias.u.data, bias.u.type, h * bias.u.sh + t * bias.u.sr + n * bias.u.sc) * scale) *
+           (load_wide(bias.v.data, bias.v.type, h * bias.v.sh + s * bias.v.sr + n * bias.v.sc) * scale);
+  return sum;
+}
+
+/// The bias of a pair that is not hidden, in double. A part of a product may leave the range, though the sum need not.
+template <class C>
+AFT_DEVICE double wide_weight(const device_call<C>& p, index_t b, index_t h, index_t t, index_t s) {
+  if (p.bias.kind != bias_kind::factorized || !inside(p, t, s)) return static_cast<double>(weight(p, b, h, t, s));
+  const double w = wide_product(p.bias, h, t, s, 1);
+  return w - w == 0 ? w : wide_product(p.bias, h, t, s, 0x1p-520) * 0x1p520 * 0x1p520;
+}
+
 /// Half of k + w of a pair that query t sees, false for another: two finite numbers may add up to more than the largest
 /// double, halves of them do not.
 template <class C>
 AFT_DEVICE bool half_logit(const device_call<C>& p, index_t b, index_t h, index_t t, index_t s, index_t c, double& x) {
-  const C w = visible_weight(p, b, h, t, s);
-  if (w == -number<C>::infinity) return false;
+  if (pair_hidden(p, b, t, s)) return false;
   const C k = load_key(p, b, s, c);
   if (k == -number<C>::infinity) return false;
-  x = 0.5 * static_cast<double>(k) + 0.5 * static_cast<double>(w);
+  const double w = wide_weight(p, b, h, t, s);
+  if (w == -number<double>::infinity) return false;
+  x = 0.5 * static_cast<double>(k) + 0.5 * w;
   return true;
 }
 

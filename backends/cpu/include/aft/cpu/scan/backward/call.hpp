@@ -18,10 +18,11 @@ template <class C>
 class backward_call {
  public:
   /// `first`: of a call that was cut, the part on the keys that all rows see besides; else null.
-  backward_call(const backward_problem& p, const backward_problem* first, const cpu& exec, scratch& memory)
+  backward_call(const backward_problem& p, const backward_problem* first, const cpu& exec, scratch& memory,
+                const narrow_entries* narrow)
       : p_(p),
         threads_(p.B * p.d * (p.Tq + p.Tk) < scan_tuning<C>::serial ? 1 : thread_count(exec)),
-        plan_(p, threads_),
+        plan_(p, threads_, narrow),
         pass_(p, plan_),
         first_(first),
         row_chunks_(key_scan<C>::chunks(p.Tq)) {
@@ -193,16 +194,16 @@ class backward_call {
 
 /// Of the problems that scan_forward takes. Uses p.lse and p.average where both are set.
 template <class C>
-void scan_backward(const backward_problem& p, const cpu& exec) {
+void scan_backward(const backward_problem& p, const cpu& exec, const scan::narrow_entries* narrow) {
   if (p.B == 0 || p.d == 0) return;
   scratch memory(exec);
   if (!p.causal || p.first_query == 0) {
-    const scan::backward_call<C> call(p, nullptr, exec, memory);
+    const scan::backward_call<C> call(p, nullptr, exec, memory, narrow);
     if (!is_trial(exec)) call.run();
     return;
   }
   const backward_problem first = scan::earlier_keys(p, p.first_query), later = scan::later_keys(p, p.first_query);
-  const scan::backward_call<C> call(later, &first, exec, memory);
+  const scan::backward_call<C> call(later, &first, exec, memory, narrow);
   if (!is_trial(exec)) call.run();
 }
 

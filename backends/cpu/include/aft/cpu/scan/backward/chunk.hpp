@@ -50,6 +50,17 @@ class backward_pass {
         dv_(p.dv, p.d, 1) {}
 
   const key_scan<C>& keys() const { return keys_; }
+
+  /// For a scan_plan, in files that have 16-bit data.
+  static const narrow_entries* narrow() {
+    using keys = key_scan<C>;
+    static constexpr narrow_entries all =
+        narrow_entries_of<C, typename keys::template narrow_fold<no_rows>,
+                          typename keys::template narrow_fold<row_keeper>, typename gradient_rows<C>::narrow_rows,
+                          narrow_causal, narrow_keys>();
+    return &all;
+  }
+
   /// False where lse and average must be computed again.
   bool given() const { return given_; }
   bool sums_wanted() const { return sums_wanted_; }
@@ -112,8 +123,9 @@ class backward_pass {
     index_t begin = s1;
     if (same) {
       const index_t n = (t1 - s1) / scan_tuning<C>::rows * scan_tuning<C>::rows;
-      plan_.for_segments(
-          x, [&](const segment& part) { rows_.add_uniform(part, s1, n, workspace.rows, known, write_dq, job); });
+      plan_.for_segments(x, [&](const segment& part) {
+        rows_.add_uniform(part, s1, n, workspace.rows, known, write_dq, job, plan_.narrow());
+      });
       begin += n;
     }
     panels(begin, t1, [&](index_t t, index_t n) {
@@ -130,12 +142,8 @@ class backward_pass {
       downwards(t0, s1, [&](index_t t, index_t n) {
         plan_.for_segments(x, [&](const segment& part) {
           const bool whole = n == scan_tuning<C>::rows && rows_.causal_sums(known);
-          const auto narrow = [&]<class T>() {
-            return whole && lies_as<T>(part) && rows_.template lies_as<T>(part, write_dq);
-          };
-          if (try_narrow_rows<C>(narrow, [&]<class T>() {
-                rows_.add_causal_as(part, t, workspace.rows, known, workspace.zeros, write_dq, lying<T>(part, t), job);
-              }))
+          if (whole &&
+              try_narrow_rows(plan_.narrow(), narrow_causal{this, &part, t, &workspace, &known, write_dq, &job}))
             return;
           job.keys = open(part, t, n, workspace);
           if (whole) {
@@ -159,9 +167,7 @@ class backward_pass {
     for (index_t l = 0; l < keys_.padded(x); l += lanes<C>) find_key_limits<C>(job.view, l);
     plan_.for_segments(x, [&](const segment& part) {
       constexpr index_t many = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
-      if (try_narrow_rows<C>([&]<class T>() { return lies_as<T>(part); },
-                             [&]<class T>() { emit_keys<C, many>(job.view, lying<T>(part, s0), part, s1 - s0); }))
-        return;
+      if (try_narrow_rows(plan_.narrow(), narrow_keys{this, &part, s0, s1, &job.view})) return;
       const bool whole = lies_as<C>(part);
       // Staged, two rows at a time take 1.04 times as long as four (134 MB, Zen 5, 2026-11).
       const index_t rows = panel_rows<C>(policy_.uncached_key_grads && whole);
@@ -191,6 +197,7 @@ class backward_pass {
   /// Takes the rows of a forward fold into a chunk's buffers.
   struct row_keeper {
     static constexpr emission what = emission::any;
+    static constexpr narrow_loop loop = narrow_loop::kept_rows;
     const known_rows<C>* rows;
     scan_rows<C> open(const segment& x, index_t t, index_t) const { return rows_as<C>(x, t); }
     void close(const segment&, index_t, index_t) const {}
@@ -203,6 +210,40 @@ class backward_pass {
     scan_rows<C, T> rows_as(const segment& x, index_t t) const {
       const auto at = [&](const panel<C>& to) { return panel<C>{to.row(t - rows->t0) + x.lane, to.stride}; };
       return {at(rows->o), {}, at(rows->inverse), at(rows->power), at(rows->base)};
+    }
+  };
+
+  /// A whole panel of causal rows and their keys.
+  struct narrow_causal {
+    static constexpr narrow_loop loop = narrow_loop::causal_gradients;
+    const backward_pass* pass;
+    const segment* x;
+    index_t t;
+    const backward_workspace<C>* workspace;
+    const known_rows<C>* known;
+    bool write_dq;
+    reverse_job<C>* job;
+
+    template <class T>
+    bool run() const {
+      if (!pass->template lies_as<T>(*x) || !pass->rows_.template lies_as<T>(*x, write_dq)) return false;
+      pass->rows_.add_causal_as(*x, t, workspace->rows, *known, workspace->zeros, write_dq,
+                                pass->template lying<T>(*x, t), *job);
+      return true;
+    }
+  };
+  struct narrow_keys {
+    static constexpr narrow_loop loop = narrow_loop::key_gradients;
+    const backward_pass* pass;
+    const segment* x;
+    index_t s0, s1;
+    const reverse_view<C>* view;
+
+    template <class T>
+    bool run() const {
+      if (!pass->template lies_as<T>(*x)) return false;
+      emit_keys<C, scan_tuning<C>::rows>(*view, pass->template lying<T>(*x, s0), *x, s1 - s0);
+      return true;
     }
   };
 

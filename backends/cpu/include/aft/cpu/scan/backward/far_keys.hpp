@@ -9,13 +9,13 @@ namespace aft::inline AFT_ISA::cpu_impl {
 
 /// far_kind::spread: dk and dv, those that are set. O(B Tk d).
 template <class C>
-void spread_gradients(const backward_problem& given, const cpu& exec) {
+void spread_gradients(const backward_problem& given, const cpu& exec, const scan::narrow_entries* narrow) {
   if (given.B == 0 || given.d == 0 || given.Tk == 0) return;
   backward_problem p = given;
   p.Tq = p.Tk;
   p.causal = false;
   const int threads = p.B * p.d * p.Tk < scan_tuning<C>::serial ? 1 : thread_count(exec);
-  const scan::scan_plan<C> plan(p, threads);
+  const scan::scan_plan<C> plan(p, threads, narrow);
   const scan::backward_pass<C> pass(p, plan);
   const index_t chunks = scan::key_scan<C>::chunks(p.Tk), one = scan::reverse_lanes<C>::arrays * plan.width();
   const int team = static_cast<int>(min_of(threads, plan.count() * chunks));

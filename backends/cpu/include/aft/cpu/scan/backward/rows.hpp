@@ -103,13 +103,11 @@ class gradient_rows {
 
   /// As read, for rows [t, t + n), a multiple of scan_tuning::rows, which it adds to the sums of `job` as well.
   void add_uniform(const segment& x, index_t t, index_t n, const row_workspace<C>& workspace,
-                   const known_rows<C>& known, bool write_dq, reverse_job<C>& job) const {
+                   const known_rows<C>& known, bool write_dq, reverse_job<C>& job, const narrow_entries* narrow) const {
     constexpr index_t rows = scan_tuning<C>::rows, few = scan_tuning<C>::uncached_rows;
     job.rows = given_again(x, t, known);
     job.rows.g = {workspace.g, x.width};
-    if (try_narrow_rows<C>([&]<class T>() { return lies_as<T>(x, write_dq); },
-                           [&]<class T>() { uniform_panels<C, rows>(job, inputs_as<T>(x, t, write_dq), x, n); }))
-      return;
+    if (try_narrow_rows(narrow, narrow_rows{this, &x, t, n, write_dq, &job})) return;
     const bool in_place = lies_as<C>(x, write_dq);
     const index_t together = panel_rows<C>(uncached_ && in_place);
     const auto open = [&](index_t from, index_t count) { return open_inputs(x, from, count, workspace, write_dq); };
@@ -120,6 +118,22 @@ class gradient_rows {
       if (in.dq.data != nullptr) dq_.close(x, from, count, in.dq);
     });
   }
+
+  struct narrow_rows {
+    static constexpr narrow_loop loop = narrow_loop::row_gradients;
+    const gradient_rows* own;
+    const segment* x;
+    index_t t, n;
+    bool write_dq;
+    reverse_job<C>* job;
+
+    template <class T>
+    bool run() const {
+      if (!own->template lies_as<T>(*x, write_dq)) return false;
+      uniform_panels<C, scan_tuning<C>::rows>(*job, own->template inputs_as<T>(*x, t, write_dq), *x, n);
+      return true;
+    }
+  };
 
   /// Whether dy, q and dq are read and written where they lie, as T.
   template <class T>
