@@ -91,8 +91,14 @@ TEST_CASE("cut calls: conv") {
 
 TEST_CASE("cut calls: grids without cells, filters without taps, batches without elements") {
   for (const index_t B : {index_t{0}, index_t{1}})
-    for (const auto& [grid, taps] : std::vector<std::pair<std::vector<index_t>, std::vector<index_t>>>{
-             {{4, 3}, {0, 3}}, {{4, 3}, {2, 0}}, {{4, 0}, {2, 3}}, {{0, 3}, {2, 3}}, {{4, 3}, {2, 1}}, {{5}, {0}}})
+    for (const auto& [grid, taps] :
+         std::vector<std::pair<std::vector<index_t>, std::vector<index_t>>>{{{4, 3}, {0, 3}},
+                                                                            {{4, 3}, {2, 0}},
+                                                                            {{4, 0}, {2, 3}},
+                                                                            {{0, 3}, {2, 3}},
+                                                                            {{4, 3}, {2, 1}},
+                                                                            {{5}, {0}},
+                                                                            {{5}, {3}}})
       for (const int parts : {2, 3}) {
         setup s = random_call(op::conv, 5100);
         s.B = B;

@@ -85,7 +85,7 @@ struct refused_view {
 
 struct refused_extents {
   template <class X>
-  constexpr refused_extents(const X&) {
+  requires(!std::is_pointer_v<std::decay_t<const X&>>) constexpr refused_extents(const X&) {
     constexpr bool is_pointer = sizeof(X) == 0;
     static_assert(is_pointer, "aft::as_view: extents go with a pointer: write aft::as_view(x.data(), {B, T, d})");
   }

@@ -176,7 +176,8 @@ inline bias_reach reach_of(const checks::call& c) {
   if (c.bias.kind == bias_kind::filter) {
     // The outermost axis of a grid, which comes behind the heads.
     const index_t taps = c.bias.r.view.extent(1);
-    if (taps == 0) return {reach_kind::empty, 0, 0};
+    // A rank keeps its own planes, since on a grid they are those of its rows; a sequence needs none.
+    if (taps == 0 && c.v.view.rank() > 3) return {reach_kind::empty, 0, 0};
     const index_t left = c.opt->causal ? taps - 1 : (taps - 1) / 2;
     return {reach_kind::window, left, taps - 1 - left};
   }
