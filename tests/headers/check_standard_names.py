@@ -48,9 +48,9 @@ HOMES = {
     "string": "string to_string",
     "thread": "this_thread",
     "tuple": "apply tuple",
-    "type_traits": "common_type_t conditional_t integral_constant is_arithmetic_v is_array_v is_class_v is_const_v is_constructible_v "
+    "type_traits": "common_type_t conditional_t decay_t integral_constant is_arithmetic_v is_array_v is_class_v is_const_v is_constructible_v "
                    "is_convertible_v is_enum_v is_integral_v is_invocable_v is_lvalue_reference_v "
-                   "is_nothrow_invocable_v is_object_v is_pointer_v is_same_v is_signed_v is_trivially_copyable_v "
+                   "is_nothrow_invocable_v is_object_v is_pointer_v is_reference_v is_same_v is_signed_v is_trivially_copyable_v "
                    "is_trivially_destructible_v is_union_v is_volatile_v remove_cv_t remove_cvref_t remove_pointer_t "
                    "remove_reference_t type_identity",
     "utility": "as_const declval exchange index_sequence integer_sequence make_index_sequence make_integer_sequence move pair "

@@ -37,8 +37,8 @@ index_t blocks_of_row(const problem& p, const stream_elements& elements) {
   return few && !elements.packed && bytes <= most_bytes ? parts : 1;
 }
 
-/// One launch where a block has all channels of a slot, else, and for aft::full, one more that moves the positions, and
-/// of few slots of aft::full another that joins the parts of rows; packed sequences come in launches of most_sequences.
+/// One launch where a block has all channels of a slot, else one more that moves the positions, and of few slots of
+/// aft::full another that joins the parts of rows; packed sequences come in launches of most_sequences.
 template <class C>
 void stream_forward(const problem& p, const call_stream& stream) {
   if (p.Tq == 0) return;
@@ -73,7 +73,7 @@ void stream_forward(const problem& p, const call_stream& stream) {
       elements.offsets[i] = p.packed->queries.at(elements.first + i);
     stream.launch(full ? stream_full_kernel<C> : stream_kernel<C>, elements.count * elements.blocks, threads, call,
                   all_slots, elements);
-    if (full || elements.blocks != 1)
+    if (elements.blocks != 1)
       stream.launch_each(stream_position_kernel<C>, elements.count, stream_threads, call, all_slots, elements);
   }
 }

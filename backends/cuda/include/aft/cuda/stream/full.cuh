@@ -97,9 +97,8 @@ struct full_channel {
   }
 };
 
-/// A block for an element and a warp's width of channels. Positions move in a launch of their own: threads whose loops
-/// have barriers must read the same one, also where another element names the slot too. Two blocks fit a multiprocessor
-/// in float: left to itself ptxas takes 136 registers, for one.
+/// A block for an element and a warp's width of channels. Two fit a multiprocessor in float: left to itself ptxas takes
+/// 136 registers, for one.
 template <class C>
 AFT_KERNEL(warp_size* stream_warps, sizeof(C) == 4 ? 2 : 1)
 stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER device_slots all_slots,
@@ -116,6 +115,7 @@ stream_full_kernel(const AFT_PARAMETER device_call<C> p, const AFT_PARAMETER dev
     for (int part = 0; i < own.taken && part < parts_of(own.at.position + i); ++part) own.add_part(p, i, part, buffers);
     if (warp == 0 && own.exists(p)) own.finish(p, i, buffers.row[thread_index()]);
   }
+  if (elements.blocks == 1 && thread_index() == 0) move_position(all_slots, own.at);
 }
 
 /// A block for an element, a warp's width of channels and a part, which keeps what it will read.
