@@ -127,6 +127,7 @@ class bias_backward {
   }
 
   void run_taps(const device_call<C>& call, const call_stream& stream) const {
+    if (width_ == 0) return;  // no tap, and no scratch to sum in
     const backward_problem& p = *p_;
     const index_t H = p.bias.heads;
     stream.clear(dr_, H * width_);
