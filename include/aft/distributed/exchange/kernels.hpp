@@ -120,8 +120,9 @@ inline void device_clear(const element_block& to, const std::byte* zero, const v
 template <class C, family F>
 kernels kernels_on(const cpu& exec) {
   constexpr family joint = is_simple(F) ? F : family::simple;
-  return {&exec,      &host_forward<C, F>, &host_backward<C, F>, &host_forward<C, joint>, &host_backward<C, joint>,
-          &host_clear};
+  return {
+      &exec, &host_forward<C, F>, &host_backward<C, F>, &host_forward<C, joint>, &host_backward<C, joint>, &host_clear,
+  };
 }
 /// Of any operator: a device's backend finds out which from the problem.
 template <class C>
