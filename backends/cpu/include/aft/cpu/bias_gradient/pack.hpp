@@ -94,7 +94,7 @@ inline void find_kappa(const backward_problem& p, const bias_gradient_plan<C>& p
       hide_keys(p, tile, s0, s1, k);
       for (index_t s = 0; s < s1 - s0; ++s) range.top = max_ignoring_nan<C>(range.top, load(k + s * L));
     }
-    const column_scale<C> cs = key_scale<C>(range, scales);
+    const column_scale<C> cs = key_scale<C>(range, first_key<C>(), scales);
     for (index_t l = 0; l < tile.count; ++l) {
       plan.kappa[tile.b[l] * p.d + tile.c[l]] =
           cs.base[l] == C(0) ? cs.exponent[l] : std::numeric_limits<C>::quiet_NaN();

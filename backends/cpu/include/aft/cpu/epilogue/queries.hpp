@@ -58,7 +58,7 @@ template <bool saves, class C, class T, class Sums>
                                                                 const T* q, index_t q_step, T* y, index_t y_step,
                                                                 bool streamed, const saved_outputs<C>* saved) {
   constexpr index_t L = lanes<C>;
-  const vec<C> inverse_scale = load(cs.inverse_scale), zero(C(0)), exponent = load(cs.exponent);
+  const vec<C> inverse_scale = load(cs.inverse_scale), zero(C(0)), exponent = load(cs.exponent), unit = load(cs.unit);
   if constexpr (saves) {
     bool based = !xsimd::all(load(cs.base) == zero);
     for (index_t r = 0; r < rows; ++r) based = based || rs.base[r] != C(0);
@@ -88,7 +88,7 @@ template <bool saves, class C, class T, class Sums>
           const vec<C> average = (num / den) * inverse_scale;
           if (out.average.to != nullptr) put(out.average.row(r), average, out.average.streamed);
           if (out.lse.to != nullptr)
-            put(out.lse.row(r), log_shifted<C>(den, exponent + vec<C>(rs.exponent[r])), out.lse.streamed);
+            put(out.lse.row(r), log_shifted<C>(den * (unit * vec<C>(rs.unit[r])), exponent + vec<C>(rs.exponent[r])), out.lse.streamed);
           proof.add(num, den, average);
         }
       });
@@ -188,7 +188,8 @@ template <class C>
     }
     const auto proven = proof(num, den, o) || unused;
     if (logs) {
-      const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den, one);
+      const vec<C> unit = load(cs.unit) * vec<C>(rs.unit[r]);
+      const vec<C> safe = xsimd::select(den >= vec<C>(k_::proof) && den <= largest, den * unit, one);
       const vec<C> scaled = load(cs.exponent) + vec<C>(rs.exponent[r]);
       const half_sum<C> base = add_halves<C>(load(cs.base), vec<C>(rs.base[r]));
       store(lse + r * L, log_from_base<C>(base, safe, scaled, base_excess<C>));
@@ -206,7 +207,8 @@ template <class C>
       C flag[L];
       store(flag, xsimd::select(proven, one, zero));
       exact_row_result<C> exact;
-      exact_row<C>(p, plan.g, weights.beside(rs.kept, false), tile, r0 + r, plan.paired, rs.edges, exact);
+      exact_row<C>(p, plan.g, weights.beside(rs.kept, false), tile, r0 + r, plan.paired, rs.edges, rs.unit[r],
+                   exact);
       for (index_t l = 0; l < tile.count; ++l) {
         if (flag[l] != C(0)) continue;
         average[r * L + l] = exact.average[l];

@@ -15,6 +15,7 @@ struct column_scale {
   C exponent[lanes<C>];
   C base[lanes<C>];
   C inverse_scale[lanes<C>];  ///< the values' power of two
+  C unit[lanes<C>];           ///< see first_key
   C floor[lanes<C>];          ///< |num| below floor * den proves nothing; 0 where no value is that small
   C lift[lanes<C>];           ///< transposed fold: the power of two that g o was multiplied by besides
   C unlift[lanes<C>];         ///< its inverse
@@ -36,6 +37,7 @@ struct fold_traits {
   bool sums = true;        ///< false: only products are wanted
   bool rows_kept = false;  ///< log-weights of a block are kept for rows that are not proven: they are costly to ask for
   bool rows_stored = false;  ///< weights are read where they lie, so that they may be read several times
+  bool units = false;        ///< rows' weights are free of the digits of the largest, see row_scale::unit
   bool rows_made = false;    ///< weights are products of factors, which may be formed several times
 };
 
@@ -58,6 +60,7 @@ struct fold_plan {
   pair_geometry g;
   row_panels cut;
   int threads = 1;
+  bool units = false;          ///< see fold_traits
   bool paired = false;         ///< weights and columns are pairs of bfloat16: two keys a step of the register tile
   bool by_batch_item = false;  ///< many batch items: one a thread. Few: all threads on one
   loop_order order = loop_order::weights_first;
@@ -130,6 +133,7 @@ struct fold_plan {
       : g(geometry),
         cut(geometry, M),
         threads(wanted),
+        units(traits.units),
         paired(traits.pairs),
         products(traits.products),
         sums(traits.sums),

@@ -104,6 +104,8 @@ struct band_edge {
     while (tuning<C>::edge_group(edge_group + 1) <= row) ++edge_group;
     return edge_group;
   }
+  /// The steps at the end that not all rows take.
+  index_t end_steps() const { return rows - tuning<C>::edge_group(1); }
   index_t lo(index_t edge_group) const { return edges.begin ? span.lo + tuning<C>::edge_group(edge_group) : span.lo; }
   index_t hi(index_t edge_group) const {
     const index_t end = tuning<C>::edge_group(edge_group + 1);

@@ -141,7 +141,7 @@ template <class C>
       const bool uniform = g.has_prefix(span) || g.has_suffix(span) || beside;
       const index_t n = span.hi - span.lo, at = (r0 - origin) * w.ld + span.lo - all.lo;
       if (!w.whole) pad_rows<C>(r1 - r0, n, padded_weights<C>(n, plan.paired), rows + at, ld);
-      pack_weight_panel<C>(r1 - r0, n, {w.first + at, w.ld, true}, uniform, plan.paired,
+      pack_weight_panel<C>(r1 - r0, n, {w.first + at, w.ld, true}, uniform, plan.paired, plan.units,
                            plan.weights_of(thread) + (panel - p0) * panel_size, scale);
       scale.edges = edges;
       if (plan.rows_kept) scale.kept = {w.first + at, w.ld, r0, span.lo};

@@ -98,7 +98,7 @@ class k_outer_nest {
       for (index_t panel = first; panel < last; ++panel) {
         const index_t r0 = plan.cut.begin(panel), r1 = plan.cut.end(panel);
         row_scale<C>& scale = plan.scales.first[panel - p0];
-        set_row_scale<C>(r1 - r0, tops[panel - first], false, scale);
+        set_row_scale<C>(r1 - r0, tops[panel - first], false, plan.units, scale);
         scale.edges = plan.edges(r0, r1);
       }
     }

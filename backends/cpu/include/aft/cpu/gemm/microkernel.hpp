@@ -29,10 +29,17 @@ struct prefetched_lines {
   static constexpr index_t line = 64 / static_cast<index_t>(sizeof(C));
 };
 
+/// The end of the run that begins at `step` of a tile; `last` is where the steps that all of its rows take end.
+template <class C>
+constexpr index_t run_end(index_t step, index_t last) {
+  const index_t next = step + tuning<C>::run;
+  return next + tuning<C>::run / 2 <= last ? next : last;
+}
+
 /// c[r][0..1] (+)= sum_s a[s][r] p[s][0..1] for r < M. a has tuning::rows entries a step, p and c two vectors a row;
 /// `paired`: each entry of a and p is a pair of bfloat16 and s counts pairs.
-/// One fused chain a result, in the order of s: the bits do not depend on M. `prefetch_into` is brought to the
-/// second-level cache.
+/// Fused chains in the order of s, one for each run of tuning::run steps: the bits do not depend on M. `prefetch_into`
+/// is brought to the second-level cache.
 template <class C, index_t M, bool paired>
 class gemm_tile {
  public:
@@ -51,30 +58,36 @@ class gemm_tile {
     sums all;
     AFT_UNROLL(14)
     for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
+    C runs[M * width];  // the sum of those that are done; of all keys one after the other it would round more
+    bool any = false;
     index_t s = 0;
     if (!paired && edges.begin) s = begin(a, p, all, edge_groups());
     const index_t last = may_end && edges.end ? depth - end_steps : depth;
+    index_t joint = paired ? last : run_end<C>(0, last);
     for (index_t part = 0; s < last; ++part) {
       const C* line = prefetch_into.first[part];
-      const index_t until = last - s > prefetch_into.length ? s + prefetch_into.length : last;
-      for (; s < until; ++s, line += prefetch_into.step[part]) {
-        AFT_PREFETCH(line, 0, 2);
-        multiply<0, M>(a + s * step, p + s * width, all);
+      const index_t stop = last - s > prefetch_into.length ? s + prefetch_into.length : last;
+      while (s < stop) {
+        const index_t until = min_of(joint, stop);
+        for (; s < until; ++s, line += prefetch_into.step[part]) {
+          AFT_PREFETCH(line, 0, 2);
+          multiply<0, M>(a + s * step, p + s * width, all);
+        }
+        if (paired || s < joint || s == last) continue;
+        join(all, runs, any);
+        store(all, runs);
+        any = true;
+        AFT_UNROLL(14)
+        for (index_t r = 0; r < M; ++r) all.left[r] = all.right[r] = vec<C>(C(0));
+        joint = run_end<C>(s, last);
       }
     }
     if constexpr (may_end) {
       if (edges.end) end(a + last * step, p + last * width, all, edge_groups());
     }
-    AFT_UNROLL(14)  // else the accumulators go to the stack first
-    for (index_t r = 0; r < M; ++r) {
-      C* const out = c + r * width;
-      if (add) {
-        all.left[r] = all.left[r] + load(out);
-        all.right[r] = all.right[r] + load(out + lanes<C>);
-      }
-      store(out, all.left[r]);
-      store(out + lanes<C>, all.right[r]);
-    }
+    join(all, runs, any);
+    join(all, c, add);
+    store(all, c);
   }
 
  private:
@@ -84,6 +97,23 @@ class gemm_tile {
     vec<C> left[M];
     vec<C> right[M];
   };
+  /// all += from, if there is such.
+  AFT_INLINE static void join(sums& all, const C* from, bool any) {
+    if (!any) return;
+    AFT_UNROLL(14)
+    for (index_t r = 0; r < M; ++r) {
+      all.left[r] = all.left[r] + load(from + r * width);
+      all.right[r] = all.right[r] + load(from + r * width + lanes<C>);
+    }
+  }
+  AFT_INLINE static void store(const sums& all, C* to) {
+    AFT_UNROLL(14)  // else the accumulators go to the stack first
+    for (index_t r = 0; r < M; ++r) {
+      cpu_impl::store(to + r * width, all.left[r]);
+      cpu_impl::store(to + r * width + lanes<C>, all.right[r]);
+    }
+  }
+
   /// All but the last of a full tile; those past M rows are empty.
   using edge_groups = std::make_integer_sequence<index_t, tuning<C>::edge_groups - 1>;
 

@@ -10,6 +10,7 @@
 #include "../simd/bf16_dot.hpp"
 #include "../simd/conversions.hpp"
 #include "../softmax/far_lanes.hpp"
+#include "../softmax/first_key.hpp"
 #include "../softmax/key_range.hpp"
 #include "../tensor/visible_keys.hpp"
 #include "loop_nest.hpp"
@@ -106,7 +107,7 @@ inline bool ordinary_scales(const column_scale<C>& cs) {
 /// The scales of a lane tile from its range. Keys and values of ordinary size keep scale 1, and so most tiles are
 /// packed in one pass. Decided lane by lane, whatever the neighbours.
 template <class C>
-inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
+inline column_scale<C> key_scale(const key_range<C>& range, const first_key<C>& first, C* value_scales) {
   using k_ = exp_constants<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
   column_scale<C> cs;
@@ -129,6 +130,7 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
     cs.floor[l] = lows[l] * value_scales[l] < k_::value_floor ? k_::value_floor : C(0);
   }
   store(cs.exponent, exponent_of<C>(load(least)));
+  store(cs.unit, first.unit(load(cs.base)));
   return cs;
 }
 
@@ -136,22 +138,38 @@ inline column_scale<C> key_scale(const key_range<C>& range, C* value_scales) {
 template <class C>
 struct key_packer {
   key_range<C> range{};  ///< an infinite value counts as the largest
-  vec<C> base = vec<C>(C(0)), exponent = base, by = vec<C>(C(1));
+  vec<C> base = vec<C>(C(0)), exponent = base, by = vec<C>(C(1)), per_unit = by;
+
+  /// What begins with scale 1.
+  static key_packer of_ordinary(const key_range<C>& range, const first_key<C>& first) {
+    key_packer packer{range};
+    packer.per_unit = packer.by / first.unit();
+    return packer;
+  }
+  /// What nobody measures any more.
+  static key_packer with(const column_scale<C>& cs, const vec<C>& by) {
+    return {{}, load(cs.base), load(cs.exponent), by, vec<C>(C(1)) / load(cs.unit)};
+  }
 
   /// num = exp(k - scale) v and den = exp(k - scale); both exactly 0 for a hidden key, whatever its v holds. `narrow`
   /// rounds den to bfloat16, as which keys and values are stored, and num is formed from what it became: their errors
-  /// cancel in num / den. `measured` adds the key to the range. `unit`: the scales are 1, with the same bits.
-  template <bool as_bf16, bool measured = true, bool unit = false>
+  /// cancel in num / den. `measured` adds the key to the range. `plain`: the scales are 1, with the same bits.
+  template <bool as_bf16, bool measured = true, bool plain = false>
   void form(const vec<C>& value, const vec<C>& key, vec<C>& num, vec<C>& den) {
     const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
     const auto seen = differs<C>(key, hidden);
-    if constexpr (unit) {
+    if constexpr (plain) {
       den = weight_scaled<C>(key, zero);
     } else {
       den = weight_scaled<C>(key - base, exponent);
     }
-    if constexpr (as_bf16) den = round_made_of_bf16(den);
-    num = xsimd::select(seen, den * (unit ? value : value * by), zero);
+    // Of weights with 8 digits sums round little, and these are what keys are stored in.
+    if constexpr (as_bf16) {
+      den = round_made_of_bf16(den);
+    } else {
+      den = den * per_unit;
+    }
+    num = xsimd::select(seen, den * (plain ? value : value * by), zero);
     if constexpr (as_bf16) num = round_made_of_bf16(num);
     if constexpr (measured) {
       range.top = max_ignoring_nan<C>(range.top, key);
@@ -164,7 +182,7 @@ struct key_packer {
 template <class C>
 inline void form_more(const far_lanes<C>& afar, const C* value_scales, column_scale<C>& cs) {
   if (!afar.any) return;
-  key_packer<C> packer{{}, load(cs.base), load(cs.exponent), load(value_scales)};
+  auto packer = key_packer<C>::with(cs, load(value_scales));
   vec_sum<C> one = zero_sum<C>();
   packer.template form<false, false>(afar.value, afar.key, one.num, one.den);
   store_sum(cs.more, afar.times(one));
@@ -172,7 +190,7 @@ inline void form_more(const far_lanes<C>& afar, const C* value_scales, column_sc
 
 /// Keys [s0, s0 + count) of one lane tile, from rows of v and k that lie so far apart, into its packed columns P.
 /// `paired`: two keys a step, as pairs of bfloat16; s0 is even then. Rows `ahead` of each are asked for.
-template <class C, class T, bool unit, bool measured = true>
+template <class C, class T, bool plain, bool measured = true>
 [[gnu::noinline, gnu::flatten]] inline void form_keys(const T* v, index_t v_step, const T* k, index_t k_step,
                                                       index_t s0, index_t count, index_t ahead, bool paired, C* P,
                                                       key_packer<C> packer, key_range<C>& range) {
@@ -186,9 +204,9 @@ template <class C, class T, bool unit, bool measured = true>
       C* at = P + s0 / 2 * N;
       for (index_t s = 0; s < count; s += 2, at += N, v += 2 * v_step, k += 2 * k_step) {
         vec<C> num0, den0, num1(C(0)), den1(C(0));
-        packer.template form<true, measured, unit>(load_as<C>(v), load_as<C>(k), num0, den0);
+        packer.template form<true, measured, plain>(load_as<C>(v), load_as<C>(k), num0, den0);
         if (s + 1 < count) {
-          packer.template form<true, measured, unit>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
+          packer.template form<true, measured, plain>(load_as<C>(v + v_step), load_as<C>(k + k_step), num1, den1);
         }
         store(at, join_pairs(num0, num1));
         store(at + L, join_pairs(den0, den1));
@@ -202,11 +220,19 @@ template <class C, class T, bool unit, bool measured = true>
     vec<C> num, den, key = load_as<C>(k), value = load_as<C>(v);
     keep_in_register<C>(key);
     keep_in_register<C>(value);
-    packer.template form<false, measured, unit>(value, key, num, den);
+    packer.template form<false, measured, plain>(value, key, num, den);
     store(at, num);
     store(at + L, den);
   }
   if constexpr (measured) range = packer.range;
+}
+
+/// The first key of tile i of some that lie in rows.
+template <class C>
+inline first_key<C> first_of(const problem& p, const key_rows<C>& rows, index_t i, const lane_tile<C>& tile) {
+  first_key<C> first;
+  rows.visit(i, 0, [&]<class T>(const T*, index_t, const T* k, index_t) { first = first_key<C>::at(k, p, tile); });
+  return first;
 }
 
 /// Packs the columns of `count` lane tiles, each `size` elements from the one before: P[s][0] = exp(k - scale) v and
@@ -221,6 +247,7 @@ template <class C, class Tiles>
   constexpr index_t N = tuning<C>::NR;
   inplace_vector<lane_tile<C>, tuning<C>::wide_group> tiles(count);
   inplace_vector<key_range<C>, tuning<C>::wide_group> ranges(count);
+  inplace_vector<first_key<C>, tuning<C>::wide_group> first(count);
   C staged[column_chunk * N];
   for (index_t i = 0; i < count; ++i) {
     tiles[i] = tile_at(i);
@@ -228,42 +255,48 @@ template <class C, class Tiles>
   }
   const key_rows<C> rows(p, count, tiles.data());
   const bool in_place = rows.in_place() && !hides_keys(p);
+  for (index_t i = 0; i < count && in_place && !paired; ++i) first[i] = first_of<C>(p, rows, i, tiles[i]);
   const auto chunk_at = [&](index_t s0) { return s0 + column_chunk < p.Tk ? column_chunk : p.Tk - s0; };
+  const auto stage = [&](index_t i, index_t s0) { stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged); };
   const auto form_staged = [&](index_t i, index_t s0, const key_packer<C>& packer, key_range<C>& range) {
-    stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
     form_keys<C, C, false>(staged, N, staged + L, N, s0, chunk_at(s0), 0, paired, P + i * size, packer, range);
   };
   for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
     for (index_t i = 0; i < count; ++i) {
       if (!in_place) {
         if (rows.in_place()) rows.prefetch_into(i, s0 + column_chunk, s0 + 2 * column_chunk);
-        form_staged(i, s0, {ranges[i]}, ranges[i]);
+        stage(i, s0);
+        if (s0 == 0 && !paired) first[i] = first_key<C>::at(staged + L, p, tiles[i]);
+        form_staged(i, s0, key_packer<C>::of_ordinary(ranges[i], first[i]), ranges[i]);
         continue;
       }
       const index_t ahead = s0 + 2 * column_chunk <= p.Tk ? column_chunk : 0;
       rows.visit(i, s0, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
-        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), ahead, paired, P + i * size, {ranges[i]},
-                              ranges[i]);
+        form_keys<C, T, true>(v, v_step, k, k_step, s0, chunk_at(s0), ahead, paired, P + i * size,
+                              key_packer<C>::of_ordinary(ranges[i], first[i]), ranges[i]);
       });
     }
   }
   for (index_t i = 0; i < count; ++i) {
     C value_scales[L];
-    cs[i] = key_scale<C>(ranges[i], value_scales);
+    cs[i] = key_scale<C>(ranges[i], first[i], value_scales);
     const far_lanes<C> afar(p, tiles[i]);
     form_more(afar, value_scales, cs[i]);
     if (ordinary_scales(cs[i])) continue;
     ranges[i] = key_range<C>();
     afar.measure(ranges[i]);
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
-      stage_keys<C>(p, tiles[i], s0, s0 + chunk_at(s0), staged);
+      stage(i, s0);
       scan_keys<C>(staged, chunk_at(s0), ranges[i]);
     }
-    cs[i] = key_scale<C>(ranges[i], value_scales);
+    cs[i] = key_scale<C>(ranges[i], first[i], value_scales);
     form_more(afar, value_scales, cs[i]);
     key_range<C> known;
-    const key_packer<C> packer{known, load(cs[i].base), load(cs[i].exponent), load(value_scales)};
-    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) form_staged(i, s0, packer, known);
+    const auto packer = key_packer<C>::with(cs[i], load(value_scales));
+    for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {
+      stage(i, s0);
+      form_staged(i, s0, packer, known);
+    }
   }
 }
 

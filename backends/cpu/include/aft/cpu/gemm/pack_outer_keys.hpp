@@ -43,9 +43,12 @@ class outer_key_blocks {
       : p_(&p), count_(count), rows_(p, count, fill(count, tile_at)), in_place_(rows_.in_place() && !hides_keys(p)) {}
 
   /// The scales of the tiles, those that pack_keys finds. Reads all keys once, those of extraordinary size twice.
-  void measure(column_scale<C>* cs) {
+  void measure(bool paired, column_scale<C>* cs) {
     inplace_vector<key_range<C>, tuning<C>::wide_group> ranges(count_);
     C value_scales[L];
+    inplace_vector<first_key<C>, tuning<C>::wide_group> first(count_);
+    for (index_t i = 0; i < count_ && !paired; ++i)
+      first[i] = in_place_ ? first_of<C>(*p_, rows_, i, tiles_[i]) : first_key<C>(*p_, tiles_[i]);
     if (in_place_) {
       for_chunks(0, p_->Tk, [&](index_t i, index_t s, index_t n, index_t ahead) {
         rows_.visit(i, s, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
@@ -58,11 +61,11 @@ class outer_key_blocks {
         for_staged(i,
                    [&](const C* staged, index_t n) { measure_rows<C, C>(staged, N, staged + L, N, n, 0, ranges[i]); });
       }
-      cs[i] = key_scale<C>(ranges[i], value_scales);
+      cs[i] = key_scale<C>(ranges[i], first[i], value_scales);
       if (ordinary_scales(cs[i])) continue;
       ranges[i] = key_range<C>();
       for_staged(i, [&](const C* staged, index_t n) { scan_keys<C>(staged, n, ranges[i]); });
-      cs[i] = key_scale<C>(ranges[i], value_scales);
+      cs[i] = key_scale<C>(ranges[i], first[i], value_scales);
     }
   }
 
@@ -72,7 +75,7 @@ class outer_key_blocks {
     C staged[column_chunk * N];
     for_chunks(s0, s1, [&](index_t i, index_t s, index_t n, index_t ahead) {
       const vec<C> by = vec<C>(C(1)) / load(cs[i].inverse_scale);  // both powers of two
-      const key_packer<C> packer{none, load(cs[i].base), load(cs[i].exponent), by};
+      const auto packer = key_packer<C>::with(cs[i], by);
       if (in_place_) {
         rows_.visit(i, s, [&]<class T>(const T* v, index_t v_step, const T* k, index_t k_step) {
           form_keys<C, T, false, false>(v, v_step, k, k_step, s - s0, n, ahead, paired, P + i * size, packer, none);

@@ -49,7 +49,7 @@ struct query_scale {
     store(beyond, range.beyond);
     for (index_t l = 0; l < lanes<C>; ++l) {
       cs.base[l] = cs.floor[l] = cs.exponent[l] = C(0);
-      cs.inverse_scale[l] = cs.lift[l] = cs.unlift[l] = C(1);
+      cs.inverse_scale[l] = cs.unit[l] = cs.lift[l] = cs.unlift[l] = C(1);
       // Sums of 2^30 such terms, times averages as large, stay in range; and what was dropped, below 2^-125, stays
       // below 2^-40 max |g| when key_epilogue multiplies it by up to 2^40.
       // A fraction, see exp_weight, does not count.

@@ -20,12 +20,15 @@ struct kept_rows {
   index_t ld = 0, row = 0, column = 0;
 };
 
-/// What the weights of a panel's rows were divided by: exp(base) * 2^exponent. `outside` is the weight of bias 0, or 0
+/// What the weights of a panel's rows were divided by: exp(base) * 2^exponent and `unit`, the mantissa of the
+/// largest one, as the unit of a first_key is of a key's; per_unit is its inverse. `outside` is the weight of bias 0, or 0
 /// where no pair has it; `ends` those of the panel's tiles.
 template <class C>
 struct row_scale {
   C exponent[tuning<C>::MR];
   C base[tuning<C>::MR];
+  C unit[tuning<C>::MR];
+  C per_unit[tuning<C>::MR];
   C uniform[tuning<C>::MR];
   tile_edges edges;
   kept_rows<C> kept;  ///< where the plan keeps them
@@ -89,11 +92,11 @@ inline void find_tops(index_t rows, index_t n, const log_weights<C>& w, const ve
   for (index_t r = 0; r < rows; ++r) top[r] = largest_lane<C>(row_most(r));
 }
 
-/// panel[s][r] = exp(w[r][s] - base[r]) / 2^exponent[r] for s < steps, M entries a step; 0 for r >= rows. `paired`: of
-/// pairs of bfloat16. Reads rows up to a whole vector, or two.
+/// panel[s][r] = per_unit[r] exp(w[r][s] - base[r]) / 2^exponent[r] for s < steps, M entries a step; 0 for r >= rows.
+/// `paired`: of pairs of bfloat16. Reads rows up to a whole vector, or two.
 template <class C>
-inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, const C* base, const C* exponent,
-                         bool paired, C* panel) {
+inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, const row_scale<C>& scale, bool paired,
+                         C* panel) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::MR;
   if constexpr (turns_rows<C>) {
@@ -104,10 +107,10 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
         for (index_t l = 0; l < L; ++l) {
           const index_t r = first + l;
           block[l] = vec<C>(C(0));
-          if (r >= rows) continue;
-          const vec<C> origin(base[r]), shift(exponent[r]);
+          if (r >= M || r >= rows) continue;
+          const vec<C> origin(scale.base[r]), shift(scale.exponent[r]), per_unit(scale.per_unit[r]);
           const auto weights = [&](index_t at) {
-            return weight_scaled<C>(load(w.first + r * w.ld + at) - origin, shift);
+            return weight_scaled<C>(load(w.first + r * w.ld + at) - origin, shift) * per_unit;
           };
           if constexpr (has_bf16_dot<C>) {
             if (paired) {
@@ -125,10 +128,10 @@ inline void turn_weights(index_t rows, index_t steps, const log_weights<C>& w, c
     return;
   }
   for (index_t r = 0; r < rows; ++r) {
-    const vec<C> origin(base[r]), shift(exponent[r]);
+    const vec<C> origin(scale.base[r]), shift(scale.exponent[r]), per_unit(scale.per_unit[r]);
     for (index_t s = 0; s < steps; s += L) {
       C line[L];
-      store(line, weight_scaled<C>(load(w.first + r * w.ld + s) - origin, shift));
+      store(line, weight_scaled<C>(load(w.first + r * w.ld + s) - origin, shift) * per_unit);
       for (index_t i = s; i < steps && i < s + L; ++i) panel[i * M + r] = line[i - s];
     }
   }
@@ -157,15 +160,16 @@ struct row_tops {
   }
 };
 
-/// The scales that those ask for. `zero_uniform` says that pairs of bias 0 are summed apart, so they must be covered.
+/// The scales that those ask for; without `units` those are 1. `zero_uniform` says that pairs of bias 0 are summed
+/// apart, so they must be covered.
 template <class C>
-inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_uniform, row_scale<C>& scale) {
+inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_uniform, bool units, row_scale<C>& scale) {
   constexpr index_t L = lanes<C>;
   constexpr index_t M = tuning<C>::MR;
   constexpr index_t R = row_tops<C>::R;
   constexpr C inf = std::numeric_limits<C>::infinity();
   // Rows as lanes: what a row needs besides its weights is formed for a vector of rows.
-  C base[R], exponent[R], uniform[R];
+  C base[R], exponent[R], unit[R], per_unit[R], uniform[R];
   const vec<C> zero(C(0)), none(-inf), range(exp_constants<C>::range), lowest(exp_constants<C>::lowest);
   for (index_t r = 0; r < R; r += L) {
     const vec<C> t = load(tops.top + r);
@@ -175,12 +179,17 @@ inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_unifo
     const vec<C> shift = exponent_of<C>(xsimd::select(empty || beyond, zero, t));
     store(base + r, origin);
     store(exponent + r, shift);
-    store(uniform + r, weight_scaled<C>(zero - origin, shift));
+    const vec<C> one(C(1)), mantissa = units ? weight_unit<C>(t - origin) : one, by = one / mantissa;
+    store(unit + r, mantissa);
+    store(per_unit + r, by);
+    store(uniform + r, weight_scaled<C>(zero - origin, shift) * by);
   }
   scale.kept = {};
   for (index_t r = 0; r < M; ++r) {
     scale.base[r] = base[r];
     scale.exponent[r] = exponent[r];
+    scale.unit[r] = unit[r];
+    scale.per_unit[r] = per_unit[r];
     scale.uniform[r] = zero_uniform && r < rows ? uniform[r] : C(0);
   }
 }
@@ -189,19 +198,19 @@ inline void set_row_scale(index_t rows, const row_tops<C>& tops, bool zero_unifo
 /// panel[s / 2][row]. Rows are filled up with -inf to padded_weights(n, paired).
 template <class C>
 [[gnu::flatten]] inline void pack_weight_panel(index_t rows, index_t n, const log_weights<C>& w, bool zero_uniform,
-                                               bool paired, C* panel, row_scale<C>& scale) {
+                                               bool paired, bool units, C* panel, row_scale<C>& scale) {
   row_tops<C> tops;
   find_tops<C>(rows, padded_weights<C>(n, paired), w, vec<C>(zero_uniform ? C(0) : -std::numeric_limits<C>::infinity()),
                tops.top);
-  set_row_scale<C>(rows, tops, zero_uniform, scale);
-  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
+  set_row_scale<C>(rows, tops, zero_uniform, units, scale);
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale, paired, panel);
 }
 
 /// The same for a part of each row, whose scales are known.
 template <class C>
 [[gnu::flatten]] inline void pack_weight_part(index_t rows, index_t n, const log_weights<C>& w, bool paired, C* panel,
                                               const row_scale<C>& scale) {
-  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale.base, scale.exponent, paired, panel);
+  turn_weights<C>(rows, paired ? (n + 1) / 2 : n, w, scale, paired, panel);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -232,6 +232,13 @@ inline split_exp<C> exp_weight_whole(const vec<C>& x) {
   return e;
 }
 
+/// The mantissa of e^x, 1 where x is beyond the range or no number: see softmax/first_key.hpp.
+template <class C>
+inline vec<C> weight_unit(const vec<C>& x) {
+  const auto known = (xsimd::abs)(x) <= vec<C>(exp_constants<C>::range);
+  return exp_weight<C>(xsimd::select(known, x, vec<C>(C(0)))).mantissa;
+}
+
 /// exp_scaled in the arithmetic of exp_weight: e^x 2^-shift, exactly 0 below 2^-125 (2^-126 without it) and so for
 /// -inf; NaN stays NaN. `shift` is integral. Where the result is past every number it may be anything.
 template <class C>

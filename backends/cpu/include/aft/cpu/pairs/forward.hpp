@@ -39,6 +39,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
                            .windows = served,
                            .rows_kept = p.bias.kind == bias_kind::generated,
                            .rows_stored = any_weights.stores_rows(),
+                           .units = !multiplies_in_pairs<C>(p) || state.set,
                            .rows_made = any_weights.makes_rows()};
   const auto plan_fold = [&](int threads, scratch& from) {
     return fold_plan<C>(query_geometry(p), batch_items.count(), batch_items.tiles(), batch_items.run(), threads, traits,
@@ -99,7 +100,7 @@ inline void pair_forward(const problem& p, const row_state& state, const cpu& ex
         return [&, tile](index_t j) { return batch_items.tile(batch_item, tile + j); };
       };
       const auto measure = [&](index_t tile, index_t n, column_scale<C>* cs) {
-        outer_key_blocks<C>(p, n, tiles_from(tile)).measure(cs);
+        outer_key_blocks<C>(p, n, tiles_from(tile)).measure(plan.paired, cs);
       };
       const auto form = [&](index_t tile, index_t n, index_t s0, index_t s1, C* P, const column_scale<C>* cs) {
         outer_key_blocks<C>(p, n, tiles_from(tile)).form(cs, s0, s1, plan.paired, plan.column_size, P);

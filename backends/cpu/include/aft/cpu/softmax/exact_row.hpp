@@ -70,13 +70,22 @@ class exact_row_units {
     distant_ = xsimd::select((far_ > none) && !(near_ - far_ > nothing), vec<C>(C(1)), zero);
   }
 
-  exact_term<C> term(const vec<C>& key, const vec<C>& weight, const vec<C>& v, const vec_mask<C>& seen) const {
+  /// Where the fast path has units for keys and weights besides, see first_key, so has this. Terms get
+  /// theirs one by one, as those of bias 0 may be without.
+  void divide(const vec<C>& key_unit, const vec<C>& weight_unit) {
+    const vec<C> one(C(1));
+    per_key_ = one / key_unit;
+    unit_ = xsimd::select(is_distant(), one, key_unit * weight_unit);
+  }
+
+  exact_term<C> term(const vec<C>& key, const vec<C>& weight, const vec<C>& v, const vec_mask<C>& seen,
+                     const vec<C>& per_weight = vec<C>(C(1))) const {
     const vec<C> zero(C(0));
     const split_exp<C> ek = exp_weight_whole<C>(xsimd::select(within_range(key), key, zero));
     const split_exp<C> ew = exp_weight_whole<C>(xsimd::select(within_range(weight), weight, zero));
     exact_term<C> x;
-    x.factor = ew.mantissa;
-    x.mass = ek.mantissa * pow2<C>(((ek.exponent + ew.exponent) - top_) - guard_);
+    x.factor = ew.mantissa * per_weight;
+    x.mass = (ek.mantissa * per_key_) * pow2<C>(((ek.exponent + ew.exponent) - top_) - guard_);
     const auto within = within_range(key) && within_range(weight);
     x.mass = xsimd::select(within, x.mass, zero);
     if (const auto distant = is_distant(); xsimd::any(distant)) {
@@ -101,7 +110,7 @@ class exact_row_units {
     // NaN or +inf among what the row sees must come out as NaN, whatever the comparisons made of it.
     const vec<C> den = xsimd::select(tainted_ > zero, vec<C>(std::numeric_limits<C>::quiet_NaN()), sum.den);
     const auto empty = den == zero, number = den == den, distant = is_distant();
-    const vec<C> safe = xsimd::select(empty, one, den), ratio = sum.num / safe;
+    const vec<C> safe = xsimd::select(empty, one, den), ratio = sum.num / safe, whole = safe * unit_;
     // The average lies in the hull of the values; only where rounding carries it past the largest number is it put back
     // there, so that elsewhere the bits remain those of the fast path.
     const vec<C> average = ratio * inverse_scale_, size = largest_ * scale_;
@@ -109,8 +118,8 @@ class exact_row_units {
     const vec<C> hull = xsimd::select(ratio > zero, size, -size);
     const vec<C> exponent = xsimd::select(distant, guard_, top_ + guard_);
     const vec<C> base_hi = xsimd::select(distant, start_hi_, zero), base_lo = xsimd::select(distant, start_lo_, zero);
-    const vec<C> lse = xsimd::select(number, log_from_base<C>({base_hi, base_lo}, safe, exponent), den);
-    const split_exp<C> parts = split_number<C>(safe);
+    const vec<C> lse = xsimd::select(number, log_from_base<C>({base_hi, base_lo}, whole, exponent), den);
+    const split_exp<C> parts = split_number<C>(whole);
     store(out.average, xsimd::select(empty, zero, xsimd::select(over, hull * inverse_scale_, average)));
     store(out.num, xsimd::select(over, hull, sum.num));
     store(out.den, xsimd::select(over, one, safe));
@@ -136,6 +145,7 @@ class exact_row_units {
   vec<C> far_ = top_;           ///< of those beyond it
   vec<C> distant_ = start_lo_;
   vec<C> scale_ = start_lo_, inverse_scale_ = start_lo_, guard_ = start_lo_;
+  vec<C> per_key_ = vec<C>(C(1)), unit_ = per_key_;
 };
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

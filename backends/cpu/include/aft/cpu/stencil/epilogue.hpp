@@ -150,7 +150,7 @@ struct query_fold {
       auto proven = (usable && proven_average<C>(num, den, o, floor)) || idle;
       if (table.any_sharp) proven = proven && ((den >= load(enough)) || idle);
       if (wanted != query_results::averages) {
-        const vec<C> safe = xsimd::select((den >= vec<C>(k_::proof)) && (den <= largest), den, one);
+        const vec<C> safe = xsimd::select((den >= vec<C>(k_::proof)) && (den <= largest), den * load(cs.unit), one);
         store(out.lse + i * L, log_shifted<C>(safe, scaled));
         if (wanted == query_results::state) {
           const split_exp<C> parts = split_number<C>(safe);
@@ -172,7 +172,8 @@ struct query_fold {
   [[gnu::noinline, gnu::flatten]] bool saves_all(index_t rows, bool logs, Num num_of, Den den_of, gate_inputs<C> gates,
                                                  written_rows<C> ys, query_block<C>& out) const {
     constexpr index_t L = lanes<C>;
-    const vec<C> zero(C(0)), inverse_scale = load(cs.inverse_scale), scaled = load(cs.exponent) + load(table.exponent);
+    const vec<C> zero(C(0)), inverse_scale = load(cs.inverse_scale), unit = load(cs.unit);
+    const vec<C> scaled = load(cs.exponent) + load(table.exponent);
     proof_of_rows<C> proof(load(cs.floor));
     vec<C> size = zero;
     AFT_UNROLL(1)
@@ -182,7 +183,7 @@ struct query_fold {
       const vec<C> y_row = exp_minus_quotient<C>(num, den, exp_near<C, true>(q, zero)) * inverse_scale;
       put<C>(ys.row(i), y_row, ys.streamed);
       store(out.average + i * L, average);
-      if (logs) store(out.lse + i * L, log_shifted<C>(den, scaled));
+      if (logs) store(out.lse + i * L, log_shifted<C>(den * unit, scaled));
       proof.add(num, den, average);
       size = larger_size<C>(size, q);
     }
@@ -220,7 +221,7 @@ struct query_fold {
         continue;
       }
       if (!evaluated) {
-        exact_stencil_row<C>(p, shape, tile, table.logs, t, exact);
+        exact_stencil_row<C>(p, shape, tile, table.logs, load(cs.unit), t, exact);
         if (q != nullptr)
           store(gated, gated_average<C>(load(exact.num), load(exact.den), load(exact.inverse_scale), load(q)));
       }

@@ -48,10 +48,11 @@ inline void for_each_run(const stencil_shape& s, index_t t, const F& f) {
     }
 }
 
-/// AFT Eq. 6 without the gate for output t and all lanes of the tile. `logs` is the tile's filter, [tap][lane]. O(Tk).
+/// AFT Eq. 6 without the gate for output t and all lanes of the tile. `logs` is the tile's filter, [tap][lane], `unit`
+/// that of its keys. O(Tk).
 template <class C>
 inline void exact_stencil_row(const problem& p, const stencil_shape& shape, const lane_tile<C>& tile, const C* logs,
-                              index_t t, exact_row_result<C>& out) {
+                              const vec<C>& unit, index_t t, exact_row_result<C>& out) {
   constexpr index_t L = lanes<C>;
   constexpr index_t chunk = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -80,9 +81,10 @@ inline void exact_stencil_row(const problem& p, const stencil_shape& shape, cons
   const far_lanes<C> afar(p, tile);
   afar.show(units);
   units.settle();
+  units.divide(unit, vec<C>(C(1)));
 
   vec_sum<C> box = zero_sum<C>();
-  row_sum<C> rest = row_sum<C>::zero();
+  row_sum<C> rest;
   index_t outside = 0;
   visit([&](const vec<C>& key, const vec<C>& weight, const vec<C>& value, const vec_mask<C>& seen, bool in_box) {
     const exact_term<C> x = units.term(key, weight, value, seen);

@@ -7,6 +7,7 @@
 #include "../math/exp_weight.hpp"
 #include "../math/power_of_two.hpp"
 #include "../softmax/far_lanes.hpp"
+#include "../softmax/first_key.hpp"
 #include "../tensor/lane_rows.hpp"
 #include "../tensor/visible_keys.hpp"
 #include "tuning.hpp"
@@ -14,10 +15,11 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// What P = [exp(k) v 2^-.., exp(k) 2^-exponent] was scaled by, lane by lane.
+/// What P = [exp(k) v 2^-.., exp(k) 2^-exponent / unit] was scaled by, lane by lane.
 template <class C>
 struct column_scales {
   C exponent[lanes<C>];
+  C unit[lanes<C>];   ///< see first_key
   C scale[lanes<C>];  ///< power of two that takes the largest visible |v| near 1
   C inverse_scale[lanes<C>];
   C floor[lanes<C>];        ///< |num| / den below it proves nothing; 0 where all |v| are of one size
@@ -105,11 +107,11 @@ inline bool loses_keys(const column_scales<C>& cs, index_t lane, const C* weight
   return loses;
 }
 
-/// exp(key) 2^-exponent. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
+/// exp(key) 2^-exponent per_unit. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
 template <class C>
-inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent) {
+inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent, const vec<C>& per_unit) {
   return xsimd::select(key == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(-0.0)),
-                       weight_scaled<C>(key, exponent));
+                       weight_scaled<C>(key, exponent) * per_unit);
 }
 
 /// The first visible key of each lane of `weights`, two vectors a key. A key of another rank comes before all.
@@ -160,12 +162,12 @@ template <bool Measured, class C>
                                                           C* P, key_range<C>& range) {
   constexpr index_t L = lanes<C>;
   const vec<C> zero(C(0)), hidden(-std::numeric_limits<C>::infinity());
-  const vec<C> exponent = load(cs.exponent), by = load(cs.scale);
+  const vec<C> exponent = load(cs.exponent), by = load(cs.scale), per_unit = vec<C>(C(1)) / load(cs.unit);
   key_range<C> all = range;
   for (index_t s = 0; s < n; ++s, P += 2 * L, from.k += from.k_step, from.v += from.v_step) {
     const vec<C> key = load(from.k), value = load(from.v);
     if constexpr (Measured) all.add(key, value);
-    const vec<C> weight = staged_weight<C>(key, exponent);
+    const vec<C> weight = staged_weight<C>(key, exponent, per_unit);
     store(P, xsimd::select(key == hidden, zero, weight * (value * by)));
     store(P + L, weight);
   }
@@ -176,14 +178,18 @@ template <bool Measured, class C>
 template <class C>
 inline vec_sum<C> far_column(const far_lanes<C>& afar, const column_scales<C>& cs) {
   if (!afar.any) return zero_sum<C>();
-  const vec<C> weight = xsimd::select(afar.seen(), weight_scaled<C>(afar.key, load(cs.exponent)), vec<C>(C(0)));
+  const vec<C> zero(C(0)), per_unit = vec<C>(C(1)) / load(cs.unit);
+  const vec<C> weight =
+      xsimd::select(afar.seen(), weight_scaled<C>(afar.key, load(cs.exponent)) * per_unit, zero);
   return afar.times({weight * (afar.value * load(cs.scale)), weight});
 }
 
-/// weigh_columns for all keys, with the scales that they ask for.
+/// weigh_columns for all keys, with the scales that they ask for and the unit `unit`.
 template <class C>
 inline void fill_columns(const problem& p, const stencil_table<C>& table, const column_rows<C>& from,
-                         const far_lanes<C>& afar, lane_scaling scaling, C* P, column_scales<C>& cs) {
+                         const far_lanes<C>& afar, lane_scaling scaling, const vec<C>& unit, C* P,
+                         column_scales<C>& cs) {
+  store(cs.unit, unit);
   key_range<C> range;
   afar.measure(range);
   measure_columns<C>(from, p.Tk, range);
@@ -201,7 +207,8 @@ template <class C>
                                                                   column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   constexpr C inf = std::numeric_limits<C>::infinity();
-  const vec<C> zero(C(0));
+  const vec<C> zero(C(0)), unit = first_key<C>::at(from.k, p, tile).unit(), per_unit = vec<C>(C(1)) / unit;
+  store(cs.unit, unit);
   vec<C> top = afar.key;
   magnitudes<C> sizes;
   if (afar.any) sizes.add_any(afar.value);
@@ -209,7 +216,7 @@ template <class C>
     C* const at_key = P + s * 2 * L;
     const vec<C> key = load(from.k);
     const vec<C> value = xsimd::select(key == vec<C>(-inf), zero, load(from.v));
-    const vec<C> weight = staged_weight<C>(key, zero);
+    const vec<C> weight = staged_weight<C>(key, zero, per_unit);
     top = max_ignoring_nan<C>(top, key);
     sizes.add_any(value);
     store(at_key, weight * value);
@@ -220,7 +227,7 @@ template <class C>
     return;
   }
   stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
-  fill_columns<C>(p, table, column_rows<C>::staged(P), afar, lane_scaling::usual, P, cs);
+  fill_columns<C>(p, table, column_rows<C>::staged(P), afar, lane_scaling::usual, unit, P, cs);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl

@@ -109,7 +109,7 @@ class sequence_fold {
   far_lanes<C> afar(index_t j) const { return {p_, tiles_[j]}; }
   /// What outputs see besides, by the scales that are tried.
   void find_beyond() const {
-    for (index_t j = 0; j < count_; ++j) worker_.beyond[j] = {far_column<C>(afar(j), worker_.scales[j]), zero_sum<C>()};
+    for (index_t j = 0; j < count_; ++j) worker_.beyond[j] = row_sum<C>(far_column<C>(afar(j), worker_.scales[j]));
   }
   C* keys_of(index_t j) const { return worker_.P + j * worker_.apart; }
   row_sum<C>& after(index_t j, index_t i) const { return worker_.after[j * (worker_.blocks + 1) + i]; }
@@ -123,6 +123,7 @@ class sequence_fold {
   void try_scale_one() {
     for (index_t j = 0; j < count_; ++j) {
       store(worker_.scales[j].exponent, vec<C>(C(0)));
+      store(worker_.scales[j].unit, first_key<C>(p_, tiles_[j]).unit());
       store(worker_.scales[j].scale, vec<C>(C(1)));
       worker_.sizes[j] = key_range<C>();
       afar(j).measure(worker_.sizes[j]);
@@ -184,7 +185,7 @@ class sequence_fold {
     begin_ = end_ = 0;
     find_beyond();
     for (index_t j = 0; j < count_; ++j) {
-      worker_.before[j] = row_sum<C>::zero();
+      worker_.before[j] = row_sum<C>();
       const far_lanes<C> others = afar(j);
       for (index_t l = 0; l < lanes<C>; ++l) worker_.scales[j].first[l] = others.any && others.sees(l) ? 0 : p_.Tk;
     }

@@ -36,13 +36,17 @@ class window_key_packer final : public window_packer<C> {
         tile.base[l] = tile.exponent[l] = C(0);
         tile.by[l] = C(1);
       }
+      tile.first = in_place_ ? first_key<C>::at(this->lines().at(0, i, 0), p, tiles.at[i])
+                             : first_key<C>(p, tiles.at[i]);
+      tile.per_unit = vec<C>(C(1)) / tile.first.unit();
       far_lanes<C>(p, tiles.at[i]).measure(tile.range);
     }
   }
 
   void form(index_t i, index_t s0, index_t s1, C* P, bool measured) override {
     tile_state& tile = state(i);
-    const key_packer<C> packer{tile.range, load(tile.base), load(tile.exponent), load(tile.by)};
+    const key_packer<C> packer{tile.range, load(tile.base), load(tile.exponent), load(tile.by),
+                               tile.per_unit};
     C staged[most * N];
     const C *v = staged, *k = staged + L;
     index_t v_step = N, k_step = N, ahead = 0;
@@ -71,7 +75,7 @@ class window_key_packer final : public window_packer<C> {
   bool settled(index_t i, column_scale<C>& cs) override {
     tile_state& tile = state(i);
     const far_lanes<C> afar(*p_, tiles_->at[i]);
-    cs = key_scale<C>(tile.range, tile.by);
+    cs = key_scale<C>(tile.range, tile.first, tile.by);
     form_more(afar, tile.by, cs);
     const vec<C> zero(C(0));
     if (xsimd::all((load(cs.base) == zero) && (load(cs.exponent) == zero) && (load(tile.by) == vec<C>(C(1)))))
@@ -80,18 +84,21 @@ class window_key_packer final : public window_packer<C> {
     tile.range = key_range<C>();
     afar.measure(tile.range);
     for (index_t s = 0; s < p_->Tk; s += most) measure(i, s, s + most < p_->Tk ? s + most : p_->Tk);
-    cs = key_scale<C>(tile.range, tile.by);
+    cs = key_scale<C>(tile.range, tile.first, tile.by);
     form_more(afar, tile.by, cs);
     for (index_t l = 0; l < L; ++l) {
       tile.base[l] = cs.base[l];
       tile.exponent[l] = cs.exponent[l];
     }
+    tile.per_unit = vec<C>(C(1)) / load(cs.unit);
     return false;
   }
 
  private:
   struct tile_state {
     key_range<C> range;
+    first_key<C> first;
+    vec<C> per_unit;
     C base[L], exponent[L], by[L];
   };
   static_assert(sizeof(tile_state) <= sizeof(source_room<C>) && alignof(tile_state) <= alignof(source_room<C>));

@@ -156,8 +156,8 @@ void stencil_backward(const backward_problem& call, const cpu& exec) {
         const bool in_place = !hides_keys(p) && fields.k.whole() && fields.v.whole();
         C* const P = worker.forward.P;
         if (!in_place) stage_columns<C>(p, &tile, 1, 0, p.Tk, P, 0);
-        fill_columns<C>(p, table, in_place ? fields.columns() : column_rows<C>::staged(P), afar, lane_scaling::own, P,
-                        cs);
+        fill_columns<C>(p, table, in_place ? fields.columns() : column_rows<C>::staged(P), afar, lane_scaling::own,
+                        vec<C>(C(1)), P, cs);
         if (!saved) {
           rest.begin_with(far_column<C>(afar, cs));
           query_fold<C> fold(p, shape, table, tile, cs, worker.forward.P);

@@ -52,7 +52,7 @@ struct grouped_fold {
       C* const keys = grouped.keys + (i - head_group_first) * step;
       C* const dens = grouped.dens + (i - head_group_first) * step;
       for (index_t x = 0; x < 2; ++x)
-        stage_head_group_keys<C>(p, head_groups.tile(b + x, i), head_group_tables[i], keys + x * L,
+        stage_head_group_keys<C>(p, head_groups.tile(b + x, i), head_group_tables[i], true, keys + x * L,
                                  grouped.scales[(i - head_group_first) * 2 + x]);
       fold_grid<C>(shape, head_group_tables[i].weights, head_group_tables[i].outside, keys, rest, grouped.sums,
                    query_block<C>::most, [&](index_t t0, index_t t1) {

@@ -71,10 +71,11 @@ struct lane_spread {
   }
 };
 
-/// keys[s * 2 L + lane] = exp(k) 2^-exponent, -0 where hidden.
+/// keys[s * 2 L + lane] = exp(k) 2^-exponent, -0 where hidden; with `units` divided by that of the lane's first_key.
 template <class C>
 [[gnu::flatten]] inline void stage_head_group_keys(const problem& p, const lane_tile<C>& tile,
-                                                   const stencil_table<C>& table, C* keys, column_scales<C>& cs) {
+                                                   const stencil_table<C>& table, bool units, C* keys,
+                                                   column_scales<C>& cs) {
   constexpr index_t L = lanes<C>;
   constexpr index_t block = 32;
   constexpr C inf = std::numeric_limits<C>::infinity();
@@ -94,10 +95,12 @@ template <class C>
   }
   set_key_scales<C>(top, table, cs);
   store(cs.has_hidden, has_hidden);
-  const vec<C> exponent = load(cs.exponent);
+  const vec<C> one(C(1)), exponent = load(cs.exponent);
+  store(cs.unit, units ? first_key<C>(keys, 2 * L, p.Tk).unit() : one);
+  const vec<C> per_unit = one / load(cs.unit);
   for (index_t s = 0; s < p.Tk; ++s) {
     const vec<C> key = load(keys + s * 2 * L);
-    store(keys + s * 2 * L, staged_weight<C>(key, exponent));
+    store(keys + s * 2 * L, staged_weight<C>(key, exponent, per_unit));
   }
   find_first_keys<C>(keys, p.Tk, far_lanes<C>(), cs);
 }
@@ -150,6 +153,7 @@ template <class C>
     const column_scales<C>& of_head_group = of_head_groups[spread.tile[l] * apart];
     const index_t from = spread.at[l] % lanes<C>;
     cs.exponent[l] = of_head_group.exponent[from];
+    cs.unit[l] = of_head_group.unit[from];
     cs.usable[l] = of_head_group.usable[from];
     cs.empty[l] = of_head_group.empty[from];
     cs.first[l] = of_head_group.first[from];
