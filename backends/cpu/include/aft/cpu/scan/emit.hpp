@@ -8,37 +8,48 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's reference. num is also divided by
-/// 2^value_shift(peak), peak being the largest finite |v|, or some |v| where none of them is extreme.
+/// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's reference and, where its base is 0, in the unit of
+/// the first key, see first_key. num is also divided by 2^value_shift(peak), peak being the largest finite |v|, or some
+/// |v| where none of them is extreme.
 template <class C>
 struct fold_lanes {
-  static constexpr index_t arrays = 5;
+  static constexpr index_t arrays = 7;
   C* base = nullptr;
   C* exponent = nullptr;
   C* peak = nullptr;
   C* num = nullptr;
   C* den = nullptr;
+  C* key_unit = nullptr;
+  C* per_key_unit = nullptr;  ///< its inverse
 
   fold_lanes() = default;
-  fold_lanes(C* at, index_t width) { cut_arrays(at, width, {&base, &exponent, &peak, &num, &den}); }
+  fold_lanes(C* at, index_t width) {
+    cut_arrays(at, width, {&base, &exponent, &peak, &num, &den, &key_unit, &per_key_unit});
+  }
 
   reference<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
 
   void clear(index_t width) const {
-    for (index_t l = 0; l < width; ++l) {
-      base[l] = peak[l] = num[l] = den[l] = C(0);
-      exponent[l] = empty_exponent<C>;
+    const vec<C> zero(C(0)), one(C(1)), empty(empty_exponent<C>);
+    for (index_t l = 0; l < width; l += lanes<C>) {
+      for (C* const array : {base, peak, num, den}) store(array + l, zero);
+      store(exponent + l, empty);
+      set_unit(l, one, one);
     }
+  }
+  void set_unit(index_t l, const vec<C>& unit, const vec<C>& per_unit) const {
+    store(key_unit + l, unit);
+    store(per_key_unit + l, per_unit);
   }
 };
 
 /// How a chunk's own sums and those before it make a row: N = num num_unit + num_before, D likewise, and the average is
 /// unit N / D. Keeping the chunk in its own reference makes its sum the same whether or not the past is known yet. Its
 /// rows are in that reference too, num_unit and den_unit being 1, unless the past's lies far above it or either is
-/// special.
+/// special; and always in the chunk's key_unit.
 template <class C>
 struct fold_view {
-  static constexpr index_t arrays = 9;
+  static constexpr index_t arrays = 10;
   C* limit = nullptr;  ///< keys whose exp_steps are up to it, with ordinary values, need no change of reference
   C* num_unit = nullptr;
   C* den_unit = nullptr;
@@ -47,13 +58,15 @@ struct fold_view {
   C* base = nullptr;
   C* exponent = nullptr;
   C* unit = nullptr;
+  C* key_unit = nullptr;
   /// The same for nearest_keys, once a value has come that is neither 0 nor extreme, and if den_unit is 1.
   C* ordinary_size = nullptr;
 
   fold_view() = default;
   fold_view(C* at, index_t width) {
     cut_arrays(at, width,
-               {&limit, &num_unit, &den_unit, &num_before, &den_before, &base, &exponent, &unit, &ordinary_size});
+               {&limit, &num_unit, &den_unit, &num_before, &den_before, &base, &exponent, &unit, &key_unit,
+                &ordinary_size});
   }
 };
 
@@ -119,8 +132,14 @@ template <class C>
 inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk, index_t width) {
   for (index_t l = 0; l < width; l += lanes<C>) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
-    store(before.num + l, mul_add(load(chunk.num + l), j.num_second, load(before.num + l) * j.num_first));
-    store(before.den + l, mul_add(load(chunk.den + l), j.references.second, load(before.den + l) * j.references.first));
+    const auto first = load(before.exponent + l) == vec<C>(empty_exponent<C>);
+    const vec<C> own = load(chunk.key_unit + l), per_own = load(chunk.per_key_unit + l);
+    const vec<C> unit = xsimd::select(first, own, load(before.key_unit + l));
+    const vec<C> per_unit = xsimd::select(first, per_own, load(before.per_key_unit + l)), ratio = own * per_unit;
+    store(before.num + l, mul_add(load(chunk.num + l), j.num_second * ratio, load(before.num + l) * j.num_first));
+    store(before.den + l,
+          mul_add(load(chunk.den + l), j.references.second * ratio, load(before.den + l) * j.references.first));
+    before.set_unit(l, unit, per_unit);
     store(before.base + l, j.references.common.base);
     store(before.exponent + l, j.references.common.exponent);
     store(before.peak + l, j.peak);
@@ -150,14 +169,16 @@ inline void update_view(const fold_lanes<C>& chunk, const fold_lanes<C>& before,
   if constexpr (Emit) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
     special = special | differs<C>(j.shift, zero) | differs<C>(j.references.common.base, zero);
+    const vec<C> ratio = load(before.key_unit + l) * load(chunk.per_key_unit + l);
     const vec<C> above = j.references.common.exponent - f.exponent;
     const vec<C> most(lowers ? C(highest_past) : C(0));
     const vec<C> down = xsimd::select(special | (above > most), zero, above);
     unit = times_pow2<C>(j.references.second, down);
     store(view.num_unit + l, times_pow2<C>(j.num_second, down));
     store(view.den_unit + l, unit);
-    store(view.num_before + l, load(before.num + l) * times_pow2<C>(j.num_first, down));
-    store(view.den_before + l, load(before.den + l) * times_pow2<C>(j.references.first, down));
+    store(view.num_before + l, load(before.num + l) * (times_pow2<C>(j.num_first, down) * ratio));
+    store(view.den_before + l, load(before.den + l) * (times_pow2<C>(j.references.first, down) * ratio));
+    store(view.key_unit + l, load(chunk.key_unit + l));
     store(view.base + l, j.references.common.base);
     store(view.exponent + l, j.references.common.exponent - down);
     store(view.unit + l, pow2<C>(j.shift));
@@ -174,6 +195,7 @@ struct fold_job {
   fold_view<C> view;
   scan_rows<C, T> out;
   bool uncached = false;  ///< the arrays are in memory, not in a cache
+  bool units = false;     ///< some key_unit of the chunk is not 1
   /// The past is brought down to the chunk's reference. Not where lanes of one vector may be of several batch elements:
   /// rows without a key of their own then pass through the fold, alone they do not, and sums of subnormal numbers would
   /// differ by their unit.
@@ -191,9 +213,10 @@ struct fold_past {
 /// e^-lse of row r, column i of the segment, where it is wanted.
 template <class C, class T>
 inline void emit_weight(const scan_rows<C, T>& out, const fold_view<C>& view, index_t l, index_t i, index_t r,
-                        const vec<C>& inverse) {
+                        const vec<C>& den) {
   if (out.inverse.data == nullptr) return;
-  store(out.inverse.row(r) + i, inverse);
+  const vec<C> zero(C(0)), inverse = vec<C>(C(1)) / (den * load(view.key_unit + l));
+  store(out.inverse.row(r) + i, xsimd::select(den == zero, zero, inverse));
   store(out.power.row(r) + i, -load(view.exponent + l));
   store(out.base.row(r) + i, -load(view.base + l));
 }
@@ -208,8 +231,9 @@ inline void emit_ordinary(const scan_rows<C, T>& out, const fold_view<C>& view, 
     put_row<C>(out.y.row(r) + i, sigmoid_quotient<C>(n, d, load_as<C>(out.q.row(r) + i)), out.streamed);
   if (out.average.data != nullptr) store(out.average.row(r) + i, n / d);
   if (out.lse.data != nullptr)
-    store(out.lse.row(r) + i, load(view.base + l) + log_shifted<C>(d, load(view.exponent + l)));
-  emit_weight<C>(out, view, l, i, r, vec<C>(C(1)) / d);
+    store(out.lse.row(r) + i,
+          load(view.base + l) + log_shifted<C>(d * load(view.key_unit + l), load(view.exponent + l)));
+  emit_weight<C>(out, view, l, i, r, d);
 }
 
 /// The same for any lanes, with the same bits.
@@ -242,10 +266,10 @@ inline void emit_any(const fold_job<C, T>& job, index_t l, index_t i, index_t r,
   }
   if (out.average.data != nullptr) store(out.average.row(r) + i, o);
   if (out.lse.data != nullptr) {
-    const vec<C> lse = load(view.base + l) + log_shifted<C>(d, load(view.exponent + l));
+    const vec<C> lse = load(view.base + l) + log_shifted<C>(d * load(view.key_unit + l), load(view.exponent + l));
     store(out.lse.row(r) + i, xsimd::select(none, vec<C>(-std::numeric_limits<C>::infinity()), lse));
   }
-  emit_weight<C>(out, view, l, i, r, xsimd::select(none, zero, one / d));
+  emit_weight<C>(out, view, l, i, r, d);
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -59,7 +59,8 @@ inline void end_sums(const problem& p, const column_block& x, const fold_lanes<C
     if (l % lanes<C> == 0) store(shifts, value_shift<C>(load(from.peak + l)));
     const index_t channel = x.first + l, key = channel / group;
     const bool none = from.den[l] == C(0);
-    const double num = static_cast<double>(from.num[l]), sum = static_cast<double>(from.den[l]);
+    const double unit = static_cast<double>(from.key_unit[l]);
+    const double num = static_cast<double>(from.num[l]) * unit, sum = static_cast<double>(from.den[l]) * unit;
     if (channel % group == 0) {
       double &max = p.afar.max[key], &den = p.afar.den[key];
       int more = 0;

@@ -28,6 +28,66 @@ template <class C>
   for (index_t l = x.count; l < width; ++l) peaks[l] = C(1);
 }
 
+/// Finds the units of a chunk's lanes, row by row: a lane that has none is marked by 0, and beside it stands the first key
+/// that was not hidden, or -inf. Rows of a causal call see that key whatever follows. Others can do without where the next
+/// one differs: weights that differ are not rounded in one direction, and keys alone are summed 0.05 to 0.1 slower with
+/// a unit. True once all lanes are settled.
+template <class C>
+[[gnu::flatten]] inline bool enter_units(const fold_lanes<C>& chunk, const segment& x, const panel<C>& keys,
+                                         bool causal) {
+  const vec<C> zero(C(0)), one(C(1)), hidden(-std::numeric_limits<C>::infinity());
+  auto all = zero == zero;
+  for (index_t i = 0; i < x.width; i += lanes<C>) {
+    const index_t l = x.lane + i;
+    const vec<C> key = load(keys.data + i), unit = load(chunk.key_unit + l), first = load(chunk.per_key_unit + l);
+    const auto seen = (unit == zero) & differs<C>(key, hidden), fresh = seen & (first == hidden);
+    vec<C> found = unit;
+    if (causal) {
+      found = xsimd::select(fresh, weight_unit<C>(key), unit);
+    } else {
+      const auto next = seen & !fresh, equal = next & (key == first);
+      found = xsimd::select(next, one, unit);
+      if (xsimd::any(equal)) found = xsimd::select(equal, weight_unit<C>(key), found);
+    }
+    all = all & differs<C>(found, zero);
+    chunk.set_unit(l, found, xsimd::select(fresh, key, first));
+  }
+  return xsimd::all(all);
+}
+/// Whether no lane of a call that is not causal needs a unit, as the first two keys of a chunk tell: most chunks.
+template <class C>
+[[gnu::flatten]] inline bool needs_no_units(const segment& x, const panel<C>& keys) {
+  const vec<C> hidden(-std::numeric_limits<C>::infinity());
+  const C *const first = keys.row(0), *const second = keys.row(1);
+  auto all = hidden == hidden;
+  for (index_t i = 0; i + lanes<C> <= x.count; i += lanes<C>) {
+    const vec<C> a = load(first + i), b = load(second + i);
+    all = all & (a != b) & (a != hidden) & (b != hidden);
+  }
+  for (index_t i = x.count / lanes<C> * lanes<C>; i < x.count; ++i)
+    if (first[i] == second[i] || !std::isfinite(first[i]) || !std::isfinite(second[i])) return false;
+  return xsimd::all(all);
+}
+/// Begins or ends the search for them; the end tells whether some is not 1.
+template <class C>
+inline void begin_units(const fold_lanes<C>& chunk, const segment& x) {
+  const vec<C> none(-std::numeric_limits<C>::infinity());
+  for (index_t l = x.lane; l < x.lane + x.width; l += lanes<C>) chunk.set_unit(l, vec<C>(C(0)), none);
+  for (index_t l = x.count; l < x.width; ++l) chunk.key_unit[x.lane + l] = C(1);
+}
+template <class C>
+inline bool end_units(const fold_lanes<C>& chunk, const segment& x) {
+  const vec<C> zero(C(0)), one(C(1));
+  bool any = false;
+  for (index_t l = x.lane; l < x.lane + x.width; l += lanes<C>) {
+    const vec<C> found = load(chunk.key_unit + l), unit = xsimd::select(found == zero, one, found);
+    const bool ones = xsimd::all(unit == one);
+    chunk.set_unit(l, unit, ones ? one : one / unit);
+    any = any || !ones;
+  }
+  return any;
+}
+
 /// One key of any kind: hidden, out of range, above the maximum, with an extreme value. A lane gets the bits here that
 /// fold_columns gives it, so its result does not depend on what its neighbours need.
 template <class C, emission What, class T>
@@ -53,7 +113,8 @@ template <class C, emission What, class T>
   next.exponent = xsimd::select(clamped > highest_key<C>(f.exponent),
                                 exponent_of<C>(clamped) + vec<C>(scan_tuning<C>::slack), f.exponent);
   vec<C> scale = times_pow2<C>(one, f.exponent - next.exponent);
-  vec<C> weight = times_pow2<C>(e.mantissa, e.exponent - next.exponent);
+  const vec<C> unit = load(chunk.key_unit + l);
+  vec<C> weight = times_pow2<C>(e.mantissa * load(chunk.per_key_unit + l), e.exponent - next.exponent);
 
   const auto wide = differs<C>(f.base, zero);
   const auto distant = (!hidden) & (wide | ((xsimd::abs)(x) > vec<C>(exp_constants<C>::range)));
@@ -62,7 +123,10 @@ template <class C, emission What, class T>
     // k = +inf has no finite maximum to subtract: inf - inf.
     const auto endless = x == vec<C>(std::numeric_limits<C>::infinity());
     weight = xsimd::select(distant, xsimd::select(endless, x - x, j.second), xsimd::select(wide, zero, weight));
-    scale = xsimd::select(distant, j.first, xsimd::select(wide, one, scale));
+    // Weights e^(k - base) have no unit, and so their sums have none.
+    scale = xsimd::select(distant, j.first * unit, xsimd::select(wide, one, scale));
+    const auto without = distant | wide;
+    chunk.set_unit(l, xsimd::select(without, one, unit), xsimd::select(without, one, load(chunk.per_key_unit + l)));
     next.base = xsimd::select(distant, j.common.base, f.base);
     next.exponent = xsimd::select(distant, j.common.exponent, xsimd::select(wide, f.exponent, next.exponent));
   }
@@ -110,7 +174,7 @@ template <class C, emission What, reach Reach, index_t rows, class T>
   const panel<T> all_keys = in.keys, all_values = in.values;
   const scan_rows<C, T> out = in.out;
   const index_t lane = x.lane, width = x.width, turn = turn_of<C>(x.width, job.uncached);
-  const bool uncached = job.uncached;
+  const bool uncached = job.uncached, units = job.units;
   const bool streamed = out.streamed, prefetched = out.prefetched;
   const vec<C> low(scan_tuning<C>::value_low);
   const vec<C> high(scan_tuning<C>::value_high);
@@ -158,12 +222,16 @@ template <class C, emission What, reach Reach, index_t rows, class T>
       }
       const auto within = (size <= load(view.ordinary_size + l)) & (size_q <= near_q) & (peak <= high);
       // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
-      const vec<C> exponent = load(chunk.exponent + l);
+      const vec<C> exponent = load(chunk.exponent + l), per_unit = load(chunk.per_key_unit + l);
       vec<C> weight[rows], exp_minus[rows];
       if constexpr (Reach == reach::ordinary) {
         if (!xsimd::all(within)) return {at.r, i};
         AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
+        if (units) {
+          AFT_UNROLL(4)
+          for (index_t r = 0; r < rows; ++r) weight[r] = weight[r] * per_unit;
+        }
         AFT_UNROLL(4)
         for (index_t r = 0; gated && r < rows; ++r) exp_minus[r] = exp_near<C, true>(queries[r], zero);
       } else {
@@ -184,7 +252,7 @@ template <class C, emission What, reach Reach, index_t rows, class T>
         AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           const split_exp<C> e = exp_weight<C>(k[r]);
-          weight[r] = times_pow2<C>(e.mantissa, e.exponent - exponent);
+          weight[r] = times_pow2<C>(e.mantissa * per_unit, e.exponent - exponent);
         }
         AFT_UNROLL(4)
         for (index_t r = 0; gated && r < rows; ++r) exp_minus[r] = quotient_exp_minus<C>(queries[r]);

@@ -77,12 +77,13 @@ class key_scan {
                              const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     constexpr bool wanted = what != emission::nothing;
-    fold_job<C> job{workspace.chunk, workspace.before, workspace.view, {}, uncached_, lowers()};
+    fold_job<C> job{workspace.chunk, workspace.before, workspace.view, {}, uncached_, false, lowers()};
     job.chunk.clear(padded(x));
     if (s0 < s1) {
       plan_.for_segments(x, [&](const segment& part) {
         enter_references<C>(job.chunk, part, read_keys(part, s0, 1, workspace.keys),
                             read_values(part, s0, 1, workspace));
+        job.units = find_units(part, s0, s1, workspace, job.chunk) || job.units;
       });
     }
     start<wanted>(x, job);
@@ -124,8 +125,10 @@ class key_scan {
   /// The row that sees exactly the keys of workspace.before, at lane positions of `out`. Changes workspace.chunk.
   AFT_COMPILE_ONCE void last_row(const column_block& x, const key_workspace<C>& workspace,
                                  const scan_rows<C>& out) const {
-    const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, uncached_, lowers()};
+    const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, uncached_, false, lowers()};
     job.chunk.clear(padded(x));
+    for (index_t l = 0; l < padded(x); l += lanes<C>)
+      job.chunk.set_unit(l, load(workspace.before.key_unit + l), load(workspace.before.per_key_unit + l));
     start<true>(x, job);
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
   }
@@ -169,7 +172,7 @@ class key_scan {
           !rows_to->template lies_as<T>(x))
         return false;
       constexpr emission what = Emitter::what;
-      fold_job<C, T> job{wide->chunk, wide->before, wide->view, {}, wide->uncached, wide->lowers};
+      fold_job<C, T> job{wide->chunk, wide->before, wide->view, {}, wide->uncached, wide->units, wide->lowers};
       fold_inputs<C, T> in{keys->template in_place<T>(x, s0), keys->v_.template in_place<T>(x, s0), {}};
       if constexpr (what != emission::nothing) in.out = rows_to->template rows_as<T>(x, s0);
       scan_panels<C, what, scan_tuning<C>::rows>(job, x, in, s1 - s0);
@@ -184,6 +187,16 @@ class key_scan {
   bool as_stored() const { return p_.mask == nullptr && (p_.lengths.data == nullptr || !plan_.packed()); }
 
   bool lowers() const { return p_.d >= lanes<C>; }
+
+  /// Whether some key_unit of keys [s0, s1) is not 1.
+  bool find_units(const segment& x, index_t s0, index_t s1, const key_workspace<C>& workspace,
+                  const fold_lanes<C>& chunk) const {
+    if (!p_.causal && (s1 - s0 == 1 || needs_no_units<C>(x, read_keys(x, s0, 2, workspace.keys)))) return false;
+    begin_units<C>(chunk, x);
+    for (index_t s = s0; s < s1; ++s)
+      if (enter_units<C>(chunk, x, read_keys(x, s, 1, workspace.keys), p_.causal)) break;
+    return end_units<C>(chunk, x);
+  }
 
   template <bool Emit>
   void start(const column_block& x, const fold_job<C>& job) const {
