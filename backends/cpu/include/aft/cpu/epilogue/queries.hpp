@@ -88,7 +88,8 @@ template <bool saves, class C, class T, class Sums>
           const vec<C> average = (num / den) * inverse_scale;
           if (out.average.to != nullptr) put(out.average.row(r), average, out.average.streamed);
           if (out.lse.to != nullptr)
-            put(out.lse.row(r), log_shifted<C>(den * (unit * vec<C>(rs.unit[r])), exponent + vec<C>(rs.exponent[r])), out.lse.streamed);
+            put(out.lse.row(r), log_shifted<C>(den * (unit * vec<C>(rs.unit[r])), exponent + vec<C>(rs.exponent[r])),
+                out.lse.streamed);
           proof.add(num, den, average);
         }
       });
@@ -207,8 +208,7 @@ template <class C>
       C flag[L];
       store(flag, xsimd::select(proven, one, zero));
       exact_row_result<C> exact;
-      exact_row<C>(p, plan.g, weights.beside(rs.kept, false), tile, r0 + r, plan.paired, rs.edges, rs.unit[r],
-                   exact);
+      exact_row<C>(p, plan.g, weights.beside(rs.kept, false), tile, r0 + r, plan.paired, rs.edges, rs.unit[r], exact);
       for (index_t l = 0; l < tile.count; ++l) {
         if (flag[l] != C(0)) continue;
         average[r * L + l] = exact.average[l];

@@ -21,8 +21,8 @@ struct kept_rows {
 };
 
 /// What the weights of a panel's rows were divided by: exp(base) * 2^exponent and `unit`, the mantissa of the
-/// largest one, as the unit of a first_key is of a key's; per_unit is its inverse. `outside` is the weight of bias 0, or 0
-/// where no pair has it; `ends` those of the panel's tiles.
+/// largest one, as the unit of a first_key is of a key's; per_unit is its inverse. `outside` is the weight of bias 0,
+/// or 0 where no pair has it; `ends` those of the panel's tiles.
 template <class C>
 struct row_scale {
   C exponent[tuning<C>::MR];

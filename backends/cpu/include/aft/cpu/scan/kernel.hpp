@@ -2,6 +2,8 @@
 /// @file scan/kernel.hpp  The kernel of the scan: keys into num and den, and the average of every row that passes.
 #pragma once
 
+#include <cmath>
+
 #include "emit.hpp"
 
 namespace aft::inline AFT_ISA::cpu_impl::scan {
@@ -28,10 +30,10 @@ template <class C>
   for (index_t l = x.count; l < width; ++l) peaks[l] = C(1);
 }
 
-/// Finds the units of a chunk's lanes, row by row: a lane that has none is marked by 0, and beside it stands the first key
-/// that was not hidden, or -inf. Rows of a causal call see that key whatever follows. Others can do without where the next
-/// one differs: weights that differ are not rounded in one direction, and keys alone are summed 0.05 to 0.1 slower with
-/// a unit. True once all lanes are settled.
+/// Finds the units of a chunk's lanes, row by row: a lane that has none is marked by 0, and beside it stands the first
+/// key that was not hidden, or -inf. Rows of a causal call see that key whatever follows. Others can do without where
+/// the next one differs: weights that differ are not rounded in one direction, and keys alone are summed 0.05 to 0.1
+/// slower with a unit. True once all lanes are settled.
 template <class C>
 [[gnu::flatten]] inline bool enter_units(const fold_lanes<C>& chunk, const segment& x, const panel<C>& keys,
                                          bool causal) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file softmax/first_key.hpp  The key by whose weight those of a lane are divided, so that sums of many equal ones are
-/// exact.
+/// @file softmax/first_key.hpp  The key by whose weight those of a lane are divided, so that sums of many equal ones
+/// are exact.
 #pragma once
 
 #include <limits>
@@ -10,8 +10,8 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// The first key of each lane that is not hidden, -inf where there is none, and the unit of its lane: the mantissa of its
-/// weight, by whose inverse all weights are multiplied.
+/// The first key of each lane that is not hidden, -inf where there is none, and the unit of its lane: the mantissa of
+/// its weight, by whose inverse all weights are multiplied.
 ///
 /// Sums of many equal weights with all their digits are rounded in one direction by every addition: 1000 keys of one
 /// value, the bias of a projection that is still 0, cost an average 63 units in the last place. In this unit their
@@ -52,9 +52,7 @@ class first_key {
   }
 
  private:
-  static vec_mask<C> seen(const vec<C>& key) {
-    return differs<C>(key, vec<C>(-std::numeric_limits<C>::infinity()));
-  }
+  static vec_mask<C> seen(const vec<C>& key) { return differs<C>(key, vec<C>(-std::numeric_limits<C>::infinity())); }
   void add(const vec<C>& key) { key_ = xsimd::select(seen(key_), key_, key); }
 
   vec<C> key_ = vec<C>(-std::numeric_limits<C>::infinity()), unit_ = vec<C>(C(1));

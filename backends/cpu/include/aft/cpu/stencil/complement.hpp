@@ -7,9 +7,9 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// A sum of columns on its way. Columns are joined in groups and these in groups again: the rounding is that of a group,
-/// of as many groups and of what is left, not of all columns. A plain sum was seen to be 9 units off on 104 positions,
-/// 100 on 3000, and one of groups 13 on 6000.
+/// A sum of columns on its way. Columns are joined in groups and these in groups again: the rounding is that of a
+/// group, of as many groups and of what is left, not of all columns. A plain sum was seen to be 9 units off on 104
+/// positions, 100 on 3000, and one of groups 13 on 6000.
 template <class C>
 class row_sum {
  public:

@@ -107,7 +107,8 @@ inline bool loses_keys(const column_scales<C>& cs, index_t lane, const C* weight
   return loses;
 }
 
-/// exp(key) 2^-exponent per_unit. A hidden key gives -0: nothing to a sum, but told apart from a weight that underflowed.
+/// exp(key) 2^-exponent per_unit. A hidden key gives -0: nothing to a sum, but told apart from a weight that
+/// underflowed.
 template <class C>
 inline vec<C> staged_weight(const vec<C>& key, const vec<C>& exponent, const vec<C>& per_unit) {
   return xsimd::select(key == vec<C>(-std::numeric_limits<C>::infinity()), vec<C>(C(-0.0)),
@@ -179,8 +180,7 @@ template <class C>
 inline vec_sum<C> far_column(const far_lanes<C>& afar, const column_scales<C>& cs) {
   if (!afar.any) return zero_sum<C>();
   const vec<C> zero(C(0)), per_unit = vec<C>(C(1)) / load(cs.unit);
-  const vec<C> weight =
-      xsimd::select(afar.seen(), weight_scaled<C>(afar.key, load(cs.exponent)) * per_unit, zero);
+  const vec<C> weight = xsimd::select(afar.seen(), weight_scaled<C>(afar.key, load(cs.exponent)) * per_unit, zero);
   return afar.times({weight * (afar.value * load(cs.scale)), weight});
 }
 

@@ -36,8 +36,8 @@ class window_key_packer final : public window_packer<C> {
         tile.base[l] = tile.exponent[l] = C(0);
         tile.by[l] = C(1);
       }
-      tile.first = in_place_ ? first_key<C>::at(this->lines().at(0, i, 0), p, tiles.at[i])
-                             : first_key<C>(p, tiles.at[i]);
+      tile.first = in_place_ && p.Tk > 0 ? first_key<C>::at(this->lines().at(0, i, 0), p, tiles.at[i])
+                                         : first_key<C>(p, tiles.at[i]);
       tile.per_unit = vec<C>(C(1)) / tile.first.unit();
       far_lanes<C>(p, tiles.at[i]).measure(tile.range);
     }
@@ -45,8 +45,7 @@ class window_key_packer final : public window_packer<C> {
 
   void form(index_t i, index_t s0, index_t s1, C* P, bool measured) override {
     tile_state& tile = state(i);
-    const key_packer<C> packer{tile.range, load(tile.base), load(tile.exponent), load(tile.by),
-                               tile.per_unit};
+    const key_packer<C> packer{tile.range, load(tile.base), load(tile.exponent), load(tile.by), tile.per_unit};
     C staged[most * N];
     const C *v = staged, *k = staged + L;
     index_t v_step = N, k_step = N, ahead = 0;

@@ -37,8 +37,7 @@ struct grouped_gradients {
     for (index_t i = 0; i < segment.head_group_tiles(); ++i)
       for (index_t x = 0; x < n; ++x)
         stage_head_group_keys<C>(p, head_group_tile(b + x, i), head_group_tables[i], false,
-                                 own.keys + i * own.step + x * L,
-                                 own.scales[2 * i + x]);
+                                 own.keys + i * own.step + x * L, own.scales[2 * i + x]);
     const stencil_item here{b, segment.first, segment.last}, next{next_b, segment.first, segment.last};
     const index_t together = tile_group<C>(p.Tq, 12, tuning_stencil<C>::prefetched);
     for (index_t i = segment.first; i < segment.last; ++i)
