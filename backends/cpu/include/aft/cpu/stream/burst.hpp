@@ -39,7 +39,7 @@ struct burst {
 };
 
 /// Of a slot's fold the arrays that a position needs; the first two after the reference change.
-inline constexpr index_t fold_in_use = rest_den + 1;
+inline constexpr index_t fold_in_use = per_key_unit + 1;
 /// Rows for which a vector of the fold stays in registers.
 inline constexpr index_t rows_of_fold = 4;
 

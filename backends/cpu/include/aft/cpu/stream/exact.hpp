@@ -60,8 +60,9 @@ AFT_COMPILE_ONCE inline exact_result<C> exact_lane(const slot_arrays<C>& slot, i
       of_fold = exact_logit::sum(r.base, r.exponent * ln2_hi);
       of_fold.lo += r.exponent * (ln2_lo * 0.5);
       shift = lane.shift();
-      fold_num = static_cast<double>(lane.total_num());
-      fold_den = static_cast<double>(lane.total_den());
+      const double unit = static_cast<double>(lane.unit());
+      fold_num = static_cast<double>(lane.total_num()) * unit;
+      fold_den = static_cast<double>(lane.total_den()) * unit;
       if (!(fold_den < inf)) tainted = true;
       const double average = std::ldexp(fold_num / fold_den, shift);
       see(of_fold, std::isfinite(fold_num) ? std::min((std::abs)(average), std::numeric_limits<double>::max()) : inf);

@@ -7,7 +7,8 @@
 /// is then 0.7 or more, so that no term which counts is lost. The last
 /// positions are summed apart from whole blocks of 128 and from blocks of
 /// those: a single sum of 10^6 positions would be off by as many roundings,
-/// where this one has three times 128. Keys beyond +-1024 and values beyond
+/// where this one has three times 128. Weights are in the unit of the first
+/// key, see first_key, so that sums of equal keys are exact. Keys beyond +-1024 and values beyond
 /// 2^+-60 go lane by lane in double, with a reference e^base and values divided
 /// by a power of two.
 ///
@@ -57,6 +58,8 @@ class fold_lane {
       shift_ = static_cast<int>(at(value_shift));
     } else if (!empty_) {
       reference_.exponent = static_cast<double>(mark);
+      unit_ = at(key_unit);
+      per_unit_ = at(per_key_unit);
     }
   }
 
@@ -65,6 +68,8 @@ class fold_lane {
   int shift() const { return shift_; }
   C total_num() const { return at(num) + at(rest_num); }
   C total_den() const { return at(den) + at(rest_den); }
+  /// What both are to be multiplied by.
+  C unit() const { return unit_; }
 
   /// One more position.
   void add(C key, C value) {
@@ -72,7 +77,7 @@ class fold_lane {
     if (empty_) {
       for (index_t i = num; i <= value_shift; ++i) at(i) = C(0);
       empty_ = false;
-      if (std::isfinite(key)) reference_ = lane_reference::at(static_cast<double>(key));
+      if (std::isfinite(key)) begin(key);
     }
     if (!std::isfinite(key)) {
       at(num) = at(den) = std::numeric_limits<C>::quiet_NaN();
@@ -82,12 +87,13 @@ class fold_lane {
     if (reference_.above(k) > most_above) {
       const lane_reference higher = lane_reference::at(k);
       const double factor = reference_.factor_to(higher);
-      for (index_t i = num; i <= far_den; ++i) at(i) = static_cast<C>(static_cast<double>(at(i)) * factor);
+      for (const index_t i : fold_sums) at(i) = static_cast<C>(static_cast<double>(at(i)) * factor);
       reference_ = higher;
     }
     if (std::isfinite(value) && value != C(0)) fit((std::abs)(static_cast<double>(value)));
+    if (is_special()) forget_unit();
     const double z = reference_.above(k);
-    const C term = z < -800 ? C(0) : static_cast<C>(std::exp(z));
+    const C term = z < -800 ? C(0) : static_cast<C>(std::exp(z)) * per_unit_;
     at(num) += term * static_cast<C>(std::ldexp(static_cast<double>(value), -shift_));
     at(den) += term;
     write_back();
@@ -97,6 +103,22 @@ class fold_lane {
   static constexpr double most_above = 11.09;  // 16 ln 2
 
   C& at(index_t array) const { return slot_.fold(array)[c_]; }
+  bool is_special() const { return reference_.base != 0 || shift_ != 0; }
+
+  /// The first key sets the reference and the unit.
+  void begin(C key) {
+    reference_ = lane_reference::at(static_cast<double>(key));
+    if (reference_.base != 0) return;
+    C mantissa[lanes<C>];
+    store(mantissa, exp_split<C>(vec<C>(key)).mantissa);
+    unit_ = mantissa[0];
+    per_unit_ = C(1) / unit_;
+  }
+  void forget_unit() {
+    if (unit_ != C(1))
+      for (const index_t i : fold_sums) at(i) *= unit_;
+    unit_ = per_unit_ = C(1);
+  }
 
   /// Makes room for a value of this size: values are divided by the power of
   /// two of the largest one that was not near.
@@ -106,15 +128,20 @@ class fold_lane {
     if (!(scaled > near_numbers<double>::most || (scaled < near_numbers<double>::least && nothing_yet))) return;
     const bool is_near = size >= near_numbers<double>::least && size <= near_numbers<double>::most;
     const int shift = is_near ? 0 : std::ilogb(size);
-    for (index_t i = num; i <= far_den; i += 2)
+    for (const index_t i : {num, rest_num, block_num, far_num})
       at(i) = static_cast<C>(std::ldexp(static_cast<double>(at(i)), shift_ - shift));
     shift_ = shift;
   }
 
   void write_back() {
-    const bool special = reference_.base != 0 || shift_ != 0;
-    at(exponent) = special ? special_mark<C> : static_cast<C>(reference_.exponent);
-    if (!special) return;
+    if (!is_special()) {
+      at(exponent) = static_cast<C>(reference_.exponent);
+      at(key_unit) = unit_;
+      at(per_key_unit) = per_unit_;
+      return;
+    }
+    forget_unit();
+    at(exponent) = special_mark<C>;
     at(base) = static_cast<C>(reference_.base);
     at(far_exponent) = static_cast<C>(reference_.exponent);
     at(value_shift) = static_cast<C>(shift_);
@@ -125,6 +152,7 @@ class fold_lane {
   bool empty_ = false;
   lane_reference reference_;
   int shift_ = 0;
+  C unit_ = C(1), per_unit_ = unit_;
 };
 
 /// A vector of channels of the fold, in registers.
@@ -137,18 +165,22 @@ class fold_column {
         den_(load(at + den * step)),
         rest_num_(load(at + rest_num * step)),
         rest_den_(load(at + rest_den * step)),
+        unit_(load(at + key_unit * step)),
+        per_unit_(load(at + per_key_unit * step)),
         reference_(load(at)) {}
 
   vec<C> total_num() const { return num_ + rest_num_; }
   vec<C> total_den() const { return den_ + rest_den_; }
   const vec<C>& reference() const { return reference_; }
+  /// What both are to be multiplied by.
+  const vec<C>& unit() const { return unit_; }
 
   /// One more position, whose e^k is a 2^e; the lanes that it went to without
   /// further ado.
   vec_mask<C> add(const vec<C>& a, const vec<C>& e, const vec<C>& key, const vec<C>& value) {
     using bounds = near_numbers<C>;
     const vec<C> zero(C(0)), one(C(1)), few(C(100)), size = (xsimd::abs)(value), up = e - reference_;
-    const vec<C> term = times_pow2<C>(a, xsimd::select(up > few, few, up));
+    const vec<C> term = times_pow2<C>(a * per_unit_, xsimd::select(up > few, few, up));
     const auto ordinary = ((xsimd::abs)(key) <= vec<C>(bounds::key)) & (a >= vec<C>(bounds::least)) &
                           (a <= vec<C>(bounds::most)) & (up <= few) & (term <= vec<C>(bounds::above)) &
                           (reference_ < vec<C>(empty_mark<C>)) & (size <= vec<C>(bounds::most)) &
@@ -167,7 +199,7 @@ class fold_column {
   /// known that it is 2^-60 or more and no more than 2^25.
   AFT_INLINE vec_mask<C> add_near(const vec<C>& a, const vec<C>& e, const vec<C>& value) {
     using bounds = near_numbers<C>;
-    const vec<C> size = (xsimd::abs)(value), up = e - reference_, term = times_pow2<C>(a, up);
+    const vec<C> size = (xsimd::abs)(value), up = e - reference_, term = times_pow2<C>(a * per_unit_, up);
     num_ = mul_add(term, value, num_);
     den_ = den_ + term;
     // Beyond 2^127 the term may be anything.
@@ -187,7 +219,7 @@ class fold_column {
   }
 
  private:
-  vec<C> num_, den_, rest_num_, rest_den_, reference_;
+  vec<C> num_, den_, rest_num_, rest_den_, unit_, per_unit_, reference_;
 };
 
 /// The lanes that a position did not go to.

@@ -59,7 +59,8 @@ AFT_INLINE joint_sum<C> start_sum(const slot_arrays<C>& slot, index_t c, const r
   const vec<C> up = (reference - top) - vec<C>(w.shift);
   const vec<C> unit = xsimd::select(reference == vec<C>(special_mark<C>), vec<C>(std::numeric_limits<C>::quiet_NaN()),
                                     times_pow2<C>(one, xsimd::select(up > most, most, up)));
-  return {fold_num * unit, fold_den * unit, top};
+  const vec<C> whole = unit * load(slot.fold(key_unit) + c);
+  return {fold_num * whole, fold_den * whole, top};
 }
 
 /// The same of the slot's own fold.
@@ -205,13 +206,13 @@ struct row_values {
 };
 
 /// Results of the vector of channels c ... c + count - 1, `at` of them into the
-/// row's buffers.
+/// row's buffers, from sums in that unit.
 template <class C>
 AFT_INLINE void finish_row(const slot_arrays<C>& slot, index_t c, index_t count, const row_weights<C>& w,
-                           const joint_sum<C>& sum, index_t at, const row_results<C>& out) {
+                           const joint_sum<C>& sum, const vec<C>& unit, index_t at, const row_results<C>& out) {
   const vec<C> one(C(1)), zero(C(0));
   const auto proven = proven_lanes<C>(w, sum);
-  row_values<C> values(sum, xsimd::select(proven, sum.den, one), w.shift, at, out);
+  row_values<C> values(sum, xsimd::select(proven, sum.den * unit, one), w.shift, at, out);
   if (!xsimd::all(proven)) {
     C is_proven[lanes<C>], average[lanes<C>], lse[lanes<C>];
     store(is_proven, xsimd::select(proven, one, zero));
@@ -243,7 +244,7 @@ AFT_INLINE void finish_folded(const slot_arrays<C>& slot, index_t c, index_t cou
   }
   const joint_sum<C> sum = w.with_fold ? joint_sum<C>{column.total_num(), column.total_den(), column.reference()}
                                        : joint_sum<C>{zero, zero, zero};
-  finish_row<C>(slot, c, count, w, sum, at, out);
+  finish_row<C>(slot, c, count, w, sum, w.with_fold ? column.unit() : vec<C>(C(1)), at, out);
 }
 
 /// `groups` of M vectors of channels from c on, of which `count` in all are the head's.
@@ -255,7 +256,7 @@ AFT_INLINE void finish_groups(const slot_arrays<C>& slot, index_t c, index_t cou
   for (index_t m = 0; m < groups * M; ++m) sums[m] = start_sum<C>(slot, c + m * L, w);
   if (w.usable && w.first < w.last) add_kept<C, M>(slot, c, w, groups, sums);
   for (index_t m = 0; m < groups * M; ++m)
-    finish_row<C>(slot, c + m * L, min_of(L, count - m * L), w, sums[m], c + m * L - first, out);
+    finish_row<C>(slot, c + m * L, min_of(L, count - m * L), w, sums[m], vec<C>(C(1)), c + m * L - first, out);
 }
 
 /// Channels [c, end) of one head.

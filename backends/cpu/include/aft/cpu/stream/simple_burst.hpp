@@ -90,7 +90,7 @@ class simple_burst {
             const joint_sum<C> sum{fold.total_num(), fold.total_den(), fold.reference()};
             row_results<C> out = b_.out[r + j].from(at);
             out.y = y[j];
-            row_values<C>(sum, sum.den, C(0), i, out).write(i, n, out);
+            row_values<C>(sum, sum.den * fold.unit(), C(0), i, out).write(i, n, out);
           }
         }
         fold.write(fold_ + i, line_, L);
