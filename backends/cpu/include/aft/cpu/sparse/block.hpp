@@ -169,7 +169,9 @@ class sparse_block {
       const vec<C> inside = xsimd::select(beyond, xsimd::select(ratio < zero, -most, most), ratio);
       const auto empty = load(own_.seen + l) == zero;
       store(own_.average + l, xsimd::select(empty, zero, inside * load(own_.inverse_scale + l)));
-      if (p_.lse.set) store(own_.lse + l, xsimd::select(empty, -infinity, log_shifted<C>(den, load(own_.unit + l))));
+      if (!p_.lse.set) continue;
+      const vec<C> log = log_shifted<C>(den * load(own_.key_unit + l), load(own_.unit + l));
+      store(own_.lse + l, xsimd::select(empty, -infinity, log));
     }
     if (!all_proven) by_definition(t, fast);
     write(t);

@@ -32,6 +32,7 @@ template <class C>
 struct sparse_workspace {
   C *k, *v, *q, *weight;                 ///< a row of keys, values, queries and tap weights
   C *unit, *sum_den, *sum_num;           ///< of all keys seen, in units of 2^unit; values by scale
+  C *key_unit, *per_key_unit;            ///< of the first key within the range, see first_key, and its inverse
   C *part_den, *part_num;                ///< of the latest keys, which have not joined those sums
   C *scale, *inverse_scale;              ///< powers of two
   C *first_size, *second_size;           ///< the two largest |v| scale seen
@@ -42,14 +43,14 @@ struct sparse_workspace {
   tapped_key* tapped;
   index_t width;
 
-  static constexpr index_t arrays = 23;
+  static constexpr index_t arrays = 25;
   static index_t size(const problem& p, index_t width) { return (arrays + p.bias.taps.count) * width; }
 
   sparse_workspace(C* memory, tapped_key* keys, const problem&, index_t columns) : tapped(keys), width(columns) {
-    C** const all[arrays] = {&k,        &v,        &q,     &weight,        &unit,       &sum_den,     &sum_num,
-                             &part_den, &part_num, &scale, &inverse_scale, &first_size, &second_size, &seen,
-                             &state,    &den,      &num,   &hidden_value,  &failed,     &average,     &lse,
-                             &hides,    &y};
+    C** const all[arrays] = {&k,        &v,        &q,        &weight,        &unit,       &sum_den,     &sum_num,
+                             &part_den, &part_num, &scale,    &inverse_scale, &first_size, &second_size, &seen,
+                             &state,    &den,      &num,      &hidden_value,  &failed,     &average,     &lse,
+                             &hides,    &y,        &key_unit, &per_key_unit};
     std::fill_n(memory, arrays * width, C(0));
     for (C** array : all) {
       *array = memory;
@@ -114,7 +115,7 @@ class key_sums {
 
   /// e^k in the sums' unit. What lies below the range is nothing beside keys within it, see sound().
   vec<C> weight_of(index_t l, const vec<C>& k) const {
-    const vec<C> weight = weight_scaled<C>(k, load(own_.unit + l));
+    const vec<C> weight = weight_scaled<C>(k, load(own_.unit + l)) * load(own_.per_key_unit + l);
     return xsimd::select(k < vec<C>(-exp_constants<C>::range), vec<C>(C(0)), weight);
   }
 
@@ -143,6 +144,7 @@ class key_sums {
       // Values that are all 0 need no size.
       own_.first_size[l] = own_.second_size[l] = own_.num[l] == C(0) ? C(1) : C(0);
       own_.unit[l] = no_unit;
+      own_.key_unit[l] = own_.per_key_unit[l] = C(1);
     }
     // An array with a name: nvcc 13.0 writes a list in the loop's head that g++ then cannot read.
     C* const cleared[] = {own_.sum_den, own_.sum_num, own_.part_den, own_.part_num, own_.seen, own_.state};
@@ -249,6 +251,12 @@ class key_sums {
     const auto hidden = is_hidden(k);
     const auto within = (k >= -range) & (k <= range), below = k < -range;
     const vec<C> unit = load(own_.unit + l), state = load(own_.state + l);
+    const auto first = within & (unit == vec<C>(no_unit));
+    if (xsimd::any(first)) {
+      const vec<C> mantissa = xsimd::select(first, weight_unit<C>(k), load(own_.key_unit + l));
+      store(own_.key_unit + l, mantissa);
+      store(own_.per_key_unit + l, one / mantissa);
+    }
     const vec<C> low = xsimd::select(within, k, -range);
     store(own_.unit + l, xsimd::select(within, xsimd::max(unit, exponent_of<C>(low)), unit));
     store(own_.seen + l, xsimd::select(hidden, load(own_.seen + l), one));
