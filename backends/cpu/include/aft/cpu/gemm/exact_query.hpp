@@ -54,9 +54,9 @@ template <class C>
   // Guard bits keep num below max |v| and den below 1 for any number of keys, so nothing overflows.
   index_t guard = afar.bits();
   while ((index_t{1} << guard) < p.Tk) ++guard;
-  const vec<C> row_unit(unit), per_unit = vec<C>(C(1)) / row_unit;
   units.settle(guard);
-  if (!paired) units.divide(first_key<C>(p, tile).unit(), row_unit);
+  if (!paired) units.divide(first_key<C>(p, tile).unit(), vec<C>(unit));
+  const vec<C> per_unit = units.per_weight();
 
   // The sums, cut and joined as the tile engine cuts and joins them.
   const auto term_of = [&](index_t s, const vec<C>& row, [[maybe_unused]] bool as_bf16) {

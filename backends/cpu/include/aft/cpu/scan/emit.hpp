@@ -46,7 +46,8 @@ struct fold_lanes {
 /// How a chunk's own sums and those before it make a row: N = num num_unit + num_before, D likewise, and the average is
 /// unit N / D. Keeping the chunk in its own reference makes its sum the same whether or not the past is known yet. Its
 /// rows are in that reference too, num_unit and den_unit being 1, unless the past's lies far above it or either is
-/// special; and always in the chunk's key_unit.
+/// special; and in the chunk's key_unit, or, as long as no key of the chunk has come, in that of the past: no bit may
+/// tell which key comes next.
 template <class C>
 struct fold_view {
   static constexpr index_t arrays = 10;
@@ -169,7 +170,9 @@ inline void update_view(const fold_lanes<C>& chunk, const fold_lanes<C>& before,
   if constexpr (Emit) {
     const fold_join<C> j = join_folds<C>(before, chunk, l);
     special = special | differs<C>(j.shift, zero) | differs<C>(j.references.common.base, zero);
-    const vec<C> ratio = load(before.key_unit + l) * load(chunk.per_key_unit + l);
+    const auto past_alone = f.exponent == vec<C>(empty_exponent<C>);
+    const vec<C> past_unit = load(before.key_unit + l);
+    const vec<C> ratio = xsimd::select(past_alone, vec<C>(C(1)), past_unit * load(chunk.per_key_unit + l));
     const vec<C> above = j.references.common.exponent - f.exponent;
     const vec<C> most(lowers ? C(highest_past) : C(0));
     const vec<C> down = xsimd::select(special | (above > most), zero, above);
@@ -178,7 +181,7 @@ inline void update_view(const fold_lanes<C>& chunk, const fold_lanes<C>& before,
     store(view.den_unit + l, unit);
     store(view.num_before + l, load(before.num + l) * (times_pow2<C>(j.num_first, down) * ratio));
     store(view.den_before + l, load(before.den + l) * (times_pow2<C>(j.references.first, down) * ratio));
-    store(view.key_unit + l, load(chunk.key_unit + l));
+    store(view.key_unit + l, xsimd::select(past_alone, past_unit, load(chunk.key_unit + l)));
     store(view.base + l, j.references.common.base);
     store(view.exponent + l, j.references.common.exponent - down);
     store(view.unit + l, pow2<C>(j.shift));

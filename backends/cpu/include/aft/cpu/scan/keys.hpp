@@ -127,8 +127,6 @@ class key_scan {
                                  const scan_rows<C>& out) const {
     const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, uncached_, false, lowers()};
     job.chunk.clear(padded(x));
-    for (index_t l = 0; l < padded(x); l += lanes<C>)
-      job.chunk.set_unit(l, load(workspace.before.key_unit + l), load(workspace.before.per_key_unit + l));
     start<true>(x, job);
     for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
   }

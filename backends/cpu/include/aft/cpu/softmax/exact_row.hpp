@@ -75,8 +75,10 @@ class exact_row_units {
   void divide(const vec<C>& key_unit, const vec<C>& weight_unit) {
     const vec<C> one(C(1));
     per_key_ = one / key_unit;
+    per_weight_ = xsimd::select(is_distant(), one, one / weight_unit);
     unit_ = xsimd::select(is_distant(), one, key_unit * weight_unit);
   }
+  const vec<C>& per_weight() const { return per_weight_; }
 
   exact_term<C> term(const vec<C>& key, const vec<C>& weight, const vec<C>& v, const vec_mask<C>& seen,
                      const vec<C>& per_weight = vec<C>(C(1))) const {
@@ -145,7 +147,7 @@ class exact_row_units {
   vec<C> far_ = top_;           ///< of those beyond it
   vec<C> distant_ = start_lo_;
   vec<C> scale_ = start_lo_, inverse_scale_ = start_lo_, guard_ = start_lo_;
-  vec<C> per_key_ = vec<C>(C(1)), unit_ = per_key_;
+  vec<C> per_key_ = vec<C>(C(1)), per_weight_ = per_key_, unit_ = per_key_;
 };
 
 }  // namespace aft::inline AFT_ISA::cpu_impl
