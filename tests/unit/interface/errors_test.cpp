@@ -331,11 +331,11 @@ TEST_CASE("zero-size tensors are valid, null data and all") {
   });
   CHECK(refused.find("'k': expected extent 2 (hk) to be 0, got 2") != std::string::npos);
 
-  // With keys of 0 and values of 1/2 every sum is exact, in whatever order.
+  // With keys of 0 and values of 1/2 every average is exact, in whatever order it is summed.
   const std::vector<float> zeros(40);
   const in3 x{memory.data(), {2, 5, 4}}, k{zeros.data(), {2, 5, 4}};
-  aft::conv(x, k, x, in2{nullptr, {2, 0}}, out3{written.data(), {2, 5, 4}});
-  aft::simple(x, k, x, out3{simple.data(), {2, 5, 4}});
+  aft::conv(x, k, x, in2{nullptr, {2, 0}}, out3{written.data(), {2, 5, 4}}, {.gate_fn = aft::gate::none});
+  aft::simple(x, k, x, out3{simple.data(), {2, 5, 4}}, {.gate_fn = aft::gate::none});
   for (std::size_t i = 0; i < 2 * 5 * 4; ++i) CHECK(written[i] == simple[i]);
 }
 

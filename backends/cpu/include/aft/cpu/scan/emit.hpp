@@ -37,6 +37,14 @@ struct fold_lanes {
       set_unit(l, one, one);
     }
   }
+  /// Sums as they are in units of 1.
+  void leave_units(index_t width) const {
+    const vec<C> one(C(1));
+    for (index_t l = 0; l < width; l += lanes<C>) {
+      for (C* const sum : {num, den}) store(sum + l, load(sum + l) * load(key_unit + l));
+      set_unit(l, one, one);
+    }
+  }
   void set_unit(index_t l, const vec<C>& unit, const vec<C>& per_unit) const {
     store(key_unit + l, unit);
     store(per_key_unit + l, per_unit);
@@ -136,7 +144,8 @@ inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk,
     const auto first = load(before.exponent + l) == vec<C>(empty_exponent<C>);
     const vec<C> own = load(chunk.key_unit + l), per_own = load(chunk.per_key_unit + l);
     const vec<C> unit = xsimd::select(first, own, load(before.key_unit + l));
-    const vec<C> per_unit = xsimd::select(first, per_own, load(before.per_key_unit + l)), ratio = own * per_unit;
+    const vec<C> per_unit = xsimd::select(first, per_own, load(before.per_key_unit + l));
+    const vec<C> ratio = xsimd::select(own == unit, vec<C>(C(1)), own * per_unit);
     store(before.num + l, mul_add(load(chunk.num + l), j.num_second * ratio, load(before.num + l) * j.num_first));
     store(before.den + l,
           mul_add(load(chunk.den + l), j.references.second * ratio, load(before.den + l) * j.references.first));
@@ -171,8 +180,9 @@ inline void update_view(const fold_lanes<C>& chunk, const fold_lanes<C>& before,
     const fold_join<C> j = join_folds<C>(before, chunk, l);
     special = special | differs<C>(j.shift, zero) | differs<C>(j.references.common.base, zero);
     const auto past_alone = f.exponent == vec<C>(empty_exponent<C>);
-    const vec<C> past_unit = load(before.key_unit + l);
-    const vec<C> ratio = xsimd::select(past_alone, vec<C>(C(1)), past_unit * load(chunk.per_key_unit + l));
+    const vec<C> past_unit = load(before.key_unit + l), one(C(1));
+    const vec<C> ratio = xsimd::select(past_alone | (past_unit == load(chunk.key_unit + l)), one,
+                                       past_unit * load(chunk.per_key_unit + l));
     const vec<C> above = j.references.common.exponent - f.exponent;
     const vec<C> most(lowers ? C(highest_past) : C(0));
     const vec<C> down = xsimd::select(special | (above > most), zero, above);

@@ -306,7 +306,10 @@ void scan_forward(const problem& p, const problem* first, const cpu& exec, const
     parallel_for(plan.count(), team, item_order::runs, [&](index_t i, int thread) {
       const scan::forward_workspace<C> mine = workspace(thread);
       scan::begin_sums<C>(p, plan.at(i), plan.width(), mine.before);
-      if (earlier) earlier->fold_all(plan.at(i), mine);
+      if (earlier) {
+        earlier->fold_all(plan.at(i), mine);
+        mine.before.leave_units(plan.width());
+      }
       if (p.causal) {
         for (index_t c = 0; c < row_chunks; ++c) pass.causal_chunk(plan.at(i), c, mine);
       } else {

@@ -186,12 +186,15 @@ class key_scan {
 
   bool lowers() const { return p_.d >= lanes<C>; }
 
-  /// Whether some key_unit of keys [s0, s1) is not 1.
+  /// Whether some key_unit of keys [s0, s1) is not 1. In causal order it is that of the sequence's first key, so that a
+  /// row has the same bits whether it passes through a chunk or follows from the sums of all; and for the same reason
+  /// there is none where other keys come before these.
   bool find_units(const segment& x, index_t s0, index_t s1, const key_workspace<C>& workspace,
                   const fold_lanes<C>& chunk) const {
+    if (p_.lengths.less > 0 || p_.afar.joins_rows()) return false;
     if (!p_.causal && (s1 - s0 == 1 || needs_no_units<C>(x, read_keys(x, s0, 2, workspace.keys)))) return false;
     begin_units<C>(chunk, x);
-    for (index_t s = s0; s < s1; ++s)
+    for (index_t s = p_.causal ? 0 : s0; s < s1; ++s)
       if (enter_units<C>(chunk, x, read_keys(x, s, 1, workspace.keys), p_.causal)) break;
     return end_units<C>(chunk, x);
   }
@@ -271,6 +274,7 @@ class key_prefix {
     const index_t width = plan_.width();
     if (first == 0 && earlier_ != nullptr) {
       std::copy_n(earlier_->total(i).base, fold_lanes<C>::arrays * width, before(i, 0).base);
+      before(i, 0).leave_units(width);
     } else if (first == 0) {
       begin_sums<C>(p_, plan_.at(i), width, before(i, 0));
     }
