@@ -3,6 +3,7 @@
 // again, every addition rounds it in the same direction, while the naive loop weighs all of them by exactly 1.
 #include <doctest/doctest.h>
 
+#include <initializer_list>
 #include <utility>
 
 #include "harness/harness.hpp"
@@ -72,7 +73,7 @@ TEST_CASE("sums of equal keys are exact beside a bias of one value, a hidden key
   s.call = op::simple;
   s.mask = mask_form::batch_keys;
   x.mask.assign(700, 1);
-  for (std::size_t hidden : {0, 1, 2, 130, 256}) x.mask[hidden] = 0;
+  for (std::size_t hidden : std::initializer_list<std::size_t>{0, 1, 2, 130, 256}) x.mask[hidden] = 0;
   check_forward(aft::dtype::f32, s, x);
   for (bool causal : {false, true}) {
     s.causal = causal;
