@@ -59,7 +59,8 @@ def stencil(weights):
 # What has no room. With 16 registers the polynomials of four rows at a time have more values than registers: e^x of
 # the fold takes 3 constants and 4 values for each of 4 keys, whatever their order. The causal loop backward holds of
 # each of 4 rows g, its weight and both sums, and of its column 20 more: 36 vectors at its widest, of 32. A panel's
-# weights are 16 rows, two registers of a table and five constants.
+# weights are 16 rows, two registers of a table and five constants. Of a packed key those of the polynomial, the sizes that
+# are measured and the unit are one more than 16, and the product with the unit reads it from the stack.
 # A stencil's tile fills all 16 registers with sums, inputs and weights; without a fused multiply-add each product takes
 # one more, which g++ gets by reading inputs twice and clang by keeping a sum elsewhere.
 STENCIL = {"sse2": 6}
@@ -78,7 +79,7 @@ ENGINES = {
              Kernel(r"add_causal_rows<float, true, float>", lambda _: 66, CAUSAL),
              Kernel(r"add_causal_rows<float, false, float>", lambda _: 60, CAUSAL)],
     "pack": [Kernel(r"pack_weight_panel<float", lambda level: 10, {"sse2": 6, "avx2": 16, "avx512": 42}),
-             Kernel(r"form_keys<float", lambda _: 4, {"avx2": 6})],
+             Kernel(r"form_keys<float", lambda _: 4, {"sse2": 1, "avx2": 6})],
 }
 PLANTED = [Kernel(rf"planted::{name}\(", lambda _: 2, stores=False) for name in ("called", "indexed", "stored")]
 

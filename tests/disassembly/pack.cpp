@@ -4,7 +4,7 @@
 #include <aft/cpu/gemm/pack_weights.hpp>
 
 namespace aft::inline AFT_ISA::cpu_impl {
-template void pack_weight_panel<float>(index_t, index_t, const log_weights<float>&, bool, bool, float*,
+template void pack_weight_panel<float>(index_t, index_t, const log_weights<float>&, bool, bool, bool, float*,
                                        row_scale<float>&);
 template void form_keys<float, float, true>(const float*, index_t, const float*, index_t, index_t, index_t, index_t,
                                             bool, float*, key_packer<float>, key_range<float>&);

@@ -224,13 +224,18 @@ template <class C, emission What, reach Reach, index_t rows, class T>
       }
       const auto within = (size <= load(view.ordinary_size + l)) & (size_q <= near_q) & (peak <= high);
       // First what is independent, then the chain through the sums: as much as the scheduler holds then has work.
-      const vec<C> exponent = load(chunk.exponent + l), per_unit = load(chunk.per_key_unit + l);
+      const vec<C> exponent = load(chunk.exponent + l);
       vec<C> weight[rows], exp_minus[rows];
       if constexpr (Reach == reach::ordinary) {
         if (!xsimd::all(within)) return {at.r, i};
         AFT_UNROLL(4)
-        for (index_t r = 0; r < rows; ++r) weight[r] = exp_near<C>(k[r], exponent);
-        if (units) {
+        for (index_t r = 0; r < rows; ++r) {
+          weight[r] = exp_near<C>(k[r], exponent);
+          // Rows of a causal call nearly always have a unit.
+          if constexpr (gated) weight[r] = weight[r] * load(chunk.per_key_unit + l);
+        }
+        if (!gated && units) {
+          const vec<C> per_unit = load(chunk.per_key_unit + l);
           AFT_UNROLL(4)
           for (index_t r = 0; r < rows; ++r) weight[r] = weight[r] * per_unit;
         }
@@ -251,6 +256,7 @@ template <class C, emission What, reach Reach, index_t rows, class T>
         const vec<C> limit =
             What == emission::nothing ? nearest_keys<C>(exponent) : near_limit<C>(exponent, load(view.den_unit + l));
         store(view.ordinary_size + l, xsimd::select(seen == zero, load(view.ordinary_size + l), limit));
+        const vec<C> per_unit = load(chunk.per_key_unit + l);
         AFT_UNROLL(4)
         for (index_t r = 0; r < rows; ++r) {
           const split_exp<C> e = exp_weight<C>(k[r]);
