@@ -27,7 +27,7 @@ class key_rows {
   static constexpr index_t L = lanes<C>;
 
   key_rows(const problem& p, index_t count, const lane_tile<C>* tiles) : type_(p.k.type), end_(p.Tk) {
-    const bool known = p.Tk > 0 && (type_ == dtype_of<C> || type_ == dtype::bf16);
+    const bool known = p.Tk > 0 && (type_ == dtype_of<C> || (std::is_same_v<C, float> && type_ == dtype::bf16));
     in_place_ = known && p.v.type == type_ && place(p.k, p.grid, count, tiles, p.d / p.hk, k_, k_step_) &&
                 place(p.v, p.grid, count, tiles, 1, v_, v_step_);
   }
@@ -36,11 +36,11 @@ class key_rows {
   /// f(v, k) with the rows s of tile i, and how far it is to the next ones.
   template <class F>
   void visit(index_t i, index_t s, const F& f) const {
-    if (type_ == dtype_of<C>) {
-      f(at<C>(v_, v_step_, i, s), v_step_, at<C>(k_, k_step_, i, s), k_step_);
-    } else {
-      f(at<bfloat16>(v_, v_step_, i, s), v_step_, at<bfloat16>(k_, k_step_, i, s), k_step_);
+    if constexpr (std::is_same_v<C, float>) {
+      if (type_ == dtype::bf16)
+        return f(at<bfloat16>(v_, v_step_, i, s), v_step_, at<bfloat16>(k_, k_step_, i, s), k_step_);
     }
+    f(at<C>(v_, v_step_, i, s), v_step_, at<C>(k_, k_step_, i, s), k_step_);
   }
 
   /// Asks for rows [s0, s1) of tile i, each line of them once: a lane tile is a line a row or less, which the hardware
@@ -235,6 +235,14 @@ inline first_key<C> first_of(const problem& p, const key_rows<C>& rows, index_t 
   return first;
 }
 
+/// The scales of a lane tile whose range is known, and the column of the keys of other ranks by them.
+template <class C>
+AFT_COMPILE_ONCE inline void settle_scales(const key_range<C>& range, const first_key<C>& first,
+                                           const far_lanes<C>& afar, C* value_scales, column_scale<C>& cs) {
+  cs = key_scale<C>(range, first, value_scales);
+  form_more(afar, value_scales, cs);
+}
+
 /// Packs the columns of `count` lane tiles, each `size` elements from the one before: P[s][0] = exp(k - scale) v and
 /// P[s][1] = exp(k - scale). The tiles lie side by side in memory, so a row of k is fetched once.
 ///
@@ -279,9 +287,8 @@ template <class C, class Tiles>
   }
   for (index_t i = 0; i < count; ++i) {
     C value_scales[L];
-    cs[i] = key_scale<C>(ranges[i], first[i], value_scales);
     const far_lanes<C> afar(p, tiles[i]);
-    form_more(afar, value_scales, cs[i]);
+    settle_scales(ranges[i], first[i], afar, value_scales, cs[i]);
     if (ordinary_scales(cs[i])) continue;
     ranges[i] = key_range<C>();
     afar.measure(ranges[i]);
@@ -289,8 +296,7 @@ template <class C, class Tiles>
       stage(i, s0);
       scan_keys<C>(staged, chunk_at(s0), ranges[i]);
     }
-    cs[i] = key_scale<C>(ranges[i], first[i], value_scales);
-    form_more(afar, value_scales, cs[i]);
+    settle_scales(ranges[i], first[i], afar, value_scales, cs[i]);
     key_range<C> known;
     const auto packer = key_packer<C>::with(cs[i], load(value_scales));
     for (index_t s0 = 0; s0 < p.Tk; s0 += column_chunk) {

@@ -205,31 +205,22 @@ class forward_pass {
   /// n rows that see the same keys, asked for as panels of so many. Causal ones may also pass through the fold, whose
   /// formula they then share; others need no more than their average.
   template <bool Causal, class T>
-  static void quotient_rows(const scan_rows<C, T>& to, index_t width, index_t n, index_t rows, const C* num,
-                            const C* den) {
-    if (to.streamed) {
-      quotient_rows<Causal, true>(to, width, n, rows, num, den);
-    } else {
-      quotient_rows<Causal, false>(to, width, n, rows, num, den);
-    }
-  }
-  template <bool Causal, bool Around, class T>
   [[gnu::flatten, gnu::noinline]] static void quotient_rows(const scan_rows<C, T>& to, index_t width, index_t n,
                                                             index_t rows, const C* num, const C* den) {
     constexpr index_t few = 4;
     const prefetch_lines<C> ahead_q(to.q, 1, rows), ahead_y(to.y, 1, rows);
     const panel<T> from = to.q, out = to.y;
     const vec<C> near_q(near_gate<C>), zero(C(0)), one(C(1));
-    const bool prefetched = to.prefetched;
+    const bool prefetched = to.prefetched, streamed = to.streamed;
     for (index_t r = 0; r < n; ++r) {
       const T* const q = from.row(r);
       T* const y = out.row(r);
       line_walk next_q = ahead_q.along(r, 0), next_y = ahead_y.along(r, 0);
       const auto epilogue = [&](index_t i, const vec<C>& exp_minus) __attribute__((always_inline)) {
         if constexpr (Causal) {
-          put_row<C>(y + i, any_exp_minus_quotient<C>(load(num + i), load(den + i), exp_minus), Around);
+          put_row<C>(y + i, any_exp_minus_quotient<C>(load(num + i), load(den + i), exp_minus), streamed);
         } else {
-          put_row<C>(y + i, load(num + i) / (one + exp_minus), Around);
+          put_row<C>(y + i, load(num + i) / (one + exp_minus), streamed);
         }
       };
       index_t i = 0;

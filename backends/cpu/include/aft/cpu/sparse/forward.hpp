@@ -46,23 +46,21 @@ void sparse_forward(const problem& p, const cpu& exec) {
   const index_t items = p.B * blocks;
   parallel_for(items, team, item_order::runs, [&](index_t item, int thread) {
     const sparse_workspace<C> own(rows.of(thread), tapped.of(thread), p, width);
-    visit_storage(
+    visit_storage<C>(
         p.v.type, [&](auto* tag) __attribute__((always_inline)) {
           using T = std::remove_pointer_t<decltype(tag)>;
-          if constexpr (std::is_same_v<compute_t<T>, C>) {
-            const auto block_of = [&](index_t i) {
-              const index_t c0 = i % blocks * width;
-              return sparse_block<C, T>(p, taps, own, i / blocks, c0, min_of(width, p.d - c0));
-            };
-            const sparse_block<C, T> block = block_of(item);
-            if (!keeps) return block.run();
-            const stored_workspace<C> keys(stored.of(thread), p, width);
-            tap_runs<C> taps_of_block(runs.of(thread), keys.numbers, p, width);
-            if (width % (sparse_vectors * lanes<C>) != 0) {
-              block.template run_stored<1>(keys, taps_of_block);
-            } else {
-              block.template run_stored<sparse_vectors>(keys, taps_of_block);
-            }
+          const auto block_of = [&](index_t i) {
+            const index_t c0 = i % blocks * width;
+            return sparse_block<C, T>(p, taps, own, i / blocks, c0, min_of(width, p.d - c0));
+          };
+          const sparse_block<C, T> block = block_of(item);
+          if (!keeps) return block.run();
+          const stored_workspace<C> keys(stored.of(thread), p, width);
+          tap_runs<C> taps_of_block(runs.of(thread), keys.numbers, p, width);
+          if (width % (sparse_vectors * lanes<C>) != 0) {
+            block.template run_stored<1>(keys, taps_of_block);
+          } else {
+            block.template run_stored<sparse_vectors>(keys, taps_of_block);
           }
         });
   });

@@ -68,7 +68,7 @@ class lane_rows {
   /// out[(t - t0) * out_step + l] for t0 <= t < t1. Unused lanes are filled with `fill`.
   AFT_COMPILE_ONCE void read(index_t t0, index_t t1, C* out, C fill = C(0), index_t out_step = L) const {
     if (!runs_.few() && (out_step == L || !side_by_side_)) return read_lanes(t0, t1, out, fill, out_step);
-    visit_storage(
+    visit_storage<C>(
         field_->type, [&](auto* tag) __attribute__((always_inline)) {
           using T = std::remove_pointer_t<decltype(tag)>;
           // Copies, see lane_field::read_any.

@@ -146,7 +146,7 @@ struct lane_field {
   }
 
   AFT_COMPILE_ONCE void read_any(index_t t0, index_t t1, C* out, C fill) const {
-    visit_storage(
+    visit_storage<C>(
         f->type, [&](auto* tag) __attribute__((always_inline)) {
           using T = std::remove_pointer_t<decltype(tag)>;
           const T* from = reinterpret_cast<const T*>(f->data);
@@ -171,7 +171,7 @@ struct lane_field {
   }
 
   AFT_COMPILE_ONCE void write_any(index_t t0, index_t t1, const C* in) const {
-    visit_storage(
+    visit_storage<C>(
         f->type, [&](auto* tag) __attribute__((always_inline)) {
           using T = std::remove_pointer_t<decltype(tag)>;
           T* const to = reinterpret_cast<T*>(f->data);
