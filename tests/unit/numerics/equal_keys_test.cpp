@@ -52,6 +52,28 @@ TEST_CASE("sums of equal keys are as exact as those of ones") {
         for (double key : keys) check_forward(type, s, equal_keys(s, key));
 }
 
+TEST_CASE("sums of simple are where one key is followed by many of one larger value, and where a few are smaller") {
+  setup s{.call = op::simple, .B = 1, .Tq = 1, .d = 2};
+  s.gate_fn = aft::gate::none;
+  for (index_t T : {index_t{128}, index_t{700}, index_t{20000}}) {
+    s.Tk = T;
+    for (double key : {1., 15.3613319, 36.2907867, 2.3, 5.77}) {
+      numbers x = equal_keys(s, key);
+      x.k[0] = x.k[1] = 0.3;
+      check_forward(aft::dtype::f32, s, x);
+      for (std::size_t i = 0; i < x.k.size(); i += 20) x.k[i] = x.k[i + 1] = 0;
+      check_forward(aft::dtype::f32, s, x);
+    }
+  }
+  s.causal = true;
+  s.Tq = s.Tk = 500;
+  for (double key : {1., 15.3613319, 36.2907867, 2.3, 5.77}) {
+    numbers x = equal_keys(s, key);
+    x.k[0] = x.k[1] = 0.3;
+    check_forward(aft::dtype::f32, s, x);
+  }
+}
+
 TEST_CASE("sums of equal keys in planes are") {
   setup s{.call = op::conv, .B = 1, .d = 2, .grid = {20, 20}, .taps = {11, 11}};
   s.gate_fn = aft::gate::none;

@@ -13,18 +13,22 @@ namespace aft::inline AFT_ISA::cpu_impl::scan {
 /// some |v| where none of them is extreme.
 template <class C>
 struct fold_lanes {
-  static constexpr index_t arrays = 7;
+  static constexpr index_t arrays = 9;
   C* base = nullptr;
   C* exponent = nullptr;
   C* peak = nullptr;
   C* num = nullptr;
   C* den = nullptr;
+  /// Of a chunk the sums of its runs before this one, see scan_tuning::run; of merged ones what rounding took from
+  /// them.
+  C* num_more = nullptr;
+  C* den_more = nullptr;
   C* key_unit = nullptr;
   C* per_key_unit = nullptr;  ///< its inverse
 
   fold_lanes() = default;
   fold_lanes(C* at, index_t width) {
-    cut_arrays(at, width, {&base, &exponent, &peak, &num, &den, &key_unit, &per_key_unit});
+    cut_arrays(at, width, {&base, &exponent, &peak, &num, &den, &num_more, &den_more, &key_unit, &per_key_unit});
   }
 
   reference<C> in(index_t l) const { return {load(base + l), load(exponent + l)}; }
@@ -32,7 +36,7 @@ struct fold_lanes {
   void clear(index_t width) const {
     const vec<C> zero(C(0)), one(C(1)), empty(empty_exponent<C>);
     for (index_t l = 0; l < width; l += lanes<C>) {
-      for (C* const array : {base, peak, num, den}) store(array + l, zero);
+      for (C* const array : {base, peak, num, den, num_more, den_more}) store(array + l, zero);
       store(exponent + l, empty);
       set_unit(l, one, one);
     }
@@ -41,7 +45,7 @@ struct fold_lanes {
   void leave_units(index_t width) const {
     const vec<C> one(C(1));
     for (index_t l = 0; l < width; l += lanes<C>) {
-      for (C* const sum : {num, den}) store(sum + l, load(sum + l) * load(key_unit + l));
+      for (C* const sum : {num, den, num_more, den_more}) store(sum + l, load(sum + l) * load(key_unit + l));
       set_unit(l, one, one);
     }
   }
@@ -58,12 +62,14 @@ struct fold_lanes {
 /// tell which key comes next.
 template <class C>
 struct fold_view {
-  static constexpr index_t arrays = 10;
+  static constexpr index_t arrays = 12;
   C* limit = nullptr;  ///< keys whose exp_steps are up to it, with ordinary values, need no change of reference
   C* num_unit = nullptr;
   C* den_unit = nullptr;
   C* num_before = nullptr;
   C* den_before = nullptr;
+  C* num_past = nullptr;  ///< the same without the chunk's runs before this one
+  C* den_past = nullptr;
   C* base = nullptr;
   C* exponent = nullptr;
   C* unit = nullptr;
@@ -73,9 +79,14 @@ struct fold_view {
 
   fold_view() = default;
   fold_view(C* at, index_t width) {
-    cut_arrays(
-        at, width,
-        {&limit, &num_unit, &den_unit, &num_before, &den_before, &base, &exponent, &unit, &key_unit, &ordinary_size});
+    cut_arrays(at, width,
+               {&limit, &num_unit, &den_unit, &num_before, &den_before, &num_past, &den_past, &base, &exponent, &unit,
+                &key_unit, &ordinary_size});
+  }
+  /// Rows also see `num` and `den` of the chunk.
+  void begin_after(index_t l, const vec<C>& num, const vec<C>& den) const {
+    store(num_before + l, mul_add(num, load(num_unit + l), load(num_past + l)));
+    store(den_before + l, mul_add(den, load(den_unit + l), load(den_past + l)));
   }
 };
 
@@ -136,6 +147,18 @@ inline fold_join<C> join_folds(const fold_lanes<C>& a, const fold_lanes<C>& b, i
   return out;
 }
 
+/// sum scale + x, where the next addition takes up what this one rounds away: of thousands of chunks with equal sums
+/// all would be rounded in one direction.
+template <class C>
+inline void add_exactly(C* sum, C* rest, const vec<C>& scale, const vec<C>& x) {
+  const vec<C> a = load(sum) * scale, total = a + x, added = total - a;
+  const vec<C> lost = (a - (total - added)) + (x - added);
+  const vec<C> left = mul_add(load(rest), scale, lost), whole = total + left;
+  const auto ordinary = (xsimd::abs)(whole) <= vec<C>(exp_constants<C>::largest);
+  store(sum, xsimd::select(ordinary, whole, total));
+  store(rest, xsimd::select(ordinary, left - (whole - total), vec<C>(C(0))));
+}
+
 /// before += chunk.
 template <class C>
 inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk, index_t width) {
@@ -146,9 +169,16 @@ inline void merge_folds(const fold_lanes<C>& before, const fold_lanes<C>& chunk,
     const vec<C> unit = xsimd::select(first, own, load(before.key_unit + l));
     const vec<C> per_unit = xsimd::select(first, per_own, load(before.per_key_unit + l));
     const vec<C> ratio = xsimd::select(own == unit, vec<C>(C(1)), own * per_unit);
-    store(before.num + l, mul_add(load(chunk.num + l), j.num_second * ratio, load(before.num + l) * j.num_first));
-    store(before.den + l,
-          mul_add(load(chunk.den + l), j.references.second * ratio, load(before.den + l) * j.references.first));
+    const vec<C> num = load(chunk.num_more + l) + load(chunk.num + l);
+    const vec<C> den = load(chunk.den_more + l) + load(chunk.den + l);
+    const vec<C> more_num = num * (j.num_second * ratio), more_den = den * (j.references.second * ratio);
+    if (xsimd::all(first)) {  // the same bits, soon there
+      store(before.num + l, more_num);
+      store(before.den + l, more_den);
+    } else {
+      add_exactly<C>(before.num + l, before.num_more + l, j.num_first, more_num);
+      add_exactly<C>(before.den + l, before.den_more + l, j.references.first, more_den);
+    }
     before.set_unit(l, unit, per_unit);
     store(before.base + l, j.references.common.base);
     store(before.exponent + l, j.references.common.exponent);
@@ -189,8 +219,9 @@ inline void update_view(const fold_lanes<C>& chunk, const fold_lanes<C>& before,
     unit = times_pow2<C>(j.references.second, down);
     store(view.num_unit + l, times_pow2<C>(j.num_second, down));
     store(view.den_unit + l, unit);
-    store(view.num_before + l, load(before.num + l) * (times_pow2<C>(j.num_first, down) * ratio));
-    store(view.den_before + l, load(before.den + l) * (times_pow2<C>(j.references.first, down) * ratio));
+    store(view.num_past + l, load(before.num + l) * (times_pow2<C>(j.num_first, down) * ratio));
+    store(view.den_past + l, load(before.den + l) * (times_pow2<C>(j.references.first, down) * ratio));
+    view.begin_after(l, load(chunk.num_more + l), load(chunk.den_more + l));
     store(view.key_unit + l, xsimd::select(past_alone, past_unit, load(chunk.key_unit + l)));
     store(view.base + l, j.references.common.base);
     store(view.exponent + l, j.references.common.exponent - down);
@@ -207,6 +238,7 @@ struct fold_job {
   fold_lanes<C> chunk, before;
   fold_view<C> view;
   scan_rows<C, T> out;
+  index_t row = 0;        ///< how many of the chunk's have passed
   bool uncached = false;  ///< the arrays are in memory, not in a cache
   bool units = false;     ///< some key_unit of the chunk is not 1
   /// The past is brought down to the chunk's reference. Not where lanes of one vector may be of several batch elements:

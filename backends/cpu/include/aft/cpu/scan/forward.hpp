@@ -63,20 +63,37 @@ class forward_pass {
       } else {
         keys_.fold(x, t0, s1, workspace, row_writer<emission::any>{this, &workspace});
       }
+      keys_.rows_after_chunk(x, t0, s1, t1, workspace, [&](index_t t, index_t end) {
+        keys_.row_after_chunk(x, workspace, uniform_sums(workspace));
+        spread_row(x, t, end, workspace);
+      });
       keys_.advance(x, workspace);
+    } else if (s1 < t1) {
+      uniform_rows(x, s1, t1, workspace);
     }
-    if (s1 < t1) uniform_rows(x, s1, t1, workspace);
   }
 
   /// Rows [t0, t1), which all see the keys of workspace.before.
   AFT_COMPILE_ONCE void uniform_rows(const column_block& x, index_t t0, index_t t1,
                                      const forward_workspace<C>& workspace) const {
+    keys_.last_row(x, workspace, uniform_sums(workspace));
+    spread_row(x, t0, t1, workspace);
+  }
+
+ private:
+  /// Where the sums of a row are kept that several rows share.
+  scan_rows<C> uniform_sums(const forward_workspace<C>& workspace) const {
     scan_rows<C> sums;
     sums.average = {workspace.average, 0};
     sums.num = {workspace.num, 0};
     sums.den = {workspace.den, 0};
     if (lse_.set()) sums.lse = {workspace.lse, 0};
-    keys_.last_row(x, workspace, sums);
+    return sums;
+  }
+
+  /// Rows [t0, t1) from these.
+  AFT_COMPILE_ONCE void spread_row(const column_block& x, index_t t0, index_t t1,
+                                   const forward_workspace<C>& workspace) const {
     plan_.for_segments(x, [&](const segment& part) {
       const panel<C> average{workspace.average + part.lane, 0};
       if (fused()) {
@@ -90,7 +107,6 @@ class forward_pass {
     });
   }
 
- private:
   /// Takes the results of a panel of rows to the outputs.
   template <emission What>
   struct row_writer {

@@ -139,8 +139,12 @@ template <class C, emission What, class T>
   store(chunk.peak + l, peak);
   store(chunk.base + l, next.base);
   store(chunk.exponent + l, next.exponent);
-  if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(peak, old_peak)))
+  if (xsimd::any(differs<C>(next.exponent, f.exponent) | distant | differs<C>(peak, old_peak))) {
+    const vec<C> num_more = times_pow2<C>(load(chunk.num_more + l), value_shift<C>(old_peak) - shift);
+    store(chunk.num_more + l, num_more * scale);
+    store(chunk.den_more + l, load(chunk.den_more + l) * scale);
     update_view<C, What != emission::nothing>(chunk, job.before, job.view, l, job.lowers);
+  }
   if constexpr (What != emission::nothing) emit_any<C>(job, l, i, r, num, den);
 }
 
@@ -310,17 +314,42 @@ inline panel_place fold_ordinary(const fold_job<C, T>& job, const segment& x, co
   return at;
 }
 
-/// Folds rows [0, n) of a segment, so many at a time.
+/// Joins the sums of a run with those of the chunk's runs before it.
+template <class C, bool Emit>
+AFT_COMPILE_ONCE inline void end_run(const fold_lanes<C>& of, const fold_view<C>& seen, index_t lane, index_t width) {
+  const fold_lanes<C> chunk = of;  // copies, see fold_columns
+  const fold_view<C> view = seen;
+  const vec<C> zero(C(0));
+  for (index_t l = lane; l < lane + width; l += lanes<C>) {
+    const vec<C> num = load(chunk.num_more + l) + load(chunk.num + l);
+    const vec<C> den = load(chunk.den_more + l) + load(chunk.den + l);
+    store(chunk.num_more + l, num);
+    store(chunk.den_more + l, den);
+    store(chunk.num + l, zero);
+    store(chunk.den + l, zero);
+    if constexpr (Emit) view.begin_after(l, num, den);
+  }
+}
+
+/// Folds the next n rows of a segment, so many at a time.
 template <class C, emission What, index_t rows, class T>
 [[gnu::noinline]] void scan_panels(fold_job<C, T>& job, const segment& x, const fold_inputs<C, T>& in, index_t n) {
+  constexpr index_t run = scan_tuning<C>::run;
+  static_assert(run % rows == 0);
   if constexpr (What != emission::nothing) job.out = in.out;
-  for (panel_place at; at.r < n;) {
-    at = fold_ordinary<C, What, rows>(job, x, in, n, at);
-    const index_t end = min_of(at.r + rows, n);
-    for (index_t r = at.r; r < end; ++r)
-      fold_any<C, What>(job, x.lane + at.i, at.i, r, in.keys.row(r) + at.i, in.values.row(r) + at.i);
-    at = at.after(at.i + lanes<C>, x.width, rows);
+  for (index_t begin = 0; begin < n;) {
+    const index_t stop = min_of(begin + run - (job.row + begin) % run, n);
+    for (panel_place at{begin, 0}; at.r < stop;) {
+      at = fold_ordinary<C, What, rows>(job, x, in, stop, at);
+      const index_t end = min_of(at.r + rows, stop);
+      for (index_t r = at.r; r < end; ++r)
+        fold_any<C, What>(job, x.lane + at.i, at.i, r, in.keys.row(r) + at.i, in.values.row(r) + at.i);
+      at = at.after(at.i + lanes<C>, x.width, rows);
+    }
+    begin = stop;
+    if ((job.row + stop) % run == 0) end_run<C, What != emission::nothing>(job.chunk, job.view, x.lane, x.width);
   }
+  job.row += n;
 }
 
 }  // namespace aft::inline AFT_ISA::cpu_impl::scan

@@ -77,7 +77,7 @@ class key_scan {
                              const Emitter& rows_to) const {
     constexpr emission what = Emitter::what;
     constexpr bool wanted = what != emission::nothing;
-    fold_job<C> job{workspace.chunk, workspace.before, workspace.view, {}, uncached_, false, lowers()};
+    fold_job<C> job{workspace.chunk, workspace.before, workspace.view, {}, 0, uncached_, false, lowers()};
     job.chunk.clear(padded(x));
     if (s0 < s1) {
       plan_.for_segments(x, [&](const segment& part) {
@@ -91,6 +91,7 @@ class key_scan {
     const index_t rows = panel_rows<C>(uncached_ && what != emission::any);
     plan_.for_segments(x, [&](const segment& part) {
       if (try_narrow_rows(plan_.narrow(), narrow_fold<Emitter>{this, &part, s0, s1, &job, &rows_to})) return;
+      job.row = 0;
       const bool whole = lies_as<C>(part) && (!with_values_ || v_.direct(part)) && rows_to.in_place(part);
       const auto open = [&](index_t s, index_t n) {
         fold_inputs<C> in{read_keys(part, s, n, workspace.keys), read_values(part, s, n, workspace), {}};
@@ -125,10 +126,25 @@ class key_scan {
   /// The row that sees exactly the keys of workspace.before, at lane positions of `out`. Changes workspace.chunk.
   AFT_COMPILE_ONCE void last_row(const column_block& x, const key_workspace<C>& workspace,
                                  const scan_rows<C>& out) const {
-    const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, uncached_, false, lowers()};
+    const fold_job<C> job{workspace.chunk, workspace.before, workspace.view, out, 0, uncached_, false, lowers()};
     job.chunk.clear(padded(x));
     start<true>(x, job);
-    for (index_t l = 0; l < padded(x); l += lanes<C>) emit_any<C>(job, l, l, 0, vec<C>(C(0)), vec<C>(C(0)));
+    emit_row(x, job);
+  }
+  /// The row that also sees those of a chunk whose rows have been emitted.
+  void row_after_chunk(const column_block& x, const key_workspace<C>& workspace, const scan_rows<C>& out) const {
+    emit_row(x, {workspace.chunk, workspace.before, workspace.view, out, 0, uncached_, false, lowers()});
+  }
+  /// Rows [s1, t1) after those of a chunk that began at t0, for f(t, end) in parts that are each one row: a lane whose
+  /// neighbours go on with keys passes the end of its run.
+  template <class F>
+  void rows_after_chunk(const column_block& x, index_t t0, index_t s1, index_t t1, const key_workspace<C>& workspace,
+                        const F& f) const {
+    const index_t end = min_of(t1, t0 + round_up(s1 - t0, scan_tuning<C>::run));
+    if (s1 < end) f(s1, end);
+    if (end == t1) return;
+    end_run<C, true>(workspace.chunk, workspace.view, 0, padded(x));
+    f(end, t1);
   }
 
   /// Whether keys of a segment are read where they lie, as T.
@@ -170,7 +186,7 @@ class key_scan {
           !rows_to->template lies_as<T>(x))
         return false;
       constexpr emission what = Emitter::what;
-      fold_job<C, T> job{wide->chunk, wide->before, wide->view, {}, wide->uncached, wide->units, wide->lowers};
+      fold_job<C, T> job{wide->chunk, wide->before, wide->view, {}, 0, wide->uncached, wide->units, wide->lowers};
       fold_inputs<C, T> in{keys->template in_place<T>(x, s0), keys->v_.template in_place<T>(x, s0), {}};
       if constexpr (what != emission::nothing) in.out = rows_to->template rows_as<T>(x, s0);
       scan_panels<C, what, scan_tuning<C>::rows>(job, x, in, s1 - s0);
@@ -197,6 +213,11 @@ class key_scan {
     for (index_t s = p_.causal ? 0 : s0; s < s1; ++s)
       if (enter_units<C>(chunk, x, read_keys(x, s, 1, workspace.keys), p_.causal)) break;
     return end_units<C>(chunk, x);
+  }
+
+  AFT_COMPILE_ONCE static void emit_row(const column_block& x, const fold_job<C>& job) {
+    for (index_t l = 0; l < padded(x); l += lanes<C>)
+      emit_any<C>(job, l, l, 0, load(job.chunk.num + l), load(job.chunk.den + l));
   }
 
   template <bool Emit>

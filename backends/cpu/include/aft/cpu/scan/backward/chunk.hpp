@@ -72,18 +72,27 @@ class backward_pass {
     const index_t t1 = min_of(t0 + chunk, p_.Tq);
     const index_t s1 = max_of(t0, min_of(t1, keys_.end(x)));
     known_rows<C> rows = kept(workspace, chunk, t0, plan_.width());
+    // Named, since nvcc 13 writes a list inside a loop's head back as something that is no C++.
+    const panel<C> parts[] = {rows.o, rows.inverse, rows.power, rows.base};
+    const auto row_at = [&](index_t t) {
+      const index_t r = t - t0;
+      return scan_rows<C>{
+          {rows.o.row(r), 0}, {}, {rows.inverse.row(r), 0}, {rows.power.row(r), 0}, {rows.base.row(r), 0}};
+    };
+    const auto spread = [&](index_t first, index_t end) {
+      for (index_t t = first + 1; t < end; ++t)
+        for (const panel<C>& part : parts) std::copy_n(part.row(first - t0), plan_.width(), part.row(t - t0));
+    };
     if (t0 < s1) {
       keys_.fold(x, t0, s1, workspace, row_keeper{&rows});
+      keys_.rows_after_chunk(x, t0, s1, t1, workspace, [&](index_t t, index_t end) {
+        keys_.row_after_chunk(x, workspace, row_at(t));
+        spread(t, end);
+      });
       keys_.advance(x, workspace);
-    }
-    if (s1 < t1) {
-      const index_t r = s1 - t0;
-      keys_.last_row(x, workspace,
-                     {{rows.o.row(r), 0}, {}, {rows.inverse.row(r), 0}, {rows.power.row(r), 0}, {rows.base.row(r), 0}});
-      // Named, since nvcc 13 writes a list inside a loop's head back as something that is no C++.
-      const panel<C> parts[] = {rows.o, rows.inverse, rows.power, rows.base};
-      for (index_t t = s1 + 1; t < t1; ++t)
-        for (const panel<C>& part : parts) std::copy_n(part.row(r), plan_.width(), part.row(t - t0));
+    } else if (s1 < t1) {
+      keys_.last_row(x, workspace, row_at(s1));
+      spread(s1, t1);
     }
     for (index_t t = t0; t < t1; ++t) rows.rebased = rows.rebased || some_base(rows.base.row(t - t0), x);
     return rows;
