@@ -119,6 +119,9 @@ TEST_CASE("sums of equal keys are exact in a stream of simple, however it is cut
       check_forward(aft::dtype::f32, s, x);
       x.k[2 * 300] = key + 2000;  // makes the reference special, whose weights have no unit
       check_forward(aft::dtype::f32, s, x);
+      x = equal_keys(s, key);
+      x.k[0] = x.k[1] = 0.3;  // most keys weigh no power of two
+      check_forward(aft::dtype::f32, s, x);
     }
   }
 }

@@ -14,9 +14,10 @@ struct scan_tuning {
   /// 2026-12).
   static constexpr index_t chunk = 128;
   /// Keys of a chunk whose weights are added one after the other. Of equal ones each addition rounds in one direction:
-  /// with 127 equal keys after a smaller one a row was off by 3.8 times what the contract allows, in runs of 64 by 1.4,
-  /// of 32 by 0.86. Calls take 1.01 to 1.04 of the time by them (Emerald Rapids, 2026-12).
-  static constexpr index_t run = 32;
+  /// with 127 equal keys after a smaller one a row was off by 3.8 times what the contract allows, in runs of 64 by 1.9,
+  /// of 32 by 1.25, of 16 by 0.85. Calls take 1.01 to 1.02 of the time by these, causal ones 1.04 to 1.07 (32: 1.02 to
+  /// 1.04; Emerald Rapids, 2026-12).
+  static constexpr index_t run = 16;
   /// Chunks that each of the threads of a batch element sums before all are joined: their sums take memory, and threads
   /// meet twice for each such round. On 65536 x 512 rounds of 4, 8, 16 and 64 take 0.99 to 1.04, 1.0 to 1.03, 0.96 to
   /// 1.01 and 0.96 to 1.01 of a single one's time, on 2048 x 512 1.03, 1.0, 1.0 and 1.0 (Zen 5, two threads, 2026-11).

@@ -37,19 +37,17 @@ enum fold_array : index_t {
   num,
   den,  ///< of the last positions
   rest_num,
-  rest_den,  ///< of all positions before those, the sum of the next four sums
+  rest_den,  ///< of all positions before those
   key_unit,
   per_key_unit,  ///< the mantissa of the first key's weight, by whose inverse all are multiplied: see first_key
-  block_num,
-  block_den,  ///< of whole blocks of positions
-  far_num,
-  far_den,  ///< of whole blocks of blocks
+  lost_num,
+  lost_den,  ///< what rounding took from those of all before
   value_shift,
   base = key_unit,
   far_exponent = per_key_unit  ///< these, too, of a reference that `special` marks; its weights have no unit
 };
 /// Arrays that hold sums.
-inline constexpr fold_array fold_sums[] = {num, den, rest_num, rest_den, block_num, block_den, far_num, far_den};
+inline constexpr fold_array fold_sums[] = {num, den, rest_num, rest_den, lost_num, lost_den};
 /// No position has come; the other arrays hold anything.
 template <class C>
 inline constexpr C empty_mark = C(0x1p20);

@@ -90,7 +90,7 @@ class stream_worker {
     if (slot.folds()) {
       const index_t left = position - slot.kept();
       // The first position to leave is no near one yet.
-      n = min_of(n, left < 0 ? -left : left == 0 ? index_t{0} : fold_block - left % fold_block);
+      n = min_of(n, left < 0 ? -left : left == 0 ? index_t{0} : fold_block(slot) - position % fold_block(slot));
     }
     return n / rows_together<C> * rows_together<C>;
   }
@@ -112,7 +112,7 @@ class stream_worker {
   /// After so many positions.
   AFT_INLINE void carry(const slot_arrays<C>& slot, index_t positions, index_t c0, index_t c1) const {
     const index_t left = positions - slot.kept();
-    if (slot.folds() && left > 0 && left % fold_block == 0) carry_blocks<C>(slot, c0, c1, left);
+    if (slot.folds() && left > 0 && positions % fold_block(slot) == 0) carry_blocks<C>(slot, c0, c1);
   }
 
   /// Its key and value. Position `position` comes, and with it the one that
