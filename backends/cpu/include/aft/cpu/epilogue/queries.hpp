@@ -135,8 +135,8 @@ inline bool epilogue_in_place(const problem& p, const lane_tile<C>& tile, const 
   if constexpr (std::is_same_v<C, float>) {
     if (epilogue_in_place<C, bfloat16>(p, tile, cs, rs, r0, r1, c)) return true;
   }
-  // One by one, conversions are a tenth of this code and no faster here: 1.0 to 1.2 times the time of `full` and `local`
-  // (SSE2, 2026-12).
+  // One by one, conversions are a tenth of this code and no faster here: 1.0 to 1.2 times the time of `full` and
+  // `local` (SSE2, 2026-12).
   if constexpr (converts<half, C>) return epilogue_in_place<C, half>(p, tile, cs, rs, r0, r1, c);
   return false;
 }

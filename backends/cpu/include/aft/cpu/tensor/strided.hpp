@@ -10,9 +10,9 @@
 
 namespace aft::inline AFT_ISA::cpu_impl {
 
-/// Calls f with a null pointer of the storage type that `t` names, one of those that calls with arithmetic in C have: all
-/// tensors of a call in double hold doubles. Inlined, as f has to be: from a call f would read again what it captured
-/// after every vector that it stores, 1.3 times the time of `simple` on bfloat16 (clang 14).
+/// Calls f with a null pointer of the storage type that `t` names, one of those that calls with arithmetic in C have:
+/// all tensors of a call in double hold doubles. Inlined, as f has to be: from a call f would read again what it
+/// captured after every vector that it stores, 1.3 times the time of `simple` on bfloat16 (clang 14).
 template <class C, class F>
 AFT_INLINE void visit_storage([[maybe_unused]] dtype t, const F& f) {
   if constexpr (std::is_same_v<C, double>) {
